@@ -1,7 +1,7 @@
 # One word each. `make help` lists them. Everything is installed into .venv from hash-locked requirements.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test behaviour needs rewritten quick test-pythons test-faults test-examples lint types format bad-weather hiccups soak day cluster compose truth arm64 audit bench lock clean
+.PHONY: help demo test behaviour needs rewritten quick test-pythons test-faults test-examples lint types format bad-weather hiccups soak day cluster compose truth arm64 audit bench pictures lock clean
 
 VENV := .venv
 RUN := $(VENV)/bin/
@@ -61,6 +61,7 @@ lint: $(VENV)/installed-test ## check style
 
 types: $(VENV)/installed-test ## check types
 	$(RUN)mypy
+	$(RUN)mypy tests/analysis
 
 format: $(VENV)/installed-test ## put the code into shape
 	$(RUN)ruff check --fix .
@@ -95,6 +96,10 @@ bench: $(VENV)/installed-test ## run all benchmarks, write docs/benchmarks.md
 
 bench-%: $(VENV)/installed-test
 	@$(RUN)python -m tests.bench.bench_$*
+
+MINUTES := 6
+pictures: $(VENV)/installed-test ## take the pictures of all pages from a system that it starts; MINUTES=n that it runs before, NAMES="clients trace" for some
+	@$(RUN)python docs/pictures.py --minutes $(MINUTES) $(NAMES)
 
 arm64: $(VENV)/installed-test ## check that every locked requirement of a device has a wheel for 64-bit ARM
 	@sh deploy/arm64.sh $(RUN)python

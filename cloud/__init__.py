@@ -1,3 +1,1 @@
-"""All that runs in the data centre: bridge, sequencer, analysis, access, push and operations,
-around Kafka.
-"""
+"""The data centre's parts: bridge, sequencer, analysis, access, push, operations, around Kafka."""

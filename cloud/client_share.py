@@ -40,9 +40,7 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A bound on `what`, `most` at once for all together; `share` is the part that one client may
-    hold.
-    """
+    """A bound on `what`: `most` at once for all clients; `share` is one client's part."""
 
     what: str
     most: int

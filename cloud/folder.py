@@ -1,6 +1,4 @@
-"""Folders in a configuration: a path, or the URL of one (`file:///shared/edgewake`), as Spark and
-Hadoop write it.
-"""
+"""Folders in a configuration: a path, or a URL (`file:///shared/edgewake`) as for Hadoop."""
 
 from __future__ import annotations
 

@@ -30,8 +30,9 @@ class Health:
         self._at_once: set[str] = set()
 
     def note(self, what: str, why: str | None, *, is_told_at_once: bool = False) -> None:
-        """What is in the way (one word for programs, e.g. `kafka`), and why, in a sentence without
-        its end; None: it is not any more.
+        """Note a trouble and its reason; None: it is over.
+
+        `what` is one word for programs, e.g. `kafka`, `why` a sentence without its end.
 
         `is_told_at_once`: a part that starts is not ready from its first moment on.
         """

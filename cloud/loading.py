@@ -9,8 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """Nothing that a program loads becomes garbage, and looking through it for some takes a fifth
-    of the start of what serves HTTP.
+    """Load without garbage collections: they find nothing and take a fifth of an HTTP part's start.
 
     What was made within is never looked through later, either.
     """

@@ -1,5 +1,4 @@
-"""Prometheus figures that cost almost nothing where they are counted: plain integers, gathered only
-when somebody asks.
+"""Prometheus figures that cost almost nothing: plain integers, gathered when somebody asks.
 
 A Counter of prometheus_client takes a lock and half a microsecond; the hot paths count with
 `counts[label] += 1` instead.

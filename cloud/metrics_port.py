@@ -1,5 +1,4 @@
-"""The port of a part that serves nobody else: GET /metrics, /healthz and /readyz, from a thread of
-its own.
+"""The port of a part without an API: GET /metrics, /healthz and /readyz, in its own thread.
 
 So it answers while the part's main loop hangs. It has the protections of the other HTTP parts:
 bounds on heads in bytes and seconds (`web_limits`), on connections (`web_connections`), and on the
@@ -71,8 +70,9 @@ def serve(
 
 
 async def _answer(app: ASGIApp, listener: socket.socket) -> None:
-    """Serve with uvicorn's connections and without its server, whose loop would wake the process
-    ten times a second.
+    """Serve with uvicorn's connections and without its server.
+
+    Its loop would wake the process ten times a second.
     """
     web_log.bound_warnings()
     config = uvicorn.Config(

@@ -26,8 +26,9 @@ def register(
     certificates: Sequence[Path | None] = (),
     clock: Clock | None = None,
 ) -> None:
-    """Add to a part's metrics: the build, the time since now, the process, and what `certificates`
-    says of the files that are there. `part` is e.g. bridge.
+    """Add figures of the process to a part's metrics: build, start, and ends of `certificates`.
+
+    `part` is e.g. bridge.
     """
     registry.register(_Own(part, certificates, clock or SystemClock()))
     ProcessCollector(registry=registry)
@@ -68,9 +69,7 @@ class _Own(Collector):
 
 
 def first_end_s(file: Path) -> float:
-    """Seconds since 1970 when the first certificate in a PEM file ends; 0 where it cannot be
-    read.
-    """
+    """When the first certificate in a PEM file ends, in seconds since 1970; 0 if unreadable."""
     from cryptography import x509
 
     try:

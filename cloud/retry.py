@@ -1,5 +1,6 @@
-"""The wait before the next attempt: exponential with full jitter, so that many who lost one server
-do not return at once.
+"""The wait before the next attempt: exponential with full jitter.
+
+So clients that lost the same server do not return all at once.
 """
 
 from __future__ import annotations

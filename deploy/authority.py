@@ -1,5 +1,6 @@
-"""The authority of an installation that is open to a network: its files, made once, and the
-certificate that broker, page, push and operations API show there.
+"""The authority of an installation that is open to a network: its files and its certificate.
+
+Broker, page, push and operations API show that certificate there.
 
     DATA/authority/ca.crt, ca.key          who is trusted
     DATA/authority/server.crt, server.key  what is shown; made again for another address

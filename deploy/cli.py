@@ -1,5 +1,4 @@
-"""The command `edgewake`: gathers the commands of the parts that are installed, each imported only
-when it is called.
+"""The command `edgewake`: gathers the commands of installed parts, imported when called.
 
 An EdgewakeError ends in one sentence on standard error: exit code 2 for a configuration that cannot
 be used, 1 for the rest.
@@ -25,6 +24,8 @@ HELP: Final = {
     "open": "Open the operations pages in a browser.",
     "alert": "Be told when something is wrong.",
     "board": "Keep boards in files.",
+    "set": "Keep sets of devices that filters use.",
+    "publication": "Give streams, a filter and fields a name.",
     "delivery": "Have every event of a stream sent to a webhook.",
     "query": "Register, check, list and remove continuous queries.",
     "sql": "Ask past and present by SQL.",
@@ -36,6 +37,7 @@ HELP: Final = {
     "reply": "Answer what a device asks.",
     "streams": "List streams and their fields, and erase them.",
     "dead-letters": "List refused messages, show them, give them back.",
+    "clients": "List who reads now, and end one.",
     "leases": "List the leases of sleeping clients.",
     "ack": "Show how far an acknowledged frame came.",
     "send": "Send one reading of a device.",
@@ -66,7 +68,10 @@ OWN: Final = (
     metadata.EntryPoint("status", "edgewake.cloud.commands.status:status", GROUP),
     metadata.EntryPoint("open", "edgewake.deploy.login_cli:open_pages", GROUP),
     metadata.EntryPoint("top", "edgewake.cloud.commands.top:top", GROUP),
+    metadata.EntryPoint("clients", "edgewake.cloud.commands.clients:clients", GROUP),
     metadata.EntryPoint("board", "edgewake.cloud.commands.boards:board", GROUP),
+    metadata.EntryPoint("set", "edgewake.cloud.commands.named:set_group", GROUP),
+    metadata.EntryPoint("publication", "edgewake.cloud.commands.named:publication", GROUP),
     metadata.EntryPoint("alert", "edgewake.cloud.commands.alerts:alert", GROUP),
     metadata.EntryPoint("delivery", "edgewake.cloud.commands.deliveries:delivery", GROUP),
     metadata.EntryPoint("sql", "edgewake.cloud.commands.sql:sql", GROUP),
@@ -182,9 +187,7 @@ def _load(entry: metadata.EntryPoint) -> click.Command:
 
 
 def missing_library(entry: metadata.EntryPoint, error: ModuleNotFoundError) -> str:
-    """What to install; a module of our own that is missing is named, since no extra would bring
-    it.
-    """
+    """Name what to install; a missing module of our own is named, since no extra brings it."""
     if _is_ours(error):
         return (
             f"edgewake {entry.name} cannot run: no module {error.name} of Edgewake's own; install "

@@ -1,5 +1,4 @@
-"""The data folder of `edgewake up`: for its owner only, for one instance, of a version that this
-one can go on from.
+"""The data folder of `edgewake up`: private, for one instance, of a compatible version.
 
 Everything raises LocalError with one sentence that says what to do, before anything in the folder
 is changed.

@@ -1,5 +1,6 @@
-"""`edgewake up --listen`: which address of this machine, the first credentials, and what to print
-for the phone and the next machine.
+"""`edgewake up --listen`: the machine's address, first credentials, and what to print.
+
+The latter is for the phone and the next machine.
 """
 
 from __future__ import annotations
@@ -216,8 +217,9 @@ stream = "host_metrics\""""
 
 
 async def reload_at_change(plan: Plan, reload: Callable[[], None], clock: Clock) -> None:
-    """Have the broker read passwords and revoked certificates again when they change, and end the
-    connections of who has none any more.
+    """Have the broker reload passwords and revoked certificates when they change.
+
+    Connections without a valid one end.
     """
     files = (plan.password_file, plan.authority.revoked)
     seen = [_stamp(file) for file in files]

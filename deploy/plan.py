@@ -342,8 +342,9 @@ def _open_to_the_network(plan: Plan, configs: dict[str, Mapping[str, Any]]) -> N
 
 
 def config_file(plan: Plan, name: str) -> Path:
-    """Where a part's configuration is written: bridge.toml for the only bridge, access-2.toml for
-    the second access server.
+    """Where a part's configuration is written: bridge.toml for the only bridge.
+
+    access-2.toml is for the second access server.
     """
     alone = name.endswith("-1") and f"{_service_of(name)}-2" not in plan.names
     return plan.config_dir / f"{_service_of(name) if alone else name}.toml"

@@ -1,6 +1,4 @@
-"""What the user sees while things take long: a moving line each on a terminal, plain lines
-elsewhere.
-"""
+"""Progress for the user: a moving line each on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Keys that `edgewake up` makes once: a next start goes on with them, so that cursors of before
-stay good.
-"""
+"""Keys that `edgewake up` makes once: later starts use them, so earlier cursors stay valid."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ def cursor_key() -> str:
 
 
 def lease_key() -> str:
-    """A line `hexkey`: a key that addresses of leases, or of alerts, are encrypted with in
-    Kafka.
-    """
+    """A line `hexkey`: a key that encrypts addresses of leases, or of alerts, in Kafka."""
     return f"{secrets.token_hex(32)}\n"
 
 

@@ -1,6 +1,4 @@
-"""What `edgewake up` does, in order: check, prepare what is missing, write files, supervise, say
-where to look.
-"""
+"""The steps of `edgewake up`: check, prepare, write files, supervise, print addresses."""
 
 from __future__ import annotations
 
@@ -176,8 +174,9 @@ def _mapped(plan: Plan) -> tuple[str, ...]:
 
 
 def _device(plan: Plan) -> str:
-    """The name of this machine as a device; the one of before where there is one, because the
-    agent's log belongs to it.
+    """The name of this machine as a device.
+
+    An earlier name is kept, because the agent's log belongs to it.
     """
     try:
         before = str(tomllib.loads(config_file(plan, "agent").read_text("utf-8"))["device"])
@@ -190,9 +189,7 @@ def _device(plan: Plan) -> str:
 async def supervise(
     plan: Plan, running: Sequence[Part], steps: Steps, *, for_s: float | None
 ) -> None:
-    """Run the parts until a signal or the time; raises LocalError where one could not be brought
-    up.
-    """
+    """Run the parts until a signal or the time. Raises LocalError where one failed to start."""
     clock, rng, stop = SystemClock(), random.Random(), asyncio.Event()
     supervisor = Supervisor(running, plan.logs, clock=clock, rng=rng)
     loop = asyncio.get_running_loop()

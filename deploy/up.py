@@ -1,5 +1,6 @@
-"""`edgewake up`: the whole system on this machine, from checks to the addresses to open, until
-Ctrl-C.
+"""`edgewake up`: the whole system on this machine, until Ctrl-C.
+
+It goes from checks to the addresses to open.
 """
 
 from __future__ import annotations

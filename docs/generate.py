@@ -1,5 +1,4 @@
-"""Write the generated parts of the documents: what stands in the code is said there once and copied
-from here.
+"""Write the generated parts of the documents, so that what the code says is written once.
 
     python docs/generate.py            rewrite what changed
     python docs/generate.py --check    exit 1 and name the files that would change (a test does
@@ -360,9 +359,7 @@ def preset_examples() -> str:
 
 
 def states() -> str:
-    """The states of a lease, what each means, and what follows on which event: the table that the
-    proxy runs on.
-    """
+    """The states of a lease, their meanings, and their transitions, from the proxy's own table."""
     meanings = _members("protocol/leases/lease_record.py")
     follows: dict[str, list[str]] = {name: [] for name in meanings}
     for (state, event), after in _load("cloud.push.leases.lease_state:TRANSITIONS").items():
@@ -375,8 +372,9 @@ def states() -> str:
 
 
 def endpoints(*files: str) -> str:
-    """Routes of FastAPI applications: method, path, and the function's docstring without the
-    paragraphs about single parameters.
+    """Routes of FastAPI applications: method, path, and the function's docstring.
+
+    Paragraphs about single parameters are left out.
     """
     nodes = [node for file in files for node in ast.walk(ast.parse((ROOT / file).read_text()))]
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]

@@ -254,9 +254,7 @@ class Agent:
     # how it is
 
     async def _write_status(self) -> None:
-        """Now and then, and when the connection opens or is lost: who asks then should not hear
-        what was.
-        """
+        """Write the status now and then, and when the connection opens or is lost."""
         turned = self._uplink.turned
         while True:
             turned.clear()

@@ -216,8 +216,9 @@ class AgentConfig(ConfigTable):
 
     @property
     def behind_s(self) -> dict[str, float]:
-        """By stream that a chain makes: seconds by which its readings' time may lie before the
-        reading that completed them.
+        """How old a reading of a chain may be at birth, in seconds by stream.
+
+        It is the time from the reading's own time to the reading that completed it.
         """
         found: dict[str, float] = {}
         for chain in self.chain:  # none reads what a later one makes
@@ -228,7 +229,7 @@ class AgentConfig(ConfigTable):
 
     @property
     def lanes(self) -> dict[str, Lane]:
-        """By stream."""
+        """The lane of each stream."""
         made = {chain.into: chain.lane for chain in self.chain} | {
             rule.into: rule.lane for rule in self.absence
         }

@@ -77,8 +77,9 @@ class DaemonThread:
         return await result
 
     def soon(self, function: Callable[[], None]) -> None:
-        """Call `function` in the thread after all calls before; nobody waits for it, so what it
-        raises is logged.
+        """Call `function` in the thread after all earlier calls.
+
+        Nobody waits for it, so its errors are logged.
         """
 
         def run() -> None:
@@ -95,8 +96,10 @@ class DaemonThread:
 
 
 def _for_a_future(raised: BaseException) -> Exception:
-    """The error as a waiting caller can get it: a future takes no StopIteration, and an exception
-    that asks the program to end is not the answer of a call.
+    """Convert an error for a waiting caller.
+
+    A future takes no StopIteration, and an exception that asks the program to end is not a call's
+    answer.
     """
     if isinstance(raised, Exception) and not isinstance(raised, StopIteration):
         return raised

@@ -1,5 +1,6 @@
-"""What an error says, in words that can be kept, sent and shown: an error of somebody else's code
-may say anything, or fail to. Pure.
+"""An error's text in a form that can be kept, sent and shown. Pure.
+
+Errors of foreign code may have any text, or fail to give one.
 """
 
 from __future__ import annotations

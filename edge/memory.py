@@ -21,9 +21,7 @@ lock. And what is free at the heap's end goes back soon."""
 
 
 def forget_environment() -> None:
-    """Clear it in the program that began with ONE_HEAP: it is not meant for the programs that this
-    one starts.
-    """
+    """Clear ONE_HEAP in the program that began with it: its child programs must not inherit it."""
     for name in ONE_HEAP:
         os.environ.pop(name, None)
 

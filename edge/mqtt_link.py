@@ -1,11 +1,9 @@
-"""One MQTT 5 connection of the agent under asyncio: connect, subscribe, publish, notice that the
-line is dead.
+"""One MQTT 5 connection of the agent under asyncio: connect, subscribe, publish, detect its death.
 
 A thin shell over `edgewake.protocol.mqtt`. It sends what its owner asks and calls back with what
 came; it decides nothing about frames. `lost` is set when the connection is gone, for whatever
-reason. The broker is pinged every half keepalive; when the connection is dead is decided by
-`edgewake.edge.liveness`. What the broker can take is in its CONNACK (MQTT 5, section 3.2.2.3) and
-obeyed.
+reason. The broker is pinged every half keepalive; `edgewake.edge.liveness` decides when the
+connection is dead. The limits in the broker's CONNACK (MQTT 5, section 3.2.2.3) are obeyed.
 """
 
 from __future__ import annotations
@@ -69,8 +67,9 @@ class MqttLink(asyncio.Protocol):
         on_message: Callable[[mqtt5.PublishPacket], bool],
         on_puback: Callable[[int, int], None],
     ) -> None:
-        """`on_message`: does it acknowledge the message itself, when it is kept? Else it is
-        acknowledged at once.
+        """`on_message`: does it acknowledge the message itself, when it is kept?
+
+        Else it is acknowledged at once.
         """
         loop = asyncio.get_running_loop()
         self._loop = loop
@@ -196,11 +195,11 @@ class MqttLink(asyncio.Protocol):
         aliased: bool = False,
         **properties: object,
     ) -> int | None:
-        """Send with QoS 1 (ask `room` first), or unconfirmed with QoS 0; the packet id, None for
-        QoS 0. `aliased`: the topic comes often, so a number stands for it after the first time, as
-        far as the broker takes such numbers.
+        """Send with QoS 1 (ask `room` first), or unconfirmed with QoS 0; return the packet id.
 
-        Raises TooLarge, and sends nothing, where the packet is larger than the broker takes.
+        It is None for QoS 0. `aliased`: the topic comes often, so a number stands for it after the
+        first time, as far as the broker takes such numbers. Raises TooLarge, and sends nothing,
+        where the packet is larger than the broker takes.
         """
         packet_id = self._ids.allocate() if confirmed else None
         qos = mqtt5.QoS.AT_LEAST_ONCE if confirmed else mqtt5.QoS.AT_MOST_ONCE
@@ -220,8 +219,9 @@ class MqttLink(asyncio.Protocol):
         return packet_id
 
     def _alias(self, topic: str) -> int | None:
-        """The number that stands for a topic on this connection; None where the broker takes no
-        more (MQTT 5, section 3.3.2.3.4).
+        """The alias of a topic on this connection.
+
+        None where the broker takes no more (MQTT 5, section 3.3.2.3.4).
         """
         return self._aliases.get(topic) or (
             len(self._aliases) + 1 if len(self._aliases) < self._aliases_max else None
@@ -238,8 +238,9 @@ class MqttLink(asyncio.Protocol):
         asked_s: int,
         will: mqtt5.Will | None,
     ) -> None:
-        """Say CONNECT and wait for the answer, with a keepalive of `asked_s`; ours is
-        `keepalive_s`. Raises Unavailable.
+        """Send CONNECT and wait for the answer. Raises Unavailable.
+
+        `asked_s`: the keepalive of the CONNECT; ours is `keepalive_s`.
         """
         password = password_of(config)
         packet = mqtt5.ConnectPacket(

@@ -1,5 +1,4 @@
-"""A program of this machine, run without a shell: its output is bounded, and nothing of it is left
-when it is over.
+"""Runs a program without a shell, with bounded output, and kills what it leaves behind.
 
 It has a session of its own, and what is left of that when it ends, when its time is over, or when
 its caller is cancelled, is killed; a program that leaves its session on purpose is out of reach

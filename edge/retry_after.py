@@ -7,8 +7,9 @@ from email.utils import parsedate_to_datetime
 
 
 def retry_after_s(text: str, now_ms: int, *, max_s: float) -> float:
-    """Seconds from `now_ms`, said as seconds or as a date; `max_s` at most, 0 where it says
-    nothing.
+    """Parse a Retry-After header as seconds from `now_ms`, `max_s` at most; 0 without one.
+
+    It may hold seconds or a date.
     """
     try:
         seconds = float(text) if text.isascii() and text.isdigit() else _at_s(text) - now_ms / 1000

@@ -28,8 +28,9 @@ log = logging.getLogger("edgewake.agent")
 
 
 def main() -> None:
-    """Run until a signal says stop; exit code 2 for a configuration that cannot be used, 1 for
-    other errors.
+    """Run until a signal says stop.
+
+    Exit code 2 for an unusable configuration, 1 for other errors.
     """
     forget_environment()
     life = received(int(sys.argv[1]))

@@ -1,5 +1,4 @@
-"""The status of an agent: what the running one writes down, what its log holds, and both together
-for people and programs.
+"""The status of an agent: the running one's report and its log's contents, for people and programs.
 
 The running agent replaces `status.json` in its directory now and then; the log is opened read-only.
 So the status can be asked of a dead agent too, and asking never disturbs a living one.
@@ -44,8 +43,9 @@ def write(directory: Path, status: dict[str, Any]) -> None:
 
 
 def shown(latest: Mapping[str, Reading]) -> dict[str, dict[str, Scalar]]:
-    """What the status says of each stream's last reading: `t` and as many fields as are shown and
-    one more, texts cut.
+    """The last reading of each stream as the status shows it.
+
+    It is `t`, as many fields as are shown and one more, texts cut.
     """
     return {
         stream: {"t": t}
@@ -104,7 +104,9 @@ def read_log(directory: Path, *, now_ms: int) -> dict[str, Any]:
 
 
 def _figures(db: sqlite3.Connection, now_ms: int) -> dict[str, Any]:
-    """However much waits, a few rows are read: of each stream, frame, gap and consumer, and the
+    """Read the figures of the log.
+
+    However much waits, only a few rows are read: of each stream, frame, gap and consumer, and the
     counters.
     """
     frames, in_frames, oldest_frame = db.execute(

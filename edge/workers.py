@@ -1,8 +1,7 @@
-"""What reads the log on this device beside the uplink: actions, absence rules, sketches, chains,
-and the book of requests.
+"""The readers of the log beside the uplink: actions, absence rules, sketches, chains, requests.
 
-Only what the configuration has is loaded: a small device pays for what it does. What it had once
-and has no more is forgotten, for the log would keep readings for it.
+Only what the configuration has is loaded: a small device pays for what it uses. Consumers that it
+no longer has are forgotten, for the log would keep readings for them.
 """
 
 from __future__ import annotations
@@ -64,10 +63,9 @@ class Workers:
             self._requests = BookKeeper(events, clock)
 
     async def open(self) -> dict[str, Run]:
-        """Before the first reading comes, so that nothing made is missed: what to run, by name,
-        from what acts to what makes.
+        """Register all readers before the first reading comes, and return what to run, by name.
 
-        Raises LogClosedError, sqlite3.Error.
+        The order is from what acts to what makes. Raises LogClosedError, sqlite3.Error.
         """
         await self._forget_others()
         for group in (self._actions, self._sketching, self._processing, self._requests):

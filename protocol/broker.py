@@ -1,6 +1,4 @@
-"""Where an MQTT broker is and how one gets in: what devices and bridges have in common of their
-configuration.
-"""
+"""The address and credentials of an MQTT broker, as devices and bridges configure them."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from edgewake.protocol.plain import Check, ConfigTable, key
 
 
 def _host(name: str) -> str:
-    """Looked at once, in full: a name that cannot be looked up at all would fail at every
-    connection.
-    """
+    """Check a host name completely: one that cannot be looked up would fail at every connection."""
     try:
         is_name = bool(name) and not set(name) & set("/[]@ \t\r\n\0") and name.encode("idna")
     except UnicodeError:

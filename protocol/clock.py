@@ -24,9 +24,7 @@ class Clock(Protocol):
 
 
 def thread_cpu_s() -> float:
-    """Seconds of processor that the calling thread has taken: what its work costs, however busy the
-    machine is.
-    """
+    """Seconds of processor time of the calling thread, however busy the machine is."""
     return time.thread_time()
 
 

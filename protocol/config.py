@@ -29,8 +29,9 @@ knows no larger one."""
 
 
 class Config(BaseModel):
-    """Base of the cloud's configurations: frozen, unknown keys refused; `load` takes no "5" for 5
-    and no true for 1.
+    """Base of the cloud's configurations: frozen, unknown keys are refused.
+
+    `load` takes no "5" for 5 and no true for 1.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -85,8 +86,9 @@ def parse(model: type[C], values: Mapping[str, Any], where: str) -> C:
 def _impossible(
     value: object, loc: tuple[int | str, ...]
 ) -> Iterator[tuple[tuple[int | str, ...], str]]:
-    """What TOML can say and no key of ours means, with its place: it would fail where it is used,
-    long after it was called good.
+    """Find values that TOML allows and no key of ours means, with their places.
+
+    They would fail where they are used, long after the file was accepted.
     """
     match value:
         case Mapping():
@@ -104,8 +106,9 @@ def _impossible(
 
 
 def _told(errors: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Without those that only follow from others: a list is said to be too short where what stands
-    in it is wrong.
+    """Drop errors that only follow from others.
+
+    A list is called too short where an item in it is wrong.
     """
     wrong = {one["loc"][:length] for one in errors for length in range(len(one["loc"]))}
     return [one for one in errors if not (one["type"] == "too_short" and one["loc"] in wrong)]
@@ -124,7 +127,7 @@ def _sentence(model: type, error: ErrorDetails) -> str:
 
 
 def _key(loc: tuple[int | str, ...]) -> str:
-    """As people count: the first of several tables `[[source]]` is source 1.
+    """A key for people: the first of several tables `[[source]]` is source 1.
 
     A key may hold anything, and is shown on terminals.
     """
@@ -165,9 +168,7 @@ def _did_you_mean(model: type, loc: tuple[int | str, ...]) -> str:
 
 
 def _tables_in(kind: Any) -> list[type]:
-    """The kinds of tables that a key may hold: itself, or in a list, by name, one of several
-    kinds.
-    """
+    """The kinds of tables that a key may hold: itself, in a list, by name, or in a union."""
     if isinstance(kind, type) and issubclass(kind, BaseModel | ConfigTable):
         return [kind]
     return [table for arg in get_args(kind) for table in _tables_in(arg)]

@@ -76,9 +76,10 @@ def generation_hash(topic_id: str) -> bytes:
     return blake2b(topic_id.encode(), digest_size=4).digest()
 
 
-def filters_hash(where: str | None, select: str | None) -> bytes:
-    """2 bytes that stand for a subscription's filters."""
-    return blake2b(f"{where or ''}\0{select or ''}".encode(), digest_size=2).digest()
+def filters_hash(where: str | None, select: str | None, more: str = "") -> bytes:
+    """2 bytes that stand for a subscription's filters; `more`: what else narrows it."""
+    text = f"{where or ''}\0{select or ''}" + (f"\0{more}" if more else "")
+    return blake2b(text.encode(), digest_size=2).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +106,9 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class CursorKeys:
-    """What signs and verifies: `secrets` by key id (0-255), at least 16 bytes each. Key `signing`
-    signs, all verify.
+    """The keys that sign and verify: `secrets` by key id (0-255), at least 16 bytes each.
+
+    Key `signing` signs, all verify.
     """
 
     secrets: Mapping[int, bytes]
@@ -169,8 +171,9 @@ class CursorCodec:
 
 
 def stream_hashes(text: str) -> frozenset[bytes] | None:
-    """The streams (stream_hash) that a cursor of this version is of, read without a key and so not
-    to be trusted; None where it is another version's or no cursor.
+    """The streams (stream_hash) of a cursor, read without a key and so not to be trusted.
+
+    None where it is of another version or not a cursor.
     """
     if not text.startswith(PREFIX):
         return None
@@ -183,8 +186,9 @@ def stream_hashes(text: str) -> frozenset[bytes] | None:
 
 
 class CursorWriter:
-    """Writes the cursors of one subscription one after another, encoding only the partition that
-    moved: what a hub does per event.
+    """Writes a subscription's cursors one after another, encoding only the partition that moved.
+
+    A hub does this per event.
     """
 
     def __init__(self, codec: CursorCodec, cursor: Cursor) -> None:

@@ -34,8 +34,9 @@ class RemoteError(EdgewakeError):
 
 
 class Unavailable(EdgewakeError):
-    """A part that we need is away; retry with back-off, and not before `retry_after_s` seconds
-    where it said so.
+    """A part that we need is away; retry with back-off.
+
+    Do not retry before `retry_after_s` seconds where the part said so.
     """
 
     def __init__(self, message: str = "", *, retry_after_s: float = 0.0) -> None:
@@ -66,8 +67,9 @@ class RejectReason(StrEnum):
 
 
 class Rejected(RemoteError):
-    """A message that is refused; `reason` is for machines, the text says what, where and what was
-    expected.
+    """A message is refused.
+
+    `reason` is for machines, the text says what is wrong, where, and what was expected.
     """
 
     def __init__(self, reason: RejectReason, detail: str) -> None:

@@ -1,6 +1,4 @@
-"""What was expected of a value, as a phrase for people, from an error of pydantic: `expected 1 or
-more` and the like.
-"""
+"""Phrases an error of pydantic for people: `expected 1 or more` and the like."""
 
 from __future__ import annotations
 

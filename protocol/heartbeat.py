@@ -1,11 +1,12 @@
-"""Signs of life of a process: its main loop calls `beat`, and its supervisor, systemd or `edgewake
-up`, receives them (sd_notify(3)).
+"""A process' heartbeat: its main loop calls `beat`, its supervisor receives it (sd_notify(3)).
 
-The main loop itself has to beat, never a thread beside it: a process whose loop hangs looks alive
-in every other way. What hears nothing for its bound (WatchdogSec in a unit, `Part.silent_s` under
-`edgewake up`) kills the process and starts it again; /healthz tells the same to a container's
-health check by `is_alive`. Costs a datagram per second; without NOTIFY_SOCKET in the environment
-only the clock is read.
+The supervisor is systemd or `edgewake up`.
+
+The main loop itself must beat, never a thread beside it: a process whose loop hangs looks alive in
+every other way. A supervisor that hears nothing for its bound (WatchdogSec in a unit,
+`Part.silent_s` under `edgewake up`) kills the process and starts it again; /healthz tells the same
+to a container's health check by `is_alive`. Costs a datagram per second; without NOTIFY_SOCKET in
+the environment only the clock is read.
 """
 
 from __future__ import annotations
@@ -53,9 +54,7 @@ class Heartbeat:
             self._send(self._sign)
 
     def allow(self, seconds: float) -> None:
-        """Take silence of `seconds` from now on for normal, e.g. where one call of a library may
-        take minutes.
-        """
+        """Accept silence of `seconds` from now on, where one call of a library may take minutes."""
         self._send(b"WATCHDOG_USEC=%d" % (seconds * 1e6))
 
     def is_alive(self, silent_s: float = SILENT_S) -> bool:

@@ -1,5 +1,6 @@
-"""Where a running `edgewake up` is: it leaves its addresses in its data folder, and other commands
-find them there.
+"""The addresses of a running `edgewake up`, which it leaves in its data folder.
+
+Other commands find them there.
 
     <data>/run.json     {"access": ["http://127.0.0.1:8700"], "ops": "http://127.0.0.1:8702",
                         "mqtt": "127.0.0.1:8710", …}

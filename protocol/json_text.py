@@ -1,6 +1,6 @@
-"""JSON as devices write it: NaN and Infinity, which many programs write and the standard does not
-know (RFC 8259, section 6), are null, and a byte order mark before it is passed over.
+"""Parses JSON as devices write it: NaN and Infinity are null, a byte order mark is skipped.
 
+Many programs write NaN and Infinity, and the standard does not know them (RFC 8259, section 6).
 Text that other parsers take for JSON and the standard does not is refused, never guessed at. Pure.
 """
 
@@ -31,8 +31,9 @@ def parse(text: bytes | str) -> Any:
 
 
 def is_meant_as_json(text: bytes) -> bool:
-    """Whether it begins as an object or a list. Then it is JSON, whole or damaged, and not plain
-    text.
+    """Does the text begin as an object or a list?
+
+    Then it is JSON, whole or damaged, and not plain text.
     """
     return text.removeprefix(BOM_UTF8).lstrip().startswith(_OPENING)
 
@@ -51,7 +52,7 @@ def _parse_odd(text: bytes) -> Any:
 
 
 def _number(digits: str) -> float:
-    """As orjson reads it: a float past 64 bits."""
+    """Parse an integer as orjson does: a float past 64 bits."""
     value = int(digits) if len(digits) <= _DIGITS_MAX else float(digits)
     return value if -(2**63) <= value < 2**64 else float(value)
 

@@ -1,5 +1,4 @@
-"""Logs are events: one line each, a fixed identifier for programs and a sentence for people, never
-a payload.
+"""Logs are events: one line each, with a fixed identifier and a sentence, never a payload.
 
     log = logging.getLogger("edgewake.bridge")
     log.info("connected to the broker", extra={"event": "mqtt.connected", "host": …})

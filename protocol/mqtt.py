@@ -47,8 +47,9 @@ class Unreadable:
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Whether the codec says that these bytes are not a packet. For a text that is not UTF-8 it
-    panics, which is not an Exception.
+    """Does the codec say that these bytes are not a packet?
+
+    For a text that is not UTF-8 it panics, which is not an Exception.
     """
     return isinstance(error, ValueError | IndexError) or type(error).__module__ == "pyo3_runtime"
 
@@ -144,8 +145,9 @@ def _unreadable(first: int, body: bytes, size: int, why: str) -> Unreadable:
 
 
 def _fixed_header(view: memoryview, at: int) -> tuple[int, int] | None:
-    """Where the packet at `at` goes on after its fixed header, and for how many bytes; None while
-    that is not complete (section 2.1.4).
+    """Where the packet at `at` continues after its fixed header, and its remaining length.
+
+    None while that is incomplete (section 2.1.4).
     """
     length = shift = 0
     for i in range(1, 5):

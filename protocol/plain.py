@@ -1,5 +1,6 @@
-"""Plain values: frozen dataclasses that pydantic checks where they come in, and that nobody needs
-pydantic for afterwards.
+"""Plain values: frozen dataclasses that pydantic checks where they come in.
+
+Nothing needs pydantic afterwards.
 
 A small device pays for pydantic only while it starts (`edgewake.edge.life`): what runs afterwards
 makes and holds such values and never imports it. So it is imported inside the functions below,
@@ -57,7 +58,7 @@ class Plain:
 
     @classmethod
     def checked(cls, values: Mapping[str, Any]) -> Self:
-        """From values as Python has them.
+        """Check Python values.
 
         Raises pydantic.ValidationError, which is a ValueError.
         """
@@ -65,7 +66,7 @@ class Plain:
 
     @classmethod
     def from_json(cls, text: bytes | str) -> Self:
-        """From JSON. Raises pydantic.ValidationError, which is a ValueError."""
+        """Check JSON. Raises pydantic.ValidationError, which is a ValueError."""
         return checker(cls).validate_json(text)
 
     def to_json(self) -> bytes:
@@ -90,8 +91,9 @@ def checker(kind: type[T]) -> TypeAdapter[T]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Check:
-    """In `Annotated`: `function` gets a value of the type and returns it, or raises ValueError with
-    what was expected.
+    """In `Annotated`: `function` gets a value of the type and returns it.
+
+    It raises ValueError with what was expected.
     """
 
     function: Callable[[Any], Any]
@@ -140,9 +142,7 @@ class Matching:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TaggedBy:
-    """In `Annotated`, with a union of values that all have the field `name`: it says which of them
-    one is.
-    """
+    """In `Annotated`, with a union of values: the field `name`, which all have, identifies each."""
 
     name: str
 

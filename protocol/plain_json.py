@@ -1,5 +1,6 @@
-"""Plain values (`edgewake.protocol.plain`) read from JSON without pydantic: what comes to a small
-device while it runs.
+"""Reads plain values (`edgewake.protocol.plain`) from JSON without pydantic.
+
+A small device does so while it runs.
 
 As strict as pydantic's strict mode, by the same declarations; `tests/protocol/test_plain_json.py`
 compares the two. Understood are str, int, float, bool, None, Any, Literal of texts, StrEnum,
@@ -24,12 +25,13 @@ from edgewake.protocol.plain import Check, Length, Matching, Plain
 
 P = TypeVar("P", bound=Plain)
 Reader: TypeAlias = Callable[[Any], Any]
-"""From a value of JSON. Raises Misshapen."""
+"""Reads a value of JSON. Raises Misshapen."""
 
 
 class Misshapen(ValueError):
-    """JSON, but no such value: `where` names the field, e.g. `args.0`, and `expected` says what was
-    expected there.
+    """JSON, but not such a value.
+
+    `where` names the field, e.g. `args.0`, and `expected` says what was expected there.
     """
 
     def __init__(self, expected: str, where: str = "") -> None:
@@ -43,12 +45,12 @@ class Misshapen(ValueError):
 
 
 def read(kind: type[P], text: bytes) -> P:
-    """From JSON. Raises orjson.JSONDecodeError, Misshapen; both are ValueErrors."""
+    """Read from JSON. Raises orjson.JSONDecodeError, Misshapen; both are ValueErrors."""
     return value_of(kind, orjson.loads(text))
 
 
 def value_of(kind: type[P], values: object) -> P:
-    """From an object as `orjson.loads` gives it.
+    """Read from an object as `orjson.loads` gives it.
 
     Fields that are not known are left out. Raises Misshapen.
     """
@@ -225,7 +227,7 @@ _BOUNDS: Final[Mapping[str, tuple[Callable[[Any, Any], bool], str]]] = {
         "expected text that matches {}",
     ),
 }
-"""By pydantic's names. A pattern is one of the whole text, `^…$`."""
+"""Bounds by pydantic's names. A pattern must match the whole text, `^…$`."""
 
 
 def _bounded(reader: Reader, bounds: Mapping[str, Any]) -> Reader:

@@ -1,5 +1,6 @@
-"""Texts of others, and numbers, on a terminal: a control character there may move, hide, colour, or
-set the title. Pure.
+"""Makes foreign texts, and numbers, safe for a terminal. Pure.
+
+A control character there may move, hide, colour, or set the title.
 """
 
 from __future__ import annotations

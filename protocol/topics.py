@@ -44,6 +44,8 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.previews *      what queries would give, asked for and answered; key = id
     ew.erasures *      what is to be gone for good, and how far that came; key = id and id|part
     ew.boards *        what people put together to look at, key = board
+    ew.sets *          named sets that filters use, key = set
+    ew.publications *  streams, a filter and fields under a name, key = publication
     ew.rules *          what alerts are raised of, whom they are told to, and what people said of
                        them; key = rule|name, destination|name, word|id
     ew.alerts *        alerts, how far they are judged, what is told of them; key = alert|rule|…,
@@ -56,6 +58,10 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
                        group|id, on their owner's partition; a fixed number of partitions
     ew.reads           which of these clients read at the moment, key = lease id
     ew.cursors *       cursors kept for readers, key = holder|name
+    ew.clients         who reads at each access server now, key = server; kept for minutes
+    ew.endings *       clients that an operator ends, key = client or lease; until it is heard
+    ew.problems *      problems of the system, when each began and ended, key = problem
+    ew.history         what happened to devices, queries and parts; kept for 90 days
     ew.installation.<name>  empty: the installation that this Kafka serves
 """
 
@@ -99,6 +105,8 @@ PROGRESS: Final = "ew.progress"
 REPAIRS: Final = "ew.repairs"
 PREVIEWS: Final = "ew.previews"
 BOARDS: Final = "ew.boards"
+SETS: Final = "ew.sets"
+PUBLICATIONS: Final = "ew.publications"
 ERASURES: Final = "ew.erasures"
 ALERT_RULES: Final = "ew.rules"
 ALERTS: Final = "ew.alerts"
@@ -119,6 +127,15 @@ of hours, eleven years of days."""
 LEASES: Final = "ew.leases"
 LEASE_READS: Final = "ew.reads"
 CURSORS: Final = "ew.cursors"
+CLIENTS: Final = "ew.clients"
+CLIENTS_KEPT_MS: Final = 600_000
+"""The retention of reports of clients, ms: only the newest of each server counts."""
+ENDINGS: Final = "ew.endings"
+PROBLEMS: Final = "ew.problems"
+HISTORY: Final = "ew.history"
+HISTORY_KEPT_MS: Final = 90 * 86_400_000
+HISTORY_BYTES_MAX: Final = 256 << 20
+"""The retention of what happened, ms and bytes: a quarter of a year, or a million events."""
 STREAM_PREFIX: Final = "ew.s."
 LATE: Final = f"{STREAM_PREFIX}late_readings"
 SHED: Final = f"{STREAM_PREFIX}shed_readings"
@@ -148,6 +165,8 @@ FIXED_PARTITIONS: Final = {UP: UP_PARTITIONS, SEQUENCE: SHARDS}
 TABLES: Final = (
     BRIDGES,
     CURSORS,
+    ENDINGS,
+    PROBLEMS,
     STREAMS,
     DEVICES,
     NOTES,
@@ -158,6 +177,8 @@ TABLES: Final = (
     REPAIRS,
     PREVIEWS,
     BOARDS,
+    SETS,
+    PUBLICATIONS,
     ERASURES,
     ALERT_RULES,
     ALERTS,
@@ -168,7 +189,7 @@ TABLES: Final = (
 )
 """Compacted topics that are read whole."""
 COMPACTED: Final = frozenset({*TABLES, SEQUENCE, LEASES})
-SINGLE_PARTITION: Final = frozenset({*TABLES, DEAD, LATE, SHED})
+SINGLE_PARTITION: Final = frozenset({*TABLES, DEAD, LATE, SHED, CLIENTS, HISTORY})
 """Small topics that are read whole, and results, have one; leases a fixed number; streams as many
 as the configuration says."""
 
@@ -179,8 +200,9 @@ def shard_of(up_partition: int) -> int:
 
 
 def stream_partition(up_partition: int, count: int) -> int:
-    """The partition of a stream's topic with `count` partitions to which the records of a partition
-    of `ew.up` go.
+    """The partition of a stream's topic that takes the records of a partition of `ew.up`.
+
+    `count`: partitions of the topic.
 
     A device is on one partition of `ew.up`, so all its records of a stream are on one partition
     there, in their order.
@@ -194,9 +216,7 @@ def up(device: str, stream: str) -> str:
 
 
 def of_thing(stream: str, thing: str) -> str:
-    """What stands for the stream in topics, and names it in an agent's log, where its readings are
-    of a thing behind the agent.
-    """
+    """Name a thing's stream in topics and in its agent's log."""
     return f"{stream}{_OF}{thing}"
 
 
@@ -227,8 +247,9 @@ def status(device: str) -> str:
 
 
 def bridge(installation: str, name: str) -> str:
-    """MQTT topic of a bridge's beats; `+` for the name: a filter of all bridges of the
-    installation.
+    """MQTT topic of a bridge's heartbeats.
+
+    With `+` for the name it is a filter of all bridges of the installation.
     """
     return f"{BRIDGE_PREFIX}{installation}/{name}"
 
@@ -267,8 +288,9 @@ class UpTopic:
 
 
 def parse_up(topic: str) -> UpTopic:
-    """Read device and stream from an MQTT topic; raises Rejected(topic), which names the nearest
-    right topic.
+    """Read device and stream from an MQTT topic.
+
+    Raises Rejected(topic), which names the nearest right topic.
     """
     parts = topic.split("/")
     is_of_thing = len(parts) == 7 and parts[5] == "of"
@@ -293,8 +315,9 @@ def _wrong(topic: str, detail: str) -> Rejected:
 
 
 def device_in(topic: str) -> str:
-    """The device that a topic names, be it right or have it levels or slashes too many; empty where
-    it names none.
+    """The device that a topic names, even with too many levels or slashes.
+
+    Empty where it names none.
     """
     levels = topic.strip("/").split("/", 3)
     return (
@@ -316,8 +339,9 @@ def thing_in(topic: str) -> UpTopic | None:
 
 
 def nearest(topic: str) -> str:
-    """The right topic that is most like a wrong one; what cannot be guessed stays as `<device>` or
-    `<stream>`.
+    """The right topic that is most like a wrong one.
+
+    What cannot be guessed stays as `<device>` or `<stream>`.
     """
     levels = [level for level in topic[:TOPIC_CHARS_READ].split("/") if level]
     levels = levels[2:] if levels[:2] == ROOT.split("/") else levels

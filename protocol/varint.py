@@ -1,5 +1,6 @@
-"""Varints: unsigned integers in base 128, least first, the high bit set on all bytes but the last
-(as in LEB128 and protocol buffers).
+"""Varints: unsigned integers in base 128, least first (as in LEB128 and protocol buffers).
+
+The high bit is set on all bytes but the last.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Reader:
                 raise IndexError("a number of more than ten bytes")
 
     def signed(self) -> int:
-        """The next number, which may be below 0: zigzag, 0 -1 1 -2 …"""
+        """The next number, which may be below 0: zigzag, 0 -1 1 -2 and so on."""
         value = self.number()
         return -(value + 1 >> 1) if value & 1 else value >> 1
 

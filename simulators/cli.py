@@ -86,9 +86,7 @@ def fleet(
     help="File to write; standard output where missing.",
 )
 def town(out: Path | None) -> None:
-    """Write the town's map as GeoJSON: roads with name and class, river, parks, charging
-    stations.
-    """
+    """Write the town's map as GeoJSON: roads with name and class, river, parks, stations."""
     import orjson
 
     from edgewake.simulators.town import geojson

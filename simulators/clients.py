@@ -1,5 +1,6 @@
-"""Clients of the event streams, written apart from the system's own: a raw socket, a small HTTP and
-SSE reader, a cursor.
+"""Clients of the event streams, independent of the system's own code.
+
+They are a raw socket, a small HTTP and SSE reader, and a cursor.
 
 `SseReader` follows the WHATWG rules that matter here: an event ends at an empty line, what is
 unfinished at the end of the stream is dropped, `id` moves the cursor even without data, comments

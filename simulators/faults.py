@@ -35,9 +35,7 @@ class Fault:
 
 
 def state(pid: int) -> str:
-    """The state letter of a process as in /proc (R, S, D, T, Z …); empty for a process that is
-    gone.
-    """
+    """The state letter of a process as in /proc (R, S, D, T, Z …); empty if it is gone."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
     except (FileNotFoundError, ProcessLookupError):
@@ -54,8 +52,9 @@ def kill_9(target: str, pid: int, exit_code: Callable[[], int | None]) -> Fault:
 
 
 def kill_9_group(target: str, pid: int, exit_code: Callable[[], int | None]) -> Fault:
-    """As `kill_9`, for the leader of a process group and all of the group: a driver and its virtual
-    machine.
+    """Kill, like `kill_9`, the leader of a process group and all of the group.
+
+    A driver and its virtual machine are one.
 
     One signal to all at once: a leader that saw a member die first might end by itself.
     """

@@ -1,5 +1,6 @@
-"""A fleet on the air: each vehicle of a World is a plain MQTT device of its own and sends where it
-is, once per interval.
+"""A fleet on the air: each vehicle of a World is an MQTT device that sends its position.
+
+It sends once per interval.
 
 A reading is one JSON object with `t`, `epoch` and `seq`, so that repeats are removed; the epoch is
 the second of the start, so a restarted fleet never uses a number twice. At one reading a second a

@@ -91,8 +91,9 @@ def _scalar(value: Any) -> Any:
 
 
 def singly(payload: bytes, epoch: int) -> Iterator[tuple[int, bytes]]:
-    """(number of readings, payload): a refused frame's statement that nobody need wait for it, and
-    its readings as plain ones.
+    """The parts of a refused frame as (number of readings, payload).
+
+    They are its statement that nobody need wait for it, and its readings as plain ones.
 
     One reading may be what a frame of a hundred was refused for. `epoch` is another than the
     frames', so that numbers do not collide.

@@ -1,5 +1,6 @@
-"""Counts the readings that came too late for each query while a file was played, by asking the
-operations API before it and after it.
+"""Counts late readings of each query while a file is played, through the operations API.
+
+It asks before and after.
 
 A count may be of others that sent to the same stream meanwhile. Where the API is not known, or does
 not answer, nothing is said.
@@ -60,8 +61,9 @@ def look_of(queries: list[Mapping[str, Any]], stream: str) -> Look:
 
 
 def open_ones(sent: Look, now: Look) -> set[str]:
-    """Queries that have not computed all that was sent: they have more to read, or said nothing
-    since. Pure.
+    """Queries that have not computed everything that was sent. Pure.
+
+    They have more to read, or have not reported since.
 
     `sent`: the look when all was sent.
     """
@@ -98,8 +100,9 @@ def lines(before: Look, after: Look, unknown: Collection[str]) -> Iterator[str]:
 
 
 class LateReport:
-    """The late readings of one stream: `begin` before anything is sent, `end` when all of it is
-    acknowledged.
+    """The late readings of one stream.
+
+    Call `begin` before anything is sent, `end` when all of it is acknowledged.
     """
 
     def __init__(

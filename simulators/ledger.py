@@ -73,8 +73,9 @@ class WindowRow:
 
 @dataclass(frozen=True, slots=True)
 class ReportedGap:
-    """A loss that a client was told of: `count` readings of a device from `first_seq` on, or of any
-    device at this place.
+    """A loss that was reported to a client.
+
+    It is `count` readings of a device from `first_seq` on, or of any device at this place.
 
     With a device and `count` 0 nothing is lost: readings from `first_seq` up to the next one that
     the client is shown were not there in time and may still come, out of order, once each. It
@@ -90,9 +91,7 @@ class ReportedGap:
 
 @dataclass(frozen=True, slots=True)
 class _Hole:
-    """Readings of one device, one after the other, that a client was never shown, and what it was
-    shown just before and after.
-    """
+    """Consecutive readings of one device that a client never got, and their neighbours."""
 
     device: str
     numbers: tuple[int, ...]
@@ -205,8 +204,9 @@ class Ledger:
     def judge(
         self, *, raw_clients: Iterable[str], window_clients: Iterable[str], window_ms: int
     ) -> Judgement:
-        """Compare. `raw_clients` must have every reading since the first, `window_clients` every
-        window.
+        """Compare what was sent with what clients got.
+
+        `raw_clients` must have every reading since the first, `window_clients` every window.
         """
         verdict = Judgement()
         for client in raw_clients:
@@ -342,8 +342,9 @@ def _disorder(
 def _announced_late(
     deliveries: Sequence[Delivery], gaps: Sequence[tuple[int, ReportedGap]]
 ) -> dict[tuple[str, int, int], int]:
-    """Readings that a gap of count 0 said may come out of order: (device, epoch, seq) → the number
-    of readings shown before it was told.
+    """Readings that a gap of count 0 announced as possibly out of order.
+
+    It is (device, epoch, seq) → the number of readings shown before.
     """
     announced: dict[tuple[str, int, int], int] = {}
     for place, gap in gaps:
@@ -389,9 +390,7 @@ class _Excuses:
         return rest
 
     def _covers_moment(self, moment: int, hole: _Hole) -> bool:
-        """Was the gap told after what the client was shown before the hole, and before what it was
-        shown after it?
-        """
+        """Was the gap reported between the readings before and after the hole?"""
         before, after = self._index_of(hole.before), self._index_of(hole.after)
         return (before is None or before < moment) and (after is None or moment <= after)
 
@@ -402,8 +401,9 @@ class _Excuses:
 
 
 def _covers_range(gap: ReportedGap, hole: _Hole) -> bool:
-    """Does the gap's range lie between the numbers of the readings around the hole? Without numbers
-    it covers its whole device.
+    """Does the gap's range lie between the readings around the hole?
+
+    Without numbers it covers its whole device.
     """
     if gap.device != hole.device:
         return False
@@ -439,9 +439,7 @@ def _room(gap: ReportedGap, hole: _Hole) -> int:
 def _missing_seqs(
     client: str, deliveries: Sequence[Delivery], gaps: Sequence[tuple[int, ReportedGap]]
 ) -> list[str]:
-    """Numbers that are missing between the first and the last of a device and epoch, and that no
-    gap explains.
-    """
+    """Numbers missing between the first and last of a device and epoch that no gap explains."""
     numbers: dict[tuple[str, int], set[int]] = defaultdict(set)
     for delivery in deliveries:
         numbers[delivery.reading.device, delivery.epoch].add(delivery.seq)

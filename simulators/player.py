@@ -104,9 +104,7 @@ class Player:
     async def play(
         self, readings: Iterable[Reading | BadRow], pace: Pace, on_row: Callable[[], None]
     ) -> Summary:
-        """Play to the end, or until nobody acknowledges any more; `summary` is true at any
-        moment.
-        """
+        """Play to the end, or until acknowledgements stop; `summary` is valid at any moment."""
         connection = asyncio.create_task(self._device.run(), name="replay connection")
         playing = asyncio.create_task(self._play(readings, pace, on_row), name="replay")
         try:

@@ -126,8 +126,10 @@ def replay(
     patience_s: float, in_flight: int | None, only_look: bool, yes: bool,
     host: str | None, port: int | None,
 ) -> None:  # fmt: skip
-    """Send a recorded FILE as plain MQTT readings, and wait until the cloud has them all: CSV, TSV
-    or a table parted by blanks, JSON lines or an array, Zeek's logs, NMEA 0183, also .gz.
+    """Send a recorded FILE as plain MQTT readings, and wait until the cloud has them all.
+
+    FILE is CSV, TSV or a table with blanks, JSON lines or an array, Zeek's logs, or NMEA 0183, also
+    .gz.
 
     It looks first, and says as a table what the columns, the time and the devices are taken for. On
     a terminal it asks before it sends; elsewhere it refuses where it had to guess, unless --yes.

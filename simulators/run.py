@@ -1,5 +1,6 @@
-"""Run a coroutine until it ends or the process is told to stop (SIGTERM, SIGINT); then cancel it
-and let it clean up.
+"""Runs a coroutine until it ends or the process is told to stop (SIGTERM, SIGINT).
+
+Then it is cancelled and cleans up.
 """
 
 from __future__ import annotations

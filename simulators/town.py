@@ -1,5 +1,4 @@
-"""What a town is: junctions and streets on a plane in metres, its place on Earth, and itself as a
-map. Pure.
+"""A town: junctions and streets on a plane in metres, its place on Earth, and its map. Pure.
 
 The plane's x is east and y north of the origin. `geojson` gives the town as a map (RFC 7946), small
 enough to serve beside a page.
@@ -76,8 +75,9 @@ class Edge:
         return LIMIT_KMH[self.kind] / 3.6
 
     def point_at(self, metres: float) -> tuple[Point, float]:
-        """The point `metres` from `a`, and the bearing there towards `b` in degrees (0 north, 90
-        east).
+        """The point `metres` from `a`, and the bearing there towards `b` in degrees.
+
+        0 is north, 90 is east.
         """
         marks = self.marks
         i = 0
@@ -126,8 +126,9 @@ def to_plane(lat: float, lon: float) -> Point:
 
 
 def geojson(town: Town) -> dict[str, Any]:
-    """A FeatureCollection: property `kind` is sea, river, park, road or station; roads also have
-    name, class and bridge.
+    """A FeatureCollection whose property `kind` is sea, river, park, road or station.
+
+    Roads also have name, class and bridge.
     """
     features = [
         _feature("Polygon", [_ring(town.coast)], kind="sea"),

@@ -177,9 +177,7 @@ class Vehicle:
                 return
 
     def _plan_exit(self) -> None:
-        """The speed at which the end of this street may be passed: 0 where the vehicle has to stop
-        first.
-        """
+        """Plan the speed at the end of this street: 0 where the vehicle must stop first."""
         self._exit_speed = 0.0
         if not self._route:
             return
@@ -203,8 +201,9 @@ class Vehicle:
 
 
 def _safe_speed(gap: float, end_speed: float, dt: float) -> float:
-    """The highest speed from which `end_speed` can be reached within `gap` metres, one step of
-    reaction included.
+    """The highest speed from which `end_speed` can be reached within `gap` metres.
+
+    One step of reaction is included.
     """
     reaction = BRAKING_M_S2 * dt
     return -reaction + math.sqrt(

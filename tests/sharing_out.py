@@ -35,7 +35,7 @@ TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/lake/",
         "tests/log/",
         "tests/login/",
-        *(f"tests/rights/test_{name}.py" for name in ("doors", "leases", "sockets")),
+        *(f"tests/rights/test_{name}.py" for name in ("doors", "leases", "named", "sockets")),
     ),
     "tests/ops/": (
         "tests/ops/",
@@ -51,7 +51,10 @@ TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
     # Where a part that starts with a key of its own meets no leases that tests/push and
     # tests/access sealed with others.
     SPARK: (SPARK, "tests/deploy/test_nameless_uid.py"),
-    **{folder: (folder,) for folder in ("tests/bridge/", "tests/sequencer/", "tests/page/")},
+    **{
+        folder: (folder,)
+        for folder in ("tests/bridge/", "tests/gateways/", "tests/sequencer/", "tests/page/")
+    },
 }
 """Bundle → how the names of its files begin; the first that fits counts. Files of a folder share
 servers that are started for the folder, and those of the first two bundles the session's Kafka:

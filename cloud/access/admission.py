@@ -16,6 +16,7 @@ from edgewake.cloud.client_share import RESERVE, Bound
 from edgewake.cloud.log.following.followed import FollowedStreams
 from edgewake.cloud.log.hub import Full
 from edgewake.cloud.log.subscription import Sight
+from edgewake.protocol.ops.publication import Publication
 
 
 class Holding:
@@ -60,6 +61,13 @@ class Admission:
     def stream(self, *, total: int, held: int) -> None:
         """One more open stream."""
         _refuse(self._streams.refusal(total=total, held=held))
+
+    @staticmethod
+    def publication(found: Publication, *, held: int) -> None:
+        """One more reader of a publication."""
+        most = found.limits.readers_max
+        if most is not None and held >= most:
+            raise Full(f"publication {found.name!r} has {most} readers here, as many as it may")
 
     def names(
         self, names: Collection[str], *, followed: FollowedStreams, held: Callable[[], Set[str]]

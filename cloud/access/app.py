@@ -3,6 +3,9 @@
     GET /v1/streams                          streams and queries there are
     GET /v1/streams/{name}/events            one of them as SSE, or a page of it
     GET /v1/events?stream=a&stream=b         several in one
+    GET /v1/publications                     what operators put together, by its name
+    GET /v1/publications/{name}/events       one of them, as a stream or a page
+    POST …/events                            each of these with its words in a body: 10,000 devices
     GET /v1/ws                               a WebSocket: several subscriptions, with credits
     GET /v1/latest/{name}                    the latest of each device or group, with the cursor to
                                              go on from
@@ -31,9 +34,9 @@ from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.event_routes import LATER, EventRoutes
 from edgewake.cloud.access.latest import latest_routes, sync_routes
 from edgewake.cloud.access.latest.latest_stores import LatestStores
-from edgewake.cloud.access.lease_reports import LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
+from edgewake.cloud.access.reports.lease_reports import LeaseReports
 from edgewake.cloud.access.sockets.kept import KeptCursors
 from edgewake.cloud.access.sockets.routes import SocketRoutes
 from edgewake.cloud.access.stream_response import Later
@@ -46,6 +49,7 @@ from edgewake.cloud.rights import routes as rights_routes
 from edgewake.cloud.rights.guard import Guard, ReaderAsks
 from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.rights.tickets import Tickets
+from edgewake.cloud.web import http_part
 from edgewake.cloud.web import pages as web_pages
 from edgewake.cloud.web.app import application
 from edgewake.cloud.web.http_part import Problem
@@ -64,6 +68,7 @@ EXPOSED: Final = [
 ASKED: Final = [
     "Authorization",
     "Cache-Control",
+    "Content-Type",
     "Edgewake-Lease",
     "If-None-Match",
     "Last-Event-ID",
@@ -77,6 +82,8 @@ OPEN_PATHS: Final = frozenset(
 """They need no principal: the pages, which show what their reader may see, and what says how the
 server is."""
 OPEN_FOLDERS: Final = ("/page/", "/docs/")
+BODY_BYTES_MAX: Final = 1024 * 1024
+"""Bytes of a request's body: ten thousand devices, with a filter."""
 TICKET_BYTES: Final = 32
 """Random bytes of a ticket."""
 
@@ -93,14 +100,13 @@ def build(
     people: People | None = None,
     clock: Clock,
 ) -> FastAPI:
-    """The application; `hub`, `streams`, `latest`, `leases`, `rights` and the desk of
-    `people` are run by the caller.
-    """
+    """Build the application; the caller runs its services and the desk of `people`."""
     app = application(
         "Edgewake access",
         description="Streams and results of continuous queries, exactly once, with a cursor.",
     )
     tickets = Tickets(clock, partial(secrets.token_urlsafe, TICKET_BYTES))
+    app.add_middleware(http_part.BodyLimit, bytes_max=BODY_BYTES_MAX)  # it comes behind the guard
     app.add_middleware(
         Guard,
         rights=rights,
@@ -154,6 +160,16 @@ def _add_operations(
             raise Unavailable(why)
         return JSONResponse(
             {"streams": hub.catalogue.describe(reader)}, headers={"Cache-Control": "no-store"}
+        )
+
+    @app.get("/v1/publications")
+    async def publications(reader: ReaderAsks) -> Response:
+        """Lists the publications that you may read."""
+        if why := hub.catalogue.why_unreachable:
+            raise Unavailable(why)
+        return JSONResponse(
+            {"publications": hub.catalogue.describe_publications(reader)},
+            headers={"Cache-Control": "no-store"},
         )
 
     @app.get("/v1/server", include_in_schema=False)

@@ -9,27 +9,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, Final, TypeVar
 
-from fastapi import Depends, FastAPI, Header, Query, Request
+from fastapi import FastAPI, Query, Request
 from starlette.responses import Response
 
 from edgewake.cloud.access.bounded import answer
 from edgewake.cloud.access.bounded.answer import Bounds, Form
 from edgewake.cloud.access.bounded.read import BoundedRead
 from edgewake.cloud.access.connection import connection_of
-from edgewake.cloud.access.lease_reports import LeaseReport, LeaseReports
+from edgewake.cloud.access.event_words import Asked, AskedOfSeveral, Words, WordsAsked
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStream, OpenStreams
+from edgewake.cloud.access.reports.lease_reports import LeaseReport, LeaseReports
 from edgewake.cloud.access.session import Session
 from edgewake.cloud.access.stream_response import EventStream, Later, Opened
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log import subscription
 from edgewake.cloud.log.catalogue import UnknownStream
 from edgewake.cloud.log.hub import Full, Hub
+from edgewake.cloud.log.named import UnknownPublication
 from edgewake.cloud.log.subscription import LogEnd, Plan, RequestError, Start, SubscriptionTooLarge
 from edgewake.cloud.rights.guard import ReaderAsks, ended
 from edgewake.cloud.rights.principal import Kind, Principal
@@ -44,9 +46,17 @@ log = logging.getLogger("edgewake.access")
 
 OPEN_S: Final = 15.0
 """Seconds after which opening a stream is given up: Kafka's own time-outs are shorter."""
+REFUSED: Final = (
+    RequestError,
+    FilterError,
+    CursorError,
+    UnknownStream,
+    UnknownPublication,
+    Unavailable,
+)
 LATER: Final = 2
 """The factor by which a refused browser waits longer than after a lost connection."""
-ALLOW: Final = {"Allow": "GET, HEAD, OPTIONS"}
+ALLOW: Final = {"Allow": "GET, HEAD, POST, OPTIONS"}
 SSE_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
     200: {
         "content": {"text/event-stream": {}, Form.JSON.value: {}, Form.NDJSON.value: {}},
@@ -61,114 +71,6 @@ SSE_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Words:
-    """The parameters of both routes."""
-
-    where: Annotated[
-        str | None,
-        Query(
-            description=(
-                "SQL condition on the event's fields, e.g. `speed_kmh > 50 AND device LIKE "
-                "'car-%'`."
-            )
-        ),
-    ] = None
-    select: Annotated[
-        str | None,
-        Query(description="SQL columns to send, e.g. `device, speed_kmh / 3.6 AS speed_ms`."),
-    ] = None
-    start: Annotated[
-        str | None,
-        Query(
-            alias="from",
-            description=(
-                "earliest, latest (default), an ISO 8601 time, a time ago such as -15m, or ms "
-                "since 1970."
-            ),
-        ),
-    ] = None
-    on_gap: Annotated[
-        str | None, Query(description="After a gap go on at: earliest (default), latest; or stop.")
-    ] = None
-    checkpoint: Annotated[
-        str | None,
-        Query(
-            description=(
-                "Progress without an event: `event: checkpoint` with data (event, default), or an "
-                "id alone (id)."
-            )
-        ),
-    ] = None
-    heartbeat: Annotated[
-        str | None,
-        Query(
-            description=(
-                "Seconds of silence after which a sign of life or the progress is sent, 5 to 300: "
-                "longer lets a radio sleep."
-            )
-        ),
-    ] = None
-    beat: Annotated[
-        str | None,
-        Query(
-            description=(
-                "A sign of life is a comment (comment, default), or an event `heartbeat` that a "
-                "browser sees (event)."
-            )
-        ),
-    ] = None
-    absent: Annotated[
-        str | None,
-        Query(
-            description=(
-                "A stream that is not there yet is refused with 404 (refuse, default), or waited "
-                "for from its first event (wait)."
-            )
-        ),
-    ] = None
-    limit: Annotated[
-        str | None, Query(description="A page: events at most, 1 to 10000 (default 1000).")
-    ] = None
-    wait: Annotated[
-        str | None,
-        Query(description="A page: seconds to wait for its first event, 0 (default) to 60."),
-    ] = None
-    after: Annotated[str | None, Query(description="A page: the cursor of the one before.")] = None
-    last_event_id: Annotated[str | None, Header(description="The cursor to go on from.")] = None
-    cursor: Annotated[
-        str | None,
-        Query(
-            alias="last_event_id",
-            description="As the header Last-Event-ID, which wins. Also lastEventId, lastEventID.",
-        ),
-    ] = None
-    foreign_cursor: Annotated[str | None, Query(alias="lastEventId", include_in_schema=False)] = (
-        None
-    )
-    other_cursor: Annotated[str | None, Query(alias="lastEventID", include_in_schema=False)] = None
-    lease: Annotated[
-        str | None,
-        Query(
-            description=(
-                "As the header Edgewake-Lease, `ID.TOKEN`: the push proxy wakes you no more while "
-                "you read here."
-            )
-        ),
-    ] = None
-    lease_header: Annotated[
-        str | None,
-        Header(alias="Edgewake-Lease", description="Your lease at the push proxy, `ID.TOKEN`."),
-    ] = None
-    accept: Annotated[str, Header(include_in_schema=False)] = ""
-    if_none_match: Annotated[
-        str, Header(description="A page: the ETag of an answer that you have.")
-    ] = ""
-
-
-WordsAsked = Annotated[Words, Depends()]
 
 
 class EventRoutes:
@@ -202,19 +104,17 @@ class EventRoutes:
             "status_code": 200,
             "responses": SSE_ANSWERS,
         }
-        app.add_api_route("/v1/streams/{name}/events", self.one, methods=["GET"], **shown)
-        app.add_api_route("/v1/events", self.several, methods=["GET"], **shown)
-        for path, endpoint in (
-            ("/v1/streams/{name}/events", self.one),
-            ("/v1/events", self.several),
+        for path, read, posted in (
+            ("/v1/streams/{name}/events", self.one, self.one_posted),
+            ("/v1/events", self.several, self.several_posted),
+            ("/v1/publications/{name}/events", self.published, self.published_posted),
         ):
-            app.add_api_route(path, endpoint, methods=["HEAD"], include_in_schema=False)
+            app.add_api_route(path, read, methods=["GET"], **shown)
+            app.add_api_route(path, posted, methods=["POST"], **shown)
+            app.add_api_route(path, read, methods=["HEAD"], include_in_schema=False)
             app.add_route(path, _options, methods=["OPTIONS"], include_in_schema=False)
             app.add_route(
-                path,
-                _not_allowed,
-                methods=["POST", "PUT", "PATCH", "DELETE"],
-                include_in_schema=False,
+                path, _not_allowed, methods=["PUT", "PATCH", "DELETE"], include_in_schema=False
             )
 
     async def one(
@@ -222,6 +122,12 @@ class EventRoutes:
     ) -> Response:
         """Follow one stream or query, or read a page of it."""
         return await self._answer(http, [name], words, reader)
+
+    async def one_posted(
+        self, http: Request, name: str, words: WordsAsked, reader: ReaderAsks, asked: Asked
+    ) -> Response:
+        """The same with the words in a body: up to 10,000 devices."""
+        return await self._posted(http, [name], words, reader, asked)
 
     async def several(
         self,
@@ -233,22 +139,72 @@ class EventRoutes:
         """Follow several streams and queries in one connection with one cursor, or read a page."""
         return await self._answer(http, stream, words, reader)
 
+    async def several_posted(
+        self, http: Request, words: WordsAsked, reader: ReaderAsks, asked: AskedOfSeveral
+    ) -> Response:
+        """The same with the words in a body: up to 10,000 devices."""
+        return await self._posted(http, list(asked.streams), words, reader, asked)
+
+    async def published(
+        self, http: Request, name: str, words: WordsAsked, reader: ReaderAsks
+    ) -> Response:
+        """Follow a publication, or read a page of it."""
+        return await self._answer(http, [], words, reader, publication=name)
+
+    async def published_posted(
+        self, http: Request, name: str, words: WordsAsked, reader: ReaderAsks, asked: Asked
+    ) -> Response:
+        """The same with the words in a body: up to 10,000 devices."""
+        return await self._posted(http, [], words, reader, asked, publication=name)
+
+    async def _posted(
+        self,
+        http: Request,
+        names: list[str],
+        words: Words,
+        reader: Principal,
+        asked: Asked,
+        *,
+        publication: str | None = None,
+    ) -> Response:
+        try:
+            both = asked.with_words(words)
+        except RequestError as error:
+            return problem_of(error, retry_after_s=0).response()
+        return await self._answer(
+            http, names, both, reader, devices=asked.devices, publication=publication
+        )
+
     async def _answer(
-        self, http: Request, names: list[str], words: Words, reader: Principal
+        self,
+        http: Request,
+        names: list[str],
+        words: Words,
+        reader: Principal,
+        *,
+        devices: Sequence[str] | None = None,
+        publication: str | None = None,
     ) -> Response:
         form: Form | None = None
         asked: subscription.Request | None = None
         try:
             form = answer.form_of(words.accept, (words.limit, words.wait, words.after))
-            asked = _asked(names, words, now_ms=self._clock.now_ms())
+            asked = _asked(
+                names,
+                words,
+                now_ms=self._clock.now_ms(),
+                devices=devices,
+                publication=publication,
+            )
             lease = _lease(words.lease_header or words.lease)
             if form is None:
                 return await self._stream(http, asked, lease, reader)
+            answer.check_pace(words.max_rate)
             bounds = answer.bounds_of(words.limit, words.wait)
             return await self._page(
                 http, asked, lease, bounds, form, reader, if_none_match=words.if_none_match
             )
-        except (RequestError, FilterError, CursorError, UnknownStream, Unavailable) as error:
+        except REFUSED as error:
             if (
                 isinstance(error, UnknownStream)
                 and asked is not None
@@ -260,7 +216,8 @@ class EventRoutes:
             log.error("%s: %r", http.url.path, error, extra={"event": "http.error"}, exc_info=error)
             problem = Problem(500, "internal", "our fault; the log has it")
         self._metrics.refused.labels(problem.code).inc()
-        if form is None and problem.status >= 500 and "sec-fetch-mode" in http.headers:
+        is_event_source = http.method == "GET" and "sec-fetch-mode" in http.headers
+        if form is None and problem.status >= 500 and is_event_source:
             return Later(LATER * self._streams.retry_ms())
         return problem.response()
 
@@ -304,7 +261,7 @@ class EventRoutes:
         return answer.response(
             page,
             form,
-            resumes=asked.cursor is not None,
+            resumes=asked.cursor is not None and http.method == "GET",
             is_public=is_everybodys(reader),
             if_none_match=if_none_match,
         )
@@ -349,16 +306,18 @@ class EventRoutes:
         lease: tuple[str, str] | None,
         reader: Principal,
     ) -> Response:
+        asked = await self._found(asked, reader)
         opener = _OneClient(self._hub, self._streams, stream, asked, reader, self._clock)
         there = asked.subscription.streams
-        subscription.check_filters(asked.subscription)
+        await self._hub.check_filters(asked.subscription, reader)
+        who = subscription.who_names(asked.subscription, reader)
         if asked.waits:
-            there = await self._hub.catalogue.present(there, reader)
+            there = await self._hub.catalogue.present(there, who)
         absent = tuple(name for name in asked.subscription.streams if name not in there)
         wrong = [name for name in absent if not is_stream(name)]
         if wrong:
             raise UnknownStream(wrong[0], [])
-        await self._hub.check(there, reader)
+        await self._hub.check_names(asked.subscription, there, reader)
         self._streams.claim(stream, subscription.sight(asked.subscription, reader))
         opened = await opener.open(there, cursor=asked.cursor) if there else None
         if opened is None and there:
@@ -378,6 +337,13 @@ class EventRoutes:
             lease=report,
         )
 
+    async def _found(self, asked: subscription.Request, reader: Principal) -> subscription.Request:
+        """With the streams of its publication, where it names one."""
+        if asked.publication is None:
+            return asked
+        found = await self._hub.catalogue.find_publication(asked.publication, reader)
+        return subscription.through(asked, found)
+
     async def _read(
         self,
         stream: OpenStream,
@@ -386,15 +352,20 @@ class EventRoutes:
         bounds: Bounds,
         reader: Principal,
     ) -> answer.Page:
-        subscription.check_filters(asked.subscription)
-        await self._hub.check(asked.subscription.streams, reader)
+        asked = await self._hub.resolved(asked, reader)
         self._streams.claim(stream, subscription.sight(asked.subscription, reader))
         async with _planned(self._hub, asked, reader) as (plan, start):
             self._streams.admit(stream, replays=start.how != "latest")
             if start.how == "stopped":
                 return answer.Page((), asked.cursor or "", live=False)
             reading = BoundedRead(
-                self._hub, plan, start, asked.on_gap, bounds=bounds, clock=self._clock
+                self._hub,
+                plan,
+                start,
+                asked.on_gap,
+                bounds=bounds,
+                pace=asked.pace,
+                clock=self._clock,
             )
             stream.on_end = reading.end
             cursor = self._hub.codec.encode(plan.cursor(start.positions))
@@ -435,7 +406,8 @@ class _OneClient:
 
     def arrived(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Which of these streams are there now."""
-        there = self._hub.catalogue.seen_by(self._reader)
+        who = subscription.who_names(self._asked.subscription, self._reader)
+        there = self._hub.catalogue.seen_by(who)
         return tuple(name for name in names if name in there)
 
     async def open(
@@ -468,6 +440,7 @@ class _OneClient:
                 on_gap=asked.on_gap,
                 checkpoint_events=asked.checkpoint_events,
                 heartbeat_events=asked.heartbeat_events,
+                pace=asked.pace,
                 clock=self._clock,
                 on_change=self._streams.on_change,
             )
@@ -477,10 +450,23 @@ class _OneClient:
         return Opened(plan, start, session)
 
 
-def _asked(names: list[str], words: Words, *, now_ms: int) -> subscription.Request:
+def _asked(
+    names: list[str],
+    words: Words,
+    *,
+    now_ms: int,
+    devices: Sequence[str] | None,
+    publication: str | None,
+) -> subscription.Request:
     return subscription.request(
         names,
         now_ms=now_ms,
+        devices=devices,
+        publication=publication,
+        sample=words.sample,
+        conflate=words.conflate,
+        max_rate=words.max_rate,
+        per=words.per,
         where=words.where,
         select=words.select,
         start=words.start,
@@ -521,6 +507,8 @@ def problem_of(error: Exception, *, retry_after_s: int) -> Problem:
     match error:
         case UnknownStream():
             return Problem(404, "unknown_stream", str(error), near=error.near)
+        case UnknownPublication():
+            return Problem(404, "unknown_publication", str(error), near=error.near)
         case CursorError():
             return Problem(400, f"cursor_{error.reason}", str(error))
         case FilterError():
@@ -547,7 +535,9 @@ async def _options(_: Request) -> Response:
 
 
 async def _not_allowed(_: Request) -> Response:
-    return Problem(405, "method_not_allowed", "streams are read with GET", headers=ALLOW).response()
+    return Problem(
+        405, "method_not_allowed", "streams are read with GET, or POST", headers=ALLOW
+    ).response()
 
 
 @asynccontextmanager

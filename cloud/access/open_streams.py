@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import random
 from collections import Counter
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
 
 from edgewake.cloud.access import socket_wire, sse
 from edgewake.cloud.access.admission import Admission, Holding
@@ -24,10 +26,12 @@ from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.session import Session
 from edgewake.cloud.access.session_state import State
 from edgewake.cloud.access.slow_reader import Progress, is_stalled, observe
+from edgewake.cloud.log.following.behind import Behind
 from edgewake.cloud.log.following.turns import IsTimeUp
 from edgewake.cloud.log.hub import Full, Hub
 from edgewake.cloud.log.steps import Steps
 from edgewake.cloud.log.subscription import Sight
+from edgewake.cloud.log.wanted import wanted
 from edgewake.cloud.rights.principal import Principal, holder
 from edgewake.cloud.rights.rights import End, Rights
 from edgewake.protocol.clock import Clock
@@ -40,9 +44,45 @@ WATCH_S: Final = 1.0
 """How often heartbeats and stalled clients are checked; a heartbeat is late by that at most."""
 ENCODINGS: Final = (sse.Encoder.name, Steps.name, socket_wire.NAME)
 """What views of clients are encoded as."""
+NOT_BEHIND: Final = Behind(0, 0.0)
 RETRY_AFTER_S: Final = 2.0
 """Shortest wait asked of a program that is refused; the longest is three times as long, so that
 they do not all come back at once."""
+
+
+EXPELLED_RETRY_MS: Final = 30_000
+"""A client that an operator ended should not be back at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How an open stream is, for people (`edgewake.protocol.ops.open_client`)."""
+
+    protocol: Literal["sse", "websocket", "page"]
+    state: Literal["opening", "waiting", "behind", "live", "ending"]
+    behind: Behind
+    unsent_bytes: int
+    sent_bytes: int
+    slow: str
+
+
+STATES: Final[Mapping[State, Literal["opening", "behind", "live", "ending"]]] = {
+    State.STARTING: "opening",
+    State.BEHIND: "behind",
+    State.LIVE: "live",
+    State.ENDING: "ending",
+    State.GONE: "ending",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """When a member came, and as which."""
+
+    number: int
+    """Grows with each."""
+    opened_at: int
+    """ms since 1970 UTC."""
 
 
 class Member(Protocol):
@@ -67,6 +107,12 @@ class Member(Protocol):
 
     def abort(self) -> None:
         """End at once."""
+
+    def seen(self) -> Seen | None:
+        """How it is; None where it is no stream."""
+
+    def expel(self, reason: str) -> None:
+        """An operator ends it: say so with the reason, and end."""
 
 
 class OpenStream:
@@ -100,6 +146,8 @@ class OpenStream:
         self.written = 0
         self.written_at = now
         self.is_stalled = False
+        self.is_expelled = False
+        """Did an operator end it?"""
         self._full_looks = 0
         self._told_behind_s = now - BEHIND_EVERY_S
         self._owes_behind = False
@@ -223,6 +271,42 @@ class OpenStream:
         """End at once."""
         self.connection.abort()
 
+    def seen(self) -> Seen:
+        """How it is."""
+        session = self.session
+        is_read = session is not None and (
+            session.state is State.BEHIND or self.connection.is_paused
+        )
+        return Seen(
+            protocol="sse" if session is not None or self.is_waiting else "page",
+            state=self._state(),
+            behind=session.behind() if session is not None and is_read else NOT_BEHIND,
+            unsent_bytes=self.connection.waiting(),
+            sent_bytes=self.written,
+            slow=f"told how far it is behind; cut off after {self._streams.config.stall_s:g} s "
+            "in which it takes nothing",
+        )
+
+    def _state(self) -> Literal["opening", "waiting", "behind", "live", "ending"]:
+        if self.session is not None:
+            return STATES[self.session.state]
+        return "waiting" if self.is_waiting else "opening"
+
+    def expel(self, reason: str) -> None:
+        """End it for an operator, and say so with the reason.
+
+        Bytes that wait for a client that does not read are dropped.
+        """
+        words = sse.ended_by_operator(reason) + sse.retry(EXPELLED_RETRY_MS)
+        self.is_expelled = True
+        if self.session is not None:
+            self.session.say(words)
+        elif self.is_waiting:
+            self._write(http_chunk(words))
+        if self.connection.is_paused:
+            self.connection.abort()
+        self.end()
+
     def close(self) -> None:
         """Leave."""
         if not self.is_closed:
@@ -248,7 +332,8 @@ class OpenStream:
 
     def _end(self) -> None:
         if not self.ended.done():
-            if self.session is None or not self.session.has_failed:
+            has_said = self.is_expelled or (self.session is not None and self.session.has_failed)
+            if not has_said:
                 self._write(http_chunk(sse.retry(self._streams.retry_ms())))
             self.ended.set_result(None)
 
@@ -281,15 +366,22 @@ class OpenStreams:
         """Streams that catch up."""
         self._admission = Admission(config)
         self._rng = rng
-        self._streams: set[Member] = set()
+        self._streams: dict[Member, Entry] = {}
+        self._numbers = itertools.count(1)
         self._of_client: dict[str, set[Member]] = {}
         self._of_reader: Counter[str] = Counter()
+        self._of_publication: Counter[str] = Counter()
         self._holdings: dict[str, Holding] = {}
         self._empty = asyncio.Event()
         self._empty.set()
 
     def __len__(self) -> int:
         return len(self._streams)
+
+    @property
+    def members(self) -> Mapping[Member, Entry]:
+        """All that are open."""
+        return self._streams
 
     def add(
         self,
@@ -331,7 +423,7 @@ class OpenStreams:
 
     def _count(self, member: Member) -> None:
         self._of_reader[holder(member.reader, member.client)] += member.streams
-        self._streams.add(member)
+        self._streams[member] = Entry(next(self._numbers), self.clock.now_ms())
         self._of_client.setdefault(member.client, set()).add(member)
         self._holdings.setdefault(member.client, Holding())
         self._empty.clear()
@@ -342,6 +434,10 @@ class OpenStreams:
         Raises Full.
         """
         holding = self._holdings[stream.client]
+        publication = wanted(sight.subscription).publication
+        if publication is not None:
+            held = self._of_publication[publication.name]
+            self._admission.publication(publication, held=held)
         self._admission.names(
             sight.subscription.streams, followed=self.hub.streams, held=lambda: holding.names
         )
@@ -353,6 +449,8 @@ class OpenStreams:
         )
         stream.sight = sight
         holding.add(sight)
+        if publication is not None:
+            self._of_publication[publication.name] += 1
 
     def admit(self, stream: Member, *, replays: bool) -> None:
         """Is there work left over for what was claimed, now that it is open? Raises Full."""
@@ -381,11 +479,16 @@ class OpenStreams:
         """What it claimed counts no more."""
         if stream.sight is not None and stream.client in self._holdings:
             self._holdings[stream.client].drop(stream.sight)
+            publication = wanted(stream.sight.subscription).publication
+            if publication is not None:
+                self._of_publication[publication.name] -= 1
+                if not self._of_publication[publication.name]:
+                    del self._of_publication[publication.name]
         stream.sight = None
 
     def remove(self, stream: Member) -> None:
         """One is gone."""
-        self._streams.discard(stream)
+        self._streams.pop(stream, None)
         who = holder(stream.reader, stream.client)
         self._of_reader[who] -= stream.streams
         if self._of_reader[who] <= 0:

@@ -22,9 +22,10 @@ from edgewake.cloud.access import app as application
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.connection import Protocol, tune
 from edgewake.cloud.access.latest.latest_stores import LatestStores
-from edgewake.cloud.access.lease_reports import LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
+from edgewake.cloud.access.reports.client_reports import ClientReports
+from edgewake.cloud.access.reports.lease_reports import LeaseReports
 from edgewake.cloud.access.sockets.protocol import SocketProtocol
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.cursor_keys import KeyFile, state_key_file
@@ -97,6 +98,7 @@ async def run(settings: AccessConfig) -> None:
         codec=keys.codec,
         clock=clock,
         on_tick=metrics.tick.observe,
+        has_named=True,
     )
     rights = Rights(
         checked(
@@ -111,6 +113,8 @@ async def run(settings: AccessConfig) -> None:
     people = people_of(settings.login, rights, clock)
     streams = OpenStreams(settings, metrics, hub, rights=rights, clock=clock, rng=random.Random())
     latest = LatestStores(hub, clock, address_share=settings.address_share)
+    reports = ClientReports(settings.kafka, settings.name, streams, clock)
+    hub.catalogue.on_ending = reports.hear
     leases = LeaseReports(settings.kafka, settings.name, clock)
     app = application.build(
         settings,
@@ -129,6 +133,7 @@ async def run(settings: AccessConfig) -> None:
             "streams": streams.run(),
             "latest": latest.run(),
             "leases": leases.run(),
+            "clients": reports.run(),
             "rights": rights.run(),
             **({} if people is None else {"login": people.desk.run()}),
             "cursor-keys": keys.run(clock),

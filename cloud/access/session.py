@@ -17,14 +17,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from edgewake.cloud.access import sse
+from edgewake.cloud.access import paced, sse
 from edgewake.cloud.access.connection import http_chunk
 from edgewake.cloud.access.session_state import Change, State, after
 from edgewake.cloud.access.sse import Encoder
+from edgewake.cloud.log.following.behind import Behind
 from edgewake.cloud.log.following.cohort import Lost
 from edgewake.cloud.log.following.subscriber import ViewEnded, ViewFailed
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.subscription import OnGap, Plan, Positions, Start
+from edgewake.cloud.log.wanted import FREE, Pace
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 
@@ -49,6 +51,7 @@ class Session:
         on_gap: OnGap,
         checkpoint_events: bool,
         heartbeat_events: bool,
+        pace: Pace = FREE,
         clock: Clock,
         on_change: Callable[[State, State], None],
     ) -> None:
@@ -64,7 +67,9 @@ class Session:
         self._clock = clock
         self._on_change = on_change
         self._encoder = Encoder(hub.codec, plan)
-        self._subscriber = hub.subscribe(plan, self._encoder, start.positions, self._woken)
+        self._subscriber = paced.subscribe(
+            hub, plan, self._encoder, start.positions, self._woken, pace=pace, clock=clock
+        )
         self._waiting: deque[bytes] = deque()
         """Framed bytes that come before the next chunk: at most a gap for each partition, and a few
         events of our own."""
@@ -129,10 +134,15 @@ class Session:
 
     def tell_behind(self) -> None:
         """Say how far it is behind, if it is."""
-        with contextlib.suppress(Unavailable):  # its view ends at the next event
-            found = self._hub.behind(self._plan, self._subscriber.positions)
-            if found.records:
-                self._put(sse.behind(found))
+        found = self.behind()
+        if found.records:
+            self._put(sse.behind(found))
+
+    def behind(self) -> Behind:
+        """How far it is behind; nothing where its view ends at the next event."""
+        with contextlib.suppress(Unavailable):
+            return self._hub.behind(self._plan, self._subscriber.positions)
+        return Behind(0, 0.0)
 
     def end(self) -> None:
         """End when what waits is written."""
@@ -170,6 +180,9 @@ class Session:
                 parts.append(item.content)
                 size += len(item.content)
                 self._announced = None
+                left_out = paced.superseded(self._subscriber)
+                if left_out:
+                    parts.append(http_chunk(sse.conflated(left_out)))
         if not parts:
             return self._waiting.popleft() if self._waiting else None
         return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -3,8 +3,10 @@
 A message is one text frame with one JSON object; `type` says which:
 
     subscribed   id, cursor, start, credits     it is open, and begins at `cursor`
-    events       id, events                     a list of {"cursor", "data"}, and with {"event"}
-                                                where it is no reading but a gap or a watermark
+    events       id, events, superseded         a list of {"cursor", "data"}, and with {"event"}
+                                                where it is no reading but a gap or a watermark; how
+                                                many events later ones took the place of, where
+                                                there were some
     gap          id, cursor, data               what of the range behind `cursor` is lost
     checkpoint   id, cursor                     it has come so far without an event to show
     changed      id, cursor                     the new filter holds from here
@@ -98,10 +100,10 @@ def _event(event: Event, cursor: str) -> bytes:
     return b'{"cursor":"%b",%b"data":%b}' % (cursor.encode(), kind, event.data)
 
 
-def events(name: str, texts: bytes) -> bytes:
+def events(name: str, texts: bytes, superseded: int = 0) -> bytes:
     """The frame of these events, for the subscription that its client calls `name`."""
     head = b'{"type":"events","id":%b,"events":[' % orjson.dumps(name)
-    return text_frame(head, texts, b"]}")
+    return text_frame(head, texts, b'],"superseded":%d}' % superseded if superseded else b"]}")
 
 
 def message(kind: str, **facts: Any) -> bytes:

@@ -97,6 +97,15 @@ def end(why: str) -> bytes:
     return b'event: end\ndata: {"reason":"%b"}\n\n' % why.encode()
 
 
+def ended_by_operator(reason: str) -> bytes:
+    """Announce that an operator ended this stream.
+
+    It has no id: the client keeps its cursor, and may come again after `retry`.
+    """
+    facts = {"reason": "operator", "detail": reason or "an operator ended this stream"}
+    return b"event: end\ndata: %b\n\n" % orjson.dumps(facts)
+
+
 def block(event: Event, cursor: bytes) -> bytes:
     """One event. Its data is JSON in one line: neither CR nor LF can be in it."""
     if event.kind:
@@ -113,6 +122,13 @@ def behind(found: Behind) -> bytes:
     """How far a client that reads slowly is behind. It has no id: nothing moved."""
     facts = {"records": found.records, "seconds": round(found.seconds, 3)}
     return b"event: behind\ndata: %b\n\n" % orjson.dumps(facts)
+
+
+def conflated(superseded: int) -> bytes:
+    """How many events others took the place of since it was said last. It has no id: what was sent
+    before it says where its reader stands.
+    """
+    return b'event: conflated\ndata: {"superseded":%d}\n\n' % superseded
 
 
 def retry(ms: int) -> bytes:

@@ -14,9 +14,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from edgewake.cloud.access import sse
-from edgewake.cloud.access.lease_reports import LeaseReport
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStream, OpenStreams
+from edgewake.cloud.access.reports.lease_reports import LeaseReport
 from edgewake.cloud.access.session import Session
 from edgewake.cloud.log.catalogue import UnknownStream
 from edgewake.cloud.log.hub import Hub
@@ -183,6 +183,8 @@ class EventStream(Response):
     def _why(self) -> str:
         if self._stream.is_stalled:
             return "stalled"
+        if self._stream.is_expelled:
+            return "operator"
         if self._opened is not None and self._opened.session.has_failed:
             return "failed"
         if self._stream.lost.done():

@@ -1,9 +1,8 @@
-"""Is the sequencer so far behind that Kafka may soon delete what a bridge acknowledged? Then the
-bridges accept nothing more.
+"""Stops the bridges where Kafka might delete records before the sequencer has read them.
 
-`ew.up` is kept by time. The age of the oldest record that is not sequenced may reach BEHIND_SHARE
-of that time, not more: the rest is for the sequencer to come back. Where it stands it publishes as
-the offsets of its group; three questions to Kafka tell a bridge all.
+`ew.up` is retained by time. The age of the oldest record that is not sequenced may reach
+BEHIND_SHARE of that time, not more: the rest is for the sequencer to come back. It publishes its
+position as the offsets of its group; three questions to Kafka tell a bridge everything.
 """
 
 from __future__ import annotations

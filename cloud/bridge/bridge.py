@@ -1,5 +1,7 @@
-"""The bridge: MQTT in, Kafka out, and an answer to the device when Kafka has its frame. Stateless;
-any number run side by side, and when one is gone another adopts its session (`watch`).
+"""The bridge: MQTT in, Kafka out, and an answer to the device when Kafka has its frame.
+
+It is stateless; any number run side by side, and when one is gone another adopts its session
+(`watch`).
 
     publish ─ admit ─┬─ ew.up ────┐
                      ├─ ew.dead ──┼─ Kafka's confirmation ─ PUBACK to the broker + Ack to the device
@@ -49,6 +51,7 @@ from edgewake.cloud.bridge.admission.payers import Payers
 from edgewake.cloud.bridge.admission.records import (
     KafkaRecord,
     aside_letter,
+    catalogue_row,
     dead_letter,
     device_in,
     is_answerable,
@@ -66,7 +69,7 @@ from edgewake.cloud.bridge.mqtt.adoption import Adoption
 from edgewake.cloud.bridge.mqtt.answers import Answers, pubacks
 from edgewake.cloud.bridge.mqtt.mqtt_source import MqttSource
 from edgewake.cloud.bridge.mqtt.parked import Parked, ParkedMessage
-from edgewake.cloud.bridge.mqtt.subscriptions import Subscriptions
+from edgewake.cloud.bridge.mqtt.subscriptions import Subscriptions, client_id
 from edgewake.cloud.bridge.outbox import Outbox
 from edgewake.cloud.bridge.status_rows import StatusRows
 from edgewake.cloud.bridge.watch import Watch, last_will
@@ -280,8 +283,9 @@ class Bridge:
         packet: mqtt5.PublishPacket | Unreadable,
         fingerprint: int,
     ) -> None:
-        """A message in a device's own words: each of its readings goes its own way, and the broker
-        is answered when all have arrived.
+        """Accept a message in a foreign format: each of its readings goes its own way.
+
+        The broker is answered when all have arrived.
         """
         received_at, now_s = self._clock.now_ms(), self._clock.monotonic_s()
         whole = Delivery(packet.packet_id, None, None, 0, now_s, fingerprint)
@@ -314,8 +318,9 @@ class Bridge:
     def take(
         self, parts: Sequence[Part], payer: str, on_settled: Callable[[], None], *, is_named: bool
     ) -> Awaited:
-        """What another door than the broker's brought, at the expense of the device `payer`.
-        `is_named`: by the payload, for which no name costs anything.
+        """Accept messages that came another way than by the broker, at the expense of `payer`.
+
+        `is_named`: the payload names the devices, so a new name costs nothing.
         """
         now_ms, now_s = self._clock.now_ms(), self._clock.monotonic_s()
         whole = Awaited(now_s, on_settled)
@@ -388,8 +393,9 @@ class Bridge:
         account: Account,
         received_at: int,
     ) -> None:
-        """At the expense of the device that the topic names; of all together where it names
-        none.
+        """Refuse a part at the expense of the device that its topic names.
+
+        Without one, all share the expense.
         """
         account.pay_refused(size_of(packet), REFUSED_S)
         record = self._refused(packet, delivery, why, account, received_at)
@@ -508,8 +514,9 @@ class Bridge:
         *,
         later: Later | None = None,
     ) -> KafkaRecord | None:
-        """The dead letter; None where the device is asked to come again `later`, or has no room for
-        another letter.
+        """Make the dead letter.
+
+        None where the device must come again `later`, or has too many letters.
         """
         if later is not None and is_answerable(packet):
             self._postpone(delivery, later)
@@ -531,8 +538,9 @@ class Bridge:
         why: Rejected,
         account: Account,
     ) -> None:
-        """Refused, but the device has as many dead letters as it may have: it waits, or the letter
-        is counted only.
+        """Refuse a message of a device with as many dead letters as it may have.
+
+        It must wait, or the letter is only counted.
         """
         if is_answerable(packet):
             detail = f"more dead letters than device {account.device!r} may have; this one: {why}"
@@ -678,14 +686,7 @@ class Bridge:
         if self._polled_s - self._told_s > LEFT_OUT_S:
             self._tell_left_out()
         for stream in self._catalogue.unpublished():
-            row = KafkaRecord(
-                topics.STREAMS,
-                stream.name,
-                stream.model_dump_json().encode(),
-                [],
-                self._clock.now_ms(),
-            )
-            self._writer.write(row, None)
+            self._writer.write(catalogue_row(stream, self._clock.now_ms()), None)
         self._note_metrics()
         if self._polled_s - self._looked_s >= HEALTH_S:
             self._looked_s = self._polled_s
@@ -731,8 +732,3 @@ class Bridge:
         await self.feeds.close()
         self.watch.farewell()
         self.source.disconnect()
-
-
-def client_id(installation: str, bridge: str) -> str:
-    """A bridge's client id: no device can have it, for a device's name holds no colon."""
-    return f"bridge:{installation}:{bridge}"

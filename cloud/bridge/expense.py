@@ -26,7 +26,8 @@ def paid_record(
     *,
     is_let_in: bool,
 ) -> KafkaRecord:
-    """`is_let_in`: the message that it is part of was let in as a whole, and may leave a debt.
+    """`is_let_in`: the whole message was accepted already, and may leave a debt.
+
     Raises Rejected, NotNow or AwaitsCatalogueError.
     """
     if not is_let_in and (wait_s := account.wait_s(now_s)) > 0:

@@ -57,7 +57,7 @@ class FeedConfig(Config):
 
 
 Send: TypeAlias = Callable[[str, FeedChunk], object]
-"""To a device; may be lost."""
+"""Sends a chunk to a device; it may be lost."""
 
 
 class Feeds:
@@ -68,7 +68,7 @@ class Feeds:
         self._send = send
         self._rng = rng
         self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
-        """By device and feed: at most WAITING_MAX, and FEEDS_MAX of each device."""
+        """Tasks by device and feed: at most WAITING_MAX, and FEEDS_MAX of each device."""
         self._client: httpx.AsyncClient | None = None
         self.left_out = 0
 

@@ -46,11 +46,11 @@ _TOO_LARGE: Final = frozenset(
 
 
 class KafkaWriter:
-    """Writes records and calls `on_stored(record, delivery, partition, offset)` or
-    `on_too_large(record, delivery, why)` for each.
+    """Writes records, and reports each by `on_stored` or `on_too_large`.
 
-    Both are called inside `poll`, the second also inside `write`. A record without a delivery is
-    reported to nobody.
+    They are `on_stored(record, delivery, partition, offset)` and `on_too_large(record, delivery,
+    why)`. Both are called inside `poll`, the second also inside `write`. A record without a
+    delivery is not reported.
     """
 
     def __init__(
@@ -81,8 +81,9 @@ class KafkaWriter:
         return self._is_full
 
     def write(self, record: KafkaRecord, delivery: Delivery | None) -> None:
-        """Give a record to Kafka's client, at once or with others; where the client's queue is full
-        the record waits.
+        """Give a record to Kafka's client, at once or in a batch.
+
+        It waits where the client is full.
         """
         self._load.note()
         if (
@@ -145,8 +146,9 @@ class KafkaWriter:
     def _on_refusal(
         self, record: KafkaRecord, delivery: Delivery | None, error: KafkaError, *, is_alone: bool
     ) -> None:
-        """Too large is the message's fault; all else that the client does not retry is ours and
-        ends the process.
+        """Report a record that is too large.
+
+        Any other permanent error is ours and ends the process.
         """
         if error.code() not in _TOO_LARGE:
             self.fail(f"Kafka refuses a record for {record.topic}: {error.str()}")

@@ -20,7 +20,7 @@ class BridgeMetrics:
     status; left_out: one in which nothing was new, or of too many of a device; counted: refused, of
     a device with more dead letters than one may have."""
     rejected: Counter[str] = field(default_factory=Counter)
-    """By RejectReason."""
+    """Refusals by RejectReason."""
     later: Counter[str] = field(default_factory=Counter)
     """Messages not accepted now, by LaterReason."""
     mapped: Counter[str] = field(default_factory=Counter)
@@ -30,7 +30,7 @@ class BridgeMetrics:
     """Requests by outcome: taken, partial (some of it was refused), refused, quota, unavailable
     (come again), denied (no token), asked (is somebody there?)."""
     sparkplug: Counter[str] = field(default_factory=Counter)
-    """Of Sparkplug's host: reading, presence, rebirth (asked for), lost (messages), odd."""
+    """Events of Sparkplug's host: reading, presence, rebirth (requested), lost (messages), odd."""
     waits: Counter[str] = field(default_factory=Counter)
     """Times that reading stopped: full (in flight at its bound), queue (Kafka's client took no
     more) or behind (the sequencer is)."""
@@ -55,7 +55,7 @@ class BridgeMetrics:
     """Commands and settings sent to devices, repetitions included."""
 
     def gather(self) -> Iterable[Metric]:
-        """As Prometheus wants them."""
+        """The metrics in Prometheus' form."""
         yield counter("edgewake_bridge_messages", "Messages by outcome", "outcome", self.outcomes)
         yield counter(
             "edgewake_bridge_rejected", "Messages refused, by reason", "reason", self.rejected

@@ -27,7 +27,7 @@ and costs it one packet."""
 @dataclass(slots=True)
 class _Device:
     rows: dict[str, DownRow] = field(default_factory=dict)
-    """By key, those that wait."""
+    """Waiting rows by key."""
     connected_at: object = None
     """When the device connected, by its last status."""
     sent_s: float = float("-inf")

@@ -74,9 +74,9 @@ class Presence:
         self._beats = 0
         """Own beats that came back."""
         self._last: dict[str, int] = {}
-        """By session: own beats at the last beat for it, or when it became known."""
+        """By session: our heartbeat count at its last heartbeat, or when it became known."""
         self._bridges: dict[str, int] = {}
-        """By bridge: own beats at its last beat. Those that are gone are forgotten."""
+        """By bridge: our heartbeat count at its last heartbeat. Those that are gone are dropped."""
 
     def heard(self, beat: Beat) -> None:
         """A beat came, our own or another's."""

@@ -1,6 +1,4 @@
-"""Runs a bridge: opens what it needs of Kafka, however long that is away, serves, and ends in
-order.
-"""
+"""Runs a bridge: opens Kafka, however long that is away, serves, and shuts down in order."""
 
 from __future__ import annotations
 
@@ -244,8 +242,9 @@ def _open_kafka_once(
 
 
 def _write_row(config: BridgeConfig, key: str, value: bytes) -> None:
-    """Register before the broker keeps a session for us: a session that nobody knows would be dealt
-    messages for ever.
+    """Register before the broker keeps a session for us.
+
+    The broker would deal messages to a session that nobody knows, and they would stay there.
     """
     client = clients.producer(
         config.kafka,

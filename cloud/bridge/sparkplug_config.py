@@ -1,6 +1,4 @@
-"""[sparkplug] of bridge.toml: edge nodes that publish Sparkplug B to the broker, with no agent
-between.
-"""
+"""[sparkplug] of bridge.toml: edge nodes that publish Sparkplug B to the broker themselves."""
 
 from __future__ import annotations
 
@@ -13,8 +11,10 @@ from edgewake.protocol.sparkplug.names import checked_id
 
 
 class SparkplugConfig(Config):
-    """A host application of Sparkplug B 3.0 (docs/devices.md). All bridges of a broker have the
-    same: the first of them by name is the host, another one when it is gone.
+    """A host application of Sparkplug B 3.0 (docs/devices.md).
+
+    All bridges of a broker have the same: the first of them by name is the host, another one when
+    it is gone.
     """
 
     host_id: Annotated[str, AfterValidator(checked_id)] | None = None

@@ -53,8 +53,9 @@ class Gathering:
 
     @property
     def has_something(self) -> bool:
-        """Is there anything that the device should know soon? Its first cursor is: it says where
-        the feed began.
+        """Is there anything that the device should know soon?
+
+        Its first cursor is: it says where the feed began.
         """
         return bool(self._events or self._gaps or self._error) or (
             not self._ask.after and self._cursor != ""

@@ -39,8 +39,9 @@ class StatusRows:
         """Statuses in which nothing was new."""
 
     def is_wanted(self, key: str, value: bytes, now_s: float) -> bool:
-        """Is this status to be written? It counts as written then. `value`: a DeviceStatus as
-        JSON.
+        """Must this status be written? It counts as written then.
+
+        `value`: a DeviceStatus as JSON.
         """
         status: dict[str, Any] = orjson.loads(value)
         lasting = ((name, str(fact)) for name, fact in status.items() if name not in _REPEATING)

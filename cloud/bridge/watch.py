@@ -30,8 +30,9 @@ def last_will(installation: str, bridge: str) -> mqtt5.Will:
 
 
 class Watch:
-    """Watches the other bridges, and adopts one session at a time, so that a bridge holds at most
-    its own window and one more.
+    """Watches the other bridges, and adopts one session at a time.
+
+    So a bridge holds at most its own window and one more.
     """
 
     def __init__(

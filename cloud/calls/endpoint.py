@@ -1,5 +1,4 @@
-"""Which endpoints may be called, and at which address: the guard against calls into our own network
-(SSRF).
+"""Decides which endpoints may be called: the guard against calls into our own network (SSRF).
 
 `parse` looks at the URL alone; `resolve` asks for every address of the name, refuses when *any* of
 them is not a public one, and returns those to connect to. Both run before every call, and the
@@ -47,9 +46,7 @@ class EndpointRefused(RemoteError):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A URL that may be called once its addresses are found to be public, or whatever they are when
-    `exempt`.
-    """
+    """A URL that may be called if its addresses are public, or always when it is `exempt`."""
 
     scheme: str
     host: str
@@ -99,8 +96,9 @@ def parse(url: str, allow_hosts: Collection[str]) -> Endpoint:
 
 
 def is_public(address: str) -> bool:
-    """Is it an address of the public Internet, one that reaches no inner network by translation or
-    tunnel?
+    """Is it an address of the public Internet?
+
+    One that reaches an inner network by translation or tunnel is not.
     """
     try:
         ip = ip_address(address.partition("%")[0])
@@ -133,8 +131,9 @@ def _is_address(host: str) -> bool:
 
 
 async def system_resolver(host: str, port: int) -> Sequence[str]:
-    """The machine's resolver; it also reads forms such as 127.1 and 0x7f.1, which then fail as what
-    they are.
+    """Resolve a name by the machine's resolver.
+
+    It also reads forms such as 127.1 and 0x7f.1, which then fail as what they are.
     """
     if _is_address(host):
         return [host]  # without a thread

@@ -1,5 +1,4 @@
-"""One POST to one address over a connection of its own; of the answer only the status and
-Retry-After are read.
+"""One POST to one address over its own connection; only status and Retry-After are read.
 
 A connection is never kept: it would escape the check of the address. The general HTTP clients take
 ten times the processor time for this (`make bench-push` shows a wake-up's), and a proxy may have a

@@ -1,5 +1,4 @@
-"""Sealed endpoints: an address, its secret and the lease's token are encrypted before they go to
-Kafka.
+"""Seals endpoints: encrypts address, secret and token before they go to Kafka.
 
 AES-256-GCM (NIST SP 800-38D) with a random nonce of 96 bits; the lease's id is authenticated too,
 so that a sealed endpoint cannot be moved to another lease. Text: `<key id>.<base64url of nonce and

@@ -1,5 +1,4 @@
-"""One webhook call: the body, the signature (Standard Webhooks, by its library), the call and what
-its answer means.
+"""One webhook call: its body, signature (Standard Webhooks), request, and outcome.
 
 Body, at most BODY_BYTES_MAX:
 
@@ -70,8 +69,9 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """What is to be sent; it is signed at each attempt, because the time of the attempt is signed
-    too.
+    """A message to send.
+
+    It is signed at each attempt, because the time of the attempt is signed too.
     """
 
     secret: str
@@ -122,8 +122,9 @@ def wake_body(
 
 
 def signed_headers(secret: str, message_id: str, body: str, *, at_ms: int) -> dict[str, str]:
-    """webhook-id, webhook-timestamp (of this attempt) and webhook-signature, one of each
-    secret.
+    """The headers webhook-id, webhook-timestamp (of this attempt) and webhook-signature.
+
+    There is one signature for each secret.
     """
     at = datetime.fromtimestamp(at_ms // 1000, UTC)
     return {
@@ -167,8 +168,9 @@ def _of_all_authorities() -> ssl.SSLContext:
 
 
 class Caller:
-    """Calls endpoints: each call resolves and checks the address, sends one request, follows
-    nothing, reads no body.
+    """Calls endpoints: a call resolves and checks the address and sends one request.
+
+    It follows no redirect and reads no body.
     """
 
     def __init__(
@@ -215,8 +217,9 @@ class Caller:
     async def _post_to_any(
         self, target: endpoints.Endpoint, addresses: Sequence[str], wake: Signed
     ) -> Outcome:
-        """Try the addresses in turn until one takes a connection; once a request was sent there is
-        no second one.
+        """Try the addresses in turn until one accepts a connection.
+
+        Once a request was sent there is no second one.
         """
         for address in addresses[:-1]:
             try:

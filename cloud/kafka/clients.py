@@ -143,8 +143,9 @@ def admin(config: KafkaConfig, what: str = "admin") -> Admin:
 def asked_consumer(
     config: KafkaConfig, client_id: str, *, group: str | None = None, **more: Any
 ) -> Mortal[Consumer]:
-    """A consumer that answers questions and does not follow; it is replaced after it failed for a
-    while.
+    """A consumer that answers questions and does not follow.
+
+    It is replaced after failing a while.
     """
     return Mortal(
         client_id, lambda: consumer(config, client_id, group=group, **more), Consumer.close
@@ -166,8 +167,9 @@ def _connection(config: KafkaConfig) -> dict[str, Any]:
 
 
 def away(config: KafkaConfig, error: KafkaError) -> Unavailable:
-    """Kafka does not answer: with what was last found wrong with our security, because librdkafka
-    then only says that time is over.
+    """The error that Kafka does not answer, with the last security problem that was found.
+
+    librdkafka then only reports a time-out.
     """
     why = _refusals.get(config.bootstrap)
     return Unavailable(f"Kafka at {config.bootstrap}: {error.str() if why is None else why}")
@@ -196,8 +198,9 @@ def _on_error(config: KafkaConfig, error: KafkaError) -> None:
 
 @contextlib.contextmanager
 def fatal_errors() -> Iterator[None]:
-    """Around calls that run delivery callbacks of a transactional producer: what is fatal leaves as
-    KafkaException.
+    """Raise fatal errors of delivery callbacks as KafkaException.
+
+    It is for calls that run those of a transactional producer.
 
     The client raises a fatal error out of its own error callback. Is a delivery reported in the
     same call, Python sees a callback that returns while an exception is set, and makes a

@@ -1,6 +1,4 @@
-"""Where Kafka is and how topics are made: the keys that every part's configuration has under
-`kafka`.
-"""
+"""The keys under `kafka` in every part's configuration: where Kafka is, its topics' settings."""
 
 from __future__ import annotations
 

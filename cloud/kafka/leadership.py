@@ -1,5 +1,6 @@
-"""Which of several processes does what only one may do: Kafka gives the one partition of a topic to
-one member of a consumer group, and that one leads.
+"""Elects a leader among processes: the member of a consumer group that gets a topic's partition.
+
+The topic has one partition.
 
 So an analysis computes (`ew.lanes`), and an operations server judges alerts (`ew.alerts`). The
 others stand by. One of them leads when the leader was not heard of for `session_s`; it goes on from
@@ -59,9 +60,7 @@ def after_answer(role: Role, *, is_given: bool) -> Role:
 
 
 def after_loss(role: Role) -> Role:
-    """The role after the partition was taken away, or the group did not answer for longer than a
-    session.
-    """
+    """The role after the partition was taken away, or after silence of more than a session."""
     return Role.UNSURE if role is Role.LEADER else role
 
 
@@ -71,8 +70,10 @@ class Leadership:
     def __init__(
         self, config: KafkaConfig, name: str, *, what: str, topic: str, group: str, session_s: float
     ) -> None:
-        """`name`: of no other member, and the same after a restart; empty: none, and who leaves is
-        followed at once. `what` they are, for the log; `topic`: of one partition.
+        """`name`: unique, and the same after a restart; `what` they are, for the log.
+
+        With an empty name a member that leaves is followed at once. `topic`: one with a single
+        partition.
         """
         self.role = Role.JOINING
         self._what, self._topic, self._group = what, topic, group
@@ -97,9 +98,7 @@ class Leadership:
         return consumer
 
     def leads(self) -> bool:
-        """Is it the leader, as far as is known? Raises LocalError where it was, and another one is
-        now.
-        """
+        """Is it the leader, as far as is known? Raises LocalError when another one replaced it."""
         self.poll(0.0)
         if self.role is Role.DEPOSED:
             raise LocalError(

@@ -21,8 +21,9 @@ def partition_counts(client: Admin | Consumer) -> dict[str, int]:
 
 
 def partitions_with_leader(client: Admin | Consumer) -> dict[str, int]:
-    """Partitions of every topic of which each can be read and written: of one that is being made
-    some may have no leader yet.
+    """The number of partitions of every topic whose partitions all have a leader.
+
+    A topic that is being created may lack some.
 
     Raises Unavailable.
     """
@@ -52,8 +53,9 @@ def partition_count(client: Admin | Consumer, topic: str) -> int:
 
 
 def warm_metadata(consumer: Consumer, topic: str) -> None:
-    """Fetch what Kafka knows about a topic before it is assigned: librdkafka looks only once a
-    second for a topic that it does not know.
+    """Fetch what Kafka knows about a topic before it is assigned.
+
+    librdkafka looks only once a second for a topic that it does not know.
 
     Takes some milliseconds, without Kafka METADATA_TIMEOUT_S. Ignores a time-out: the assignment
     works without it, only later.
@@ -65,8 +67,9 @@ def warm_metadata(consumer: Consumer, topic: str) -> None:
 
 
 def topic_id(client: Admin, topic: str) -> str:
-    """The topic's id in Kafka (KIP-516): another one means that the topic was recreated. Raises
-    Unavailable.
+    """The topic's id in Kafka (KIP-516). Raises Unavailable.
+
+    Another id means that the topic was recreated.
     """
     try:
         description = client.describe_topics(

@@ -1,5 +1,4 @@
-"""Clients of Kafka that answer questions, and that are replaced after they failed for a while
-(`mortality`).
+"""Clients of Kafka that answer questions and are replaced after failing a while (`mortality`).
 
 `Admin` takes the place of confluent_kafka's AdminClient, with the questions that we ask; `Mortal`
 keeps any client, a Consumer that is asked for example. Both are for several threads. What a

@@ -56,7 +56,8 @@ class Mortality:
 
 
 def is_answer(error: KafkaError) -> bool:
-    """Does an error come from Kafka? Those of librdkafka itself (nobody was reached, time is over,
-    no leader is known) are negative.
+    """Does an error come from Kafka?
+
+    Those of librdkafka itself (no broker reached, time-out, no known leader) are negative.
     """
     return bool(error.code() >= 0)

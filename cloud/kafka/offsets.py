@@ -1,6 +1,4 @@
-"""The offsets that partitions have: the first one kept, the next one to be written, and that of a
-time.
-"""
+"""The offsets of partitions: the first retained, the next to be written, that of a time."""
 
 from __future__ import annotations
 
@@ -79,8 +77,9 @@ _OTHER_LEADER: Final = frozenset(
 
 
 def is_of_another_leader(error: KafkaException) -> bool:
-    """Whether the broker that was asked is not the leader any more, or was restarted since. Then
-    `ask_for_leaders`, and ask again.
+    """Is the broker that was asked no longer the leader, or was it restarted?
+
+    Then call `ask_for_leaders`, and ask again.
 
     librdkafka's AdminClient asks the leader that it once knew, for 15 minutes: nothing but a
     question about the topic tells it another. As long it remembers that a partition had no leader
@@ -132,8 +131,9 @@ def listed(
 
 
 def ranges(client: Admin, counts: Mapping[str, int]) -> dict[str, dict[int, tuple[int, int]]]:
-    """Topic → partition → first offset kept, and the one after the last committed record: two
-    questions, however many there are.
+    """Topic → partition → first retained offset, and the one after the last committed record.
+
+    It takes two questions, however many partitions there are.
 
     `counts`: how many partitions each topic has. Raises KafkaException.
     """

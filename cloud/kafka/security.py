@@ -1,5 +1,4 @@
-"""The keys under `[kafka.security]`, as each client wants them: parts prove to Kafka who they are,
-and Kafka proves it to them.
+"""The keys under `[kafka.security]`, for each client: authentication of parts and of Kafka.
 
 librdkafka takes files; Java's clients (Spark) take PEM text of a certificate and a PKCS 8 key. A
 secret is read when a client is made, goes into that client's settings and nowhere else: not into
@@ -103,8 +102,7 @@ def client_settings(security: SecurityConfig) -> dict[str, str]:
 
 
 def spark_options(security: SecurityConfig) -> dict[str, str]:
-    """Options of Spark's Kafka source and sink, without paths: workers on other machines have none
-    of our files.
+    """Options of Spark's Kafka source and sink, without paths: other machines lack our files.
 
     Raises ConfigError where a file cannot be read.
     """

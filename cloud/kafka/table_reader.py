@@ -28,8 +28,7 @@ _END_CONSUMER: Final[dict[str, Any]] = {"isolation.level": "read_uncommitted"}
 
 
 class TableReader:
-    """A partition of one or several compacted topics as dicts that follow them: `read_all` once,
-    then `poll` now and then.
+    """Follows a partition of compacted topics as dicts: `read_all` once, then `poll`.
 
     One consumer for all: Kafka holds one fetch of it, however many tables do not change. `tables`:
     topic → what gets key and value (None: deleted) of its records; what that raises as ValueError
@@ -63,8 +62,7 @@ class TableReader:
     def read_all(
         self, *, idle_s: float = 30.0, is_wanted: Callable[[], bool] = lambda: True
     ) -> None:
-        """Read to the ends as they are now, waiting for transactions that are open there, for as
-        long as records come.
+        """Read to the current ends, waiting for open transactions, for as long as records come.
 
         Logs its progress every PROGRESS_S. Raises Unavailable after `idle_s` without a record, or
         when it is not wanted any more.

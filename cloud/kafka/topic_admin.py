@@ -24,8 +24,9 @@ log = logging.getLogger("edgewake.kafka")
 def ensure_topics(
     config: KafkaConfig, names: Iterable[str], *, client: Admin | None = None
 ) -> None:
-    """Make the topics that are missing, with the settings of `edgewake.protocol.topics`; safe to
-    call from several processes at once.
+    """Create missing topics, with the settings of `edgewake.protocol.topics`.
+
+    Several processes may call it at once.
 
     Those that exist, or that somebody else makes meanwhile, are checked, once in a process: see
     `topic_check`. When it returns, the broker that we ask lists all of them, each partition with a
@@ -66,9 +67,9 @@ def ensure_topics(
 
 
 def _await_listed(client: Admin, names: Collection[str]) -> Mapping[str, int]:
-    """Partitions of topics that were made a moment ago, as soon as the broker that we ask lists
-    them: it may hear of them later than the one that made them, and who asked it before would take
-    them for missing. Raises Unavailable.
+    """Wait until the broker that we ask lists topics that were just created. Raises Unavailable.
+
+    It may learn of them later than the one that created them, and would call them missing before.
     """
     deadline = time.monotonic() + METADATA_TIMEOUT_S
     while True:
@@ -116,8 +117,9 @@ def _check_partitions(name: str, found: int) -> None:
 
 
 def _refused_or_away(topic: str, error: KafkaError) -> EdgewakeError:
-    """A broker that is slow or away does not refuse; librdkafka does not call its own time-outs
-    retriable.
+    """The error of a broker that refuses, or is slow or away.
+
+    librdkafka does not call its own time-outs retriable.
     """
     is_away = error.retriable() or error.code() in (
         KafkaError._TIMED_OUT,
@@ -153,6 +155,17 @@ def topic_settings(config: KafkaConfig, name: str) -> dict[str, str]:
             "retention.bytes": "-1",
         }
         settings |= {"message.timestamp.type": "LogAppendTime"}
+    elif name == topics.CLIENTS:
+        settings |= {
+            "retention.ms": str(topics.CLIENTS_KEPT_MS),
+            "retention.bytes": "-1",
+            "segment.ms": "60000",
+        }
+    elif name == topics.HISTORY:
+        settings |= {
+            "retention.ms": str(topics.HISTORY_KEPT_MS),
+            "retention.bytes": str(topics.HISTORY_BYTES_MAX),
+        }
     else:
         settings |= {
             "retention.ms": str(config.retention_hours * 3_600_000),

@@ -1,5 +1,6 @@
-"""Do the settings of an existing topic keep what we promise? Compared at each start, because others
-may have changed it. No I/O.
+"""Checks that the settings of an existing topic keep our promises. No I/O.
+
+It runs at each start, because others may have changed them.
 """
 
 from __future__ import annotations
@@ -29,9 +30,7 @@ class BrokenPromise:
 def broken_promises(
     topic: str, found: Mapping[str, str], wanted: Mapping[str, str]
 ) -> Iterator[BrokenPromise]:
-    """`found`: the topic's settings as the broker has them; `wanted`: those that we would make it
-    with.
-    """
+    """`found`: the topic's settings at the broker; `wanted`: those that we would create it with."""
 
     def broken(name: str, expected: str, why: str, *, is_fatal: bool = True) -> BrokenPromise:
         return BrokenPromise(

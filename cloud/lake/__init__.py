@@ -1,3 +1,1 @@
-"""The lake: readings, results and summaries as Parquet by stream and date, and SQL over it and what
-Kafka has after it.
-"""
+"""The lake: readings, results and summaries as Parquet, and SQL over it and Kafka."""

@@ -81,9 +81,7 @@ NAMED: Final = frozenset(_NAMES.split())
 
 
 def is_allowed(function: str) -> bool:
-    """Whether a question may use it. Operators, functions without a letter in their names, all may
-    be used.
-    """
+    """May a question use it? Operators, functions without a letter in their names, always may."""
     return (
         function.casefold() in NAMED
         or not any(letter.isalpha() for letter in function)

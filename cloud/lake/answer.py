@@ -1,5 +1,4 @@
-"""Answers one question in this process, which is a child of its own (asking.py): past and present
-in one query, each row once.
+"""Answers one question over past and present, each row once, in a child process (asking.py).
 
 The past is what the manifest names at one moment, the present what Kafka has after the places that
 stand in the same moment's manifest.
@@ -323,8 +322,9 @@ def rows_of(shown: duckdb.DuckDBPyConnection, rows_max: int) -> tuple[list[bytes
 
 
 def _plain(value: Any) -> Any:
-    """The value in JSON: NaN and infinity are null, a number beyond 64 bits is text, bytes are
-    hexadecimal.
+    """The value in JSON: NaN and infinity are null, a number beyond 64 bits is text.
+
+    Bytes are hexadecimal.
     """
     match value:
         case bool() | str() | float() | None:

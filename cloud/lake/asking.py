@@ -93,9 +93,7 @@ class Asking:
 
 
 def _failed(code: int, problem: str) -> Exception:
-    """A child that ended without an answer: it came to a bound of the kernel's, or lacks a
-    library.
-    """
+    """The error of a child that ended without an answer: a kernel limit, or a missing library."""
     if "ModuleNotFoundError" in problem:
         return LocalError(
             "SQL needs more libraries: pip install 'edgewake[lake]' "

@@ -31,8 +31,9 @@ _READS: Final = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_N
 
 
 def tables_of(db: duckdb.DuckDBPyConnection, sql: str) -> dict[str, int]:
-    """The streams, queries and summaries that it names, in small letters, with their place in the
-    text (bytes). Raises QueryError.
+    """The streams, queries and summaries that the text names. Raises QueryError.
+
+    They are in lower case, with their places in the text (bytes).
 
     A name of WITH is not a table where it can be seen: in the rest of the same WITH, and in the
     SELECT that it belongs to.
@@ -106,8 +107,9 @@ class _Tree:
     def _with(
         self, node: Mapping[str, Any], seen: Seen, waiting: list[tuple[object, Seen]]
     ) -> Seen:
-        """What can be seen in the node itself; each of its WITH sees those before it, and one that
-        is RECURSIVE itself.
+        """The names that are visible in a node.
+
+        Each of its WITH sees those before it, and one that is RECURSIVE itself.
         """
         for entry in node.get("cte_map", {}).get("map", ()):
             name = entry["key"].casefold()

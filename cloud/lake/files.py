@@ -55,8 +55,9 @@ class Disk:
         return self._written([table], table.schema, source, date, fields, now_ms=now_ms, level=0)
 
     def merge(self, files: Sequence[File], *, now_ms: int) -> File:
-        """One file of the rows of several of one topic and day, whose fields agree; of summaries,
-        of the last revision of each. Raises Damaged where one of them cannot be read.
+        """Merge several files of one topic and day, whose fields agree. Raises Damaged.
+
+        Of summaries it keeps the last revision.
         """
         first, fields = files[0], dict[str, ColumnType]()
         for file in files:
@@ -90,8 +91,9 @@ class Disk:
     def without(
         self, file: File, is_gone: Callable[[pa.Table], pa.Array], *, now_ms: int
     ) -> tuple[File | None, int]:
-        """The file without rows, and how many these are: itself where there are none, None where
-        nothing is left. Raises Damaged.
+        """The file without rows that are gone, and their number. Raises Damaged.
+
+        It is the same file where there are none, None where nothing is left.
 
         `is_gone`: a table → for each row, whether it goes.
         """
@@ -221,9 +223,7 @@ def _gathered(tables: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Tabl
 
 
 def _durable(tables: Iterable[pa.Table], schema: pa.Schema, path: Path) -> tuple[int, int]:
-    """Write a file under its name, so that a power cut leaves all of it or nothing; its rows and
-    bytes.
-    """
+    """Write a file completely or, after a power cut, not at all; return its rows and bytes."""
     partial, rows = path.with_suffix(".partial"), 0
     try:
         with pq.ParquetWriter(partial, schema, compression="zstd") as writer:

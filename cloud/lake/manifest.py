@@ -1,5 +1,4 @@
-"""The lake's table of contents, in SQLite beside the files: which files count, and up to which
-place of Kafka they hold everything.
+"""The lake's manifest, in SQLite: its files, and the offsets of Kafka that they reach.
 
 Files are written first and named here after, in one transaction with the places they reach: a file
 that is missing here is ignored, so a kill at any moment neither loses nor doubles a row. A writer
@@ -46,9 +45,7 @@ T = TypeVar("T")
 
 
 class Fenced(LocalError):
-    """Another writer was here: what this one gathered is in the lake already, or will be by the
-    other's hand.
-    """
+    """Another writer was here: it has written, or will write, what this one gathered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,8 +176,11 @@ class Manifest:
     def erase(
         self, erasure: str, changed: Sequence[tuple[File, File | None]], rows: int, *, now_ms: int
     ) -> None:
-        """Name files without what is erased in place of those with it, or nothing, and that this
-        erasure is done; all at once. Raises Fenced where one of them is named no more.
+        """Replace files by those without erased rows, and note that the erasure is done.
+
+        Raises Fenced.
+
+        It is one transaction; Fenced means that one of them was replaced meanwhile.
         """
 
         def act() -> None:

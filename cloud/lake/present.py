@@ -1,6 +1,4 @@
-"""The present: what Kafka has after the places that the lake reaches, read into memory with a
-bound.
-"""
+"""Reads the present, the records of Kafka after the lake's, into memory with a bound."""
 
 from __future__ import annotations
 

@@ -39,8 +39,9 @@ class Question(BaseModel):
 
 
 def is_question(sql: str) -> bool:
-    """Does it begin like one? To refuse the rest without a process. One step for each comment: a
-    text of nothing else costs its length.
+    """Does it begin like a question? Others are refused without a process.
+
+    It takes one step for each comment: a text of nothing else costs its length.
     """
     at = 0
     while (skipped := _BEFORE.match(sql, at)) is not None:

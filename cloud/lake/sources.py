@@ -24,8 +24,9 @@ class Source:
 
 
 def source_of(topic: str) -> Source | None:
-    """None where it holds no readings, no results, and no summaries that are kept: minutes are in
-    the analysis's own Parquet.
+    """The source on a topic; None where it has no readings, results or retained summaries.
+
+    Minutes are in the analysis' own Parquet.
     """
     if topic in (topics.HOURS, topics.DAYS):
         return Source(
@@ -50,8 +51,9 @@ def sources_of(
 
 
 def newest(found: Iterable[Source]) -> dict[str, Source]:
-    """Name → the topic that it stands for: of a query's registrations the last one, before a stream
-    of that name.
+    """Name → the topic that it stands for.
+
+    It is the last registration of a query, before a stream of that name.
     """
     ranked: dict[str, tuple[int, Source]] = {}
     for source in found:

@@ -41,8 +41,9 @@ def to_merge(files: Iterable[File], *, today: str) -> list[Sequence[File]]:
 
 
 def to_drop(files: Iterable[File], *, today: str, days: int, bytes_max: int) -> list[File]:
-    """What is older than `days`, summaries as their topics keep them, and then the oldest days
-    until the rest has `bytes_max`, of summaries at last: they say most in the fewest bytes.
+    """Files to drop: those older than `days`, then the oldest until the rest has `bytes_max`.
+
+    Summaries are kept as long as their topics, and go last: they say most in the fewest bytes.
     """
     ordered = sorted(
         files, key=lambda file: (file.kind is Kind.SUMMARY, file.date, file.written_at, file.path)

@@ -1,5 +1,4 @@
-"""Writes the lake: follows streams, results of queries, and summaries of hours and days, and puts
-what came into Parquet every so often.
+"""Writes the lake: follows streams, results and summaries, and writes Parquet periodically.
 
 Order: files durable, then named in the manifest together with the places that they reach
 (manifest.py). What is gathered and not yet written is in memory only, and is read from Kafka again
@@ -321,9 +320,7 @@ class _Turns:
         reach("lake.committed")
 
     def _check_ids(self) -> None:
-        """Raise Unavailable when a topic was recreated meanwhile: it would mix its records with
-        those of the old one.
-        """
+        """Raise Unavailable when a topic was recreated meanwhile: its records must not be mixed."""
         names = {topic for topic, _ in self._next}
         if names and any(
             self._ids[name] != id_ for name, id_ in topic_ids(self._admin, names).items()
@@ -361,8 +358,9 @@ class _Turns:
         return is_merged and len(groups) > 1
 
     def _merge(self, group: Sequence[File], now_ms: int) -> bool:
-        """Whether a group was merged. A file that cannot be read, or a disk without room for both,
-        does not stop the writing.
+        """Merge a group of files; was it merged?
+
+        A file that cannot be read, or a disk without room for both, does not stop the writing.
         """
         try:
             merged = self._disk.merge(group, now_ms=now_ms)

@@ -1,8 +1,7 @@
-"""What the brokers are asked about topics: where partitions begin and end, where a time is in them,
-and which topic a name stands for.
+"""Asks the brokers about topics: where partitions begin and end, and where a time is in them.
 
-A question is asked once for all who have it at the same time: clients come back all at once.
-Errors: Unavailable.
+It also asks which topic a name stands for. A question is asked once for all clients that have it at
+the same time: they come back all at once. Errors: Unavailable.
 """
 
 from __future__ import annotations
@@ -50,8 +49,9 @@ class SingleFlight(Generic[K, T]):
         return await asyncio.shield(self._asking.get(key) or self._start(key))
 
     async def get_fresh(self, key: K) -> T:
-        """The answer to a question that is asked after this call: shared with all who come before
-        it is asked.
+        """The answer to a question that is asked after this call.
+
+        It is shared with all who come before it is asked.
         """
         asking = self._asking.get(key)
         if asking is None:
@@ -104,8 +104,9 @@ class AskKafka:
         return known if now - asked < BOUNDS_KEPT_S else await self._bounds.get(sources)
 
     async def offsets_at(self, sources: Sequence[Source], ms: int) -> dict[tuple[str, int], int]:
-        """By topic and partition: the first record that entered the cloud at `ms` or later; -1
-        where there is no such record yet.
+        """By topic and partition: the first record that entered the cloud at `ms` or later.
+
+        -1: there is no such record yet.
         """
         return await self._offsets(_all_partitions(sources), OffsetSpec.for_timestamp(ms))
 

@@ -27,11 +27,13 @@ from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
 from edgewake.cloud.kafka.mortal import Admin
 from edgewake.cloud.kafka.table_reader import TableReader
+from edgewake.cloud.log.named import Named, UnknownPublication
 from edgewake.cloud.rights.principal import ANYBODY, Action, Principal
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.errors import RemoteError, Unavailable
+from edgewake.protocol.errors import FilterError, RemoteError, Unavailable
 from edgewake.protocol.names import is_stream
+from edgewake.protocol.ops.publication import Publication
 
 log = logging.getLogger("edgewake.hub")
 
@@ -55,7 +57,7 @@ NEAR_MAX: Final = 3
 """Near matches told for an unknown name."""
 _NAMES: Final = (topics.STREAMS, topics.QUERIES)
 """Tables of which a change means that a topic comes, or goes."""
-_TABLES: Final = (*_NAMES, topics.PROGRESS)
+_TABLES: Final = (*_NAMES, topics.PROGRESS, topics.ENDINGS)
 
 
 class UnknownStream(RemoteError, LookupError):
@@ -81,10 +83,18 @@ class Topic:
 class Catalogue:
     """What there is. `topics` maps names to Topics; one task runs `run`."""
 
-    def __init__(self, config: KafkaConfig, client_id: str, clock: Clock) -> None:
+    def __init__(
+        self, config: KafkaConfig, client_id: str, clock: Clock, *, has_named: bool = False
+    ) -> None:
+        """`has_named`: does it read named sets and publications, too?"""
         self.topics: Mapping[str, Topic] = {}
+        self.named: Named | None = Named() if has_named else None
+        """Sets and publications."""
         self.generation = 0
         """Grows with every successful look."""
+        self.on_ending: Callable[[str, bytes], None] | None = None
+        """Gets each word that ends a client, with the client's id; called in the reading
+        thread."""
         self._config = config
         self._client_id = client_id
         self._clock = clock
@@ -145,8 +155,9 @@ class Catalogue:
     async def find(
         self, names: tuple[str, ...], reader: Principal = ANYBODY, action: Action = Action.READ
     ) -> list[Topic]:
-        """The topics of names, after a fresh look if one is unknown; raises UnknownStream or
-        Unavailable.
+        """The topics of names, after a fresh look if one is unknown.
+
+        Raises UnknownStream or Unavailable.
         """
         if any(name not in self.seen_by(reader, action) for name in names):
             await self._ask()
@@ -160,6 +171,35 @@ class Catalogue:
         seen = self.seen_by(reader)
         return tuple(name for name in names if name in seen)
 
+    async def find_publication(
+        self, name: str, reader: Principal, action: Action = Action.READ
+    ) -> Publication:
+        """A publication, after a fresh look if it is unknown or not for this reader; raises
+        UnknownPublication or Unavailable.
+        """
+        if name not in self._published(reader, action):
+            await self._ask()
+        seen = self._published(reader, action)
+        if name not in seen:
+            raise UnknownPublication(name, difflib.get_close_matches(name, seen, n=NEAR_MAX))
+        return seen[name]
+
+    def _published(self, reader: Principal, action: Action) -> Mapping[str, Publication]:
+        return {} if self.named is None else self.named.publications(reader, action)
+
+    async def check_sets(self, names: frozenset[str], reader: Principal) -> None:
+        """Raises FilterError for a set that is not there, or not for this reader: word for word the
+        same, and after as long a look.
+        """
+        if any(self._is_no_set(name, reader) for name in names):
+            await self._ask()
+        for name in sorted(names):
+            if self._is_no_set(name, reader):
+                raise FilterError(f"where: SET({name!r}): no set is named {name!r}")
+
+    def _is_no_set(self, name: str, reader: Principal) -> bool:
+        return self.named is None or self.named.members(name) is None or not reader.may_use(name)
+
     def describe(self, reader: Principal = ANYBODY) -> list[dict[str, Any]]:
         """Streams and queries for people: name, kind, description, fields, state."""
         return [
@@ -167,9 +207,17 @@ class Catalogue:
             for topic in sorted(self.seen_by(reader).values(), key=lambda t: (t.is_query, t.name))
         ]
 
+    def describe_publications(self, reader: Principal) -> list[dict[str, Any]]:
+        """Publications for people: name, description, streams, fields, limits."""
+        return [
+            one.model_dump(include={"name", "description", "streams", "fields", "limits"})
+            for _, one in sorted(self._published(reader, Action.READ).items())
+        ]
+
     def field_kinds(self, name: str) -> Mapping[str, str] | None:
-        """The fields of a stream with their types; None of a query, and of a stream whose fields
-        were not learnt yet.
+        """The fields of a stream with their types.
+
+        None for a query, and for a stream whose fields are not known yet.
         """
         topic = self.topics.get(name)
         if topic is None or topic.is_query:
@@ -200,8 +248,9 @@ class Catalogue:
                 raise Unavailable(self.why_unreachable) from None
 
     def _with_vanished(self, found: Mapping[str, Topic]) -> Mapping[str, Topic]:
-        """Keep a topic that is missing for VANISH_LOOKS looks: a broker that starts may not know
-        all, and a 404 ends a browser's stream.
+        """Keep a topic that is missing for VANISH_LOOKS polls.
+
+        A broker that starts may not know all, and a 404 ends a browser's stream.
         """
         gone = {name: self._missing.get(name, 0) + 1 for name in self.topics if name not in found}
         self._missing = gone
@@ -258,12 +307,14 @@ class Catalogue:
         return topics_of(self._partitions, registered_at)
 
     def _read_tables(self) -> TableReader:
-        topic_admin.ensure_topics(self._config, _TABLES, client=self._admin)
-        reader = TableReader(
-            self._config,
-            f"{self._client_id}-catalogue",
-            {table: partial(self._change, table) for table in _TABLES},
-        )
+        tables: dict[str, OnRow] = {table: partial(self._change, table) for table in _TABLES}
+        if self.named is not None:
+            tables |= {
+                topics.SETS: self.named.take_set,
+                topics.PUBLICATIONS: self.named.take_publication,
+            }
+        topic_admin.ensure_topics(self._config, list(tables), client=self._admin)
+        reader = TableReader(self._config, f"{self._client_id}-catalogue", tables)
         try:
             reader.read_all()
         except Unavailable:
@@ -272,6 +323,10 @@ class Catalogue:
         return reader
 
     def _change(self, table: str, key: str, value: bytes | None) -> None:
+        if table == topics.ENDINGS:
+            if value is not None and self.on_ending is not None:
+                self.on_ending(key, value)
+            return
         if table in _NAMES:
             self._changed_s = self._clock.monotonic_s()
         if value is None:
@@ -313,8 +368,9 @@ class Catalogue:
 
 
 def is_list_due(now_s: float, *, listed_s: float, changed_s: float) -> bool:
-    """Are Kafka's topics to be listed with this look, though nobody asks and none is missed? In
-    seconds, monotonic: when they were listed last, and when the streams or queries changed last.
+    """Is it time to list Kafka's topics, though nobody asks and none is missed?
+
+    In seconds, monotonic: when they were listed last, and when the streams or queries changed last.
     """
     return now_s - listed_s >= LIST_S or now_s - changed_s < CHANGED_S
 
@@ -351,12 +407,14 @@ def _found(seen: Mapping[str, Topic], name: str) -> Topic:
     return topic
 
 
+OnRow = Callable[[str, bytes | None], None]
 T = TypeVar("T")
 
 
 async def _in_daemon_thread(call: Callable[[], T]) -> T:
-    """Run a call that may block; unlike an executor's, its thread does not hold up the process's
-    end when Kafka is away.
+    """Run a call that may block.
+
+    Unlike an executor's, its thread does not delay the end of the process when Kafka is away.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()

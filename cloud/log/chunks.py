@@ -1,5 +1,4 @@
-"""Chunks: what a subscription shows between two positions, made once and shared by all who stand at
-the first of them.
+"""Chunks: what a subscription shows between two positions, made once for all who are at the first.
 
 Chunks are found by the canonical form of their start. They are kept within a bound of bytes for all
 subscriptions together, and no longer than UNUSED_S after somebody last asked for them; one that is
@@ -15,7 +14,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 from edgewake.cloud.log.subscription import Positions
 
 UNUSED_S: Final = 5.0
-"""As long as clients that were cut off together take to come back."""
+"""As long as clients that were disconnected together take to come back."""
 CHUNK_OVERHEAD_BYTES: Final = 600
 """Memory of a chunk beside its content, roughly: its positions and keys."""
 
@@ -27,9 +26,7 @@ Key: TypeAlias = Positions
 
 @dataclass(slots=True)
 class Chunk(Generic[C]):
-    """`content` is what is shown between `start` and `end` in one encoding; None where nothing
-    is.
-    """
+    """`content` is what is shown between `start` and `end` in one encoding; None: nothing."""
 
     key: Key
     start: Positions

@@ -110,8 +110,9 @@ class KeyFile:
 
 
 def _identity(path: Path) -> tuple[int, int, int] | None:
-    """What changes with the file; None while it is not there (it is being replaced, or its volume
-    is away).
+    """The file's identity, which changes with it; None while it is missing.
+
+    It may be being replaced, or its volume is away.
     """
     try:
         found = path.stat()
@@ -121,8 +122,9 @@ def _identity(path: Path) -> tuple[int, int, int] | None:
 
 
 def state_key_file() -> Path:
-    """The file used where none is configured: made once in this user's state folder, so that a
-    restart continues every cursor.
+    """The file used where none is configured.
+
+    It is made once in this user's state folder, so that a restart continues every cursor.
 
     $STATE_DIRECTORY (systemd's), else $XDG_STATE_HOME/edgewake, else ~/.local/state/edgewake. Where
     that cannot be written, a key is made for this process alone; after a restart clients then get a

@@ -1,5 +1,4 @@
-"""Records of Kafka become events: what a client is shown, once each, with the bytes made once for
-all clients.
+"""Decodes Kafka records into events, each with its bytes, once for all clients.
 
 A record of `ew.s.*` holds many readings (or one gap), one of `ew.q.*` one result or watermark.
 Event i of a record is always the same, on every server: a cursor counts on it. A record that cannot
@@ -34,8 +33,9 @@ _DICT_BYTES: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event. `kind` is the SSE event name, empty for data; `fields` the flat object, `data` the
-    same as JSON in one line.
+    """One event. `kind` is the SSE event name, empty for data.
+
+    `fields` is the flat object, `data` the same as JSON in one line.
     """
 
     kind: str
@@ -63,8 +63,9 @@ class Record:
 
 
 class Decoder:
-    """Decodes records at the first question and keeps the events of the latest ones, within
-    `bytes_max`; the oldest go first.
+    """Decodes records on demand and keeps the events of the latest ones, within `bytes_max`.
+
+    The oldest go first.
     """
 
     def __init__(self, bytes_max: int) -> None:

@@ -25,7 +25,7 @@ from typing import Any, Final, TypeVar, cast
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.ask_kafka import AskKafka, SingleFlight
-from edgewake.cloud.log.catalogue import Catalogue, Topic
+from edgewake.cloud.log.catalogue import Catalogue, Topic, UnknownStream
 from edgewake.cloud.log.chunks import Chunks
 from edgewake.cloud.log.decode import Decoder
 from edgewake.cloud.log.following.behind import Behind, behind
@@ -33,7 +33,7 @@ from edgewake.cloud.log.following.block_slots import BlockSlots
 from edgewake.cloud.log.following.cohort import Lost
 from edgewake.cloud.log.following.fan_out import FanOut
 from edgewake.cloud.log.following.followed import Followed, FollowedStreams
-from edgewake.cloud.log.following.subscriber import Subscriber, ViewEnded
+from edgewake.cloud.log.following.subscriber import Standing, Subscriber, ViewEnded
 from edgewake.cloud.log.following.turns import Turns
 from edgewake.cloud.log.following.view import Encoding, Shared, View
 from edgewake.cloud.log.hub_bounds import HubBounds
@@ -61,8 +61,11 @@ from edgewake.cloud.log.subscription import (
     check_filters,
     normal,
     plan,
+    scopes_of,
+    through,
 )
 from edgewake.cloud.log.tail import Tail
+from edgewake.cloud.log.wanted import wanted as subscribed
 from edgewake.cloud.rights.principal import ANYBODY, Action, Principal
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import Cursor, CursorCodec, stream_hash
@@ -97,10 +100,13 @@ class Hub:
         codec: CursorCodec,
         clock: Clock,
         on_tick: Callable[[float], None] | None = None,
+        has_named: bool = False,
     ) -> None:
-        """`on_tick` is given the seconds that each tick took."""
+        """`on_tick` is given the seconds that each tick took. `has_named`: are there named sets and
+        publications here?
+        """
         self.codec = codec
-        self.catalogue = Catalogue(kafka_config, name, clock)
+        self.catalogue = Catalogue(kafka_config, name, clock, has_named=has_named)
         self.kafka = AskKafka(kafka_config, clock)
         self.decoder = Decoder(config.decoded_bytes)
         self.streams = FollowedStreams(
@@ -123,6 +129,7 @@ class Hub:
         self.views: dict[tuple[Sight, str], View[Any]] = {}
         self.own_views = 0
         """Those of them that are not shared by all: with a filter, or of several streams."""
+        self._named_generation = 0
         self._config = config
         self._clock = clock
         self._reader = KafkaReader(kafka_config, name, deliver=self._deliver, failed=self._fail)
@@ -168,8 +175,10 @@ class Hub:
     async def check(
         self, names: tuple[str, ...], reader: Principal, action: Action = Action.READ
     ) -> None:
-        """Raises UnknownStream, or Unavailable, for what is not there for a reader: what it may not
-        see is answered as slowly as what nobody sees, and neither names what is like it elsewhere.
+        """Raises UnknownStream, or Unavailable, for streams that a reader may not see.
+
+        A hidden stream is answered as slowly as a missing one, and neither answer suggests other
+        names.
         """
         unseen = tuple(
             name
@@ -179,18 +188,57 @@ class Hub:
         if unseen:
             await self.catalogue.find(unseen, reader, action)
 
+    async def check_names(
+        self,
+        subscription: Subscription,
+        names: tuple[str, ...],
+        reader: Principal,
+        action: Action = Action.READ,
+    ) -> None:
+        """The same for streams of a subscription; those of a publication are there for all who may
+        open it. Raises UnknownStream, or Unavailable.
+        """
+        publication = subscribed(subscription).publication
+        if publication is None:
+            return await self.check(names, reader, action)
+        try:
+            await self.check(names, ANYBODY, action)
+        except UnknownStream as error:
+            raise Unavailable(
+                f"publication {publication.name!r}: not all of its streams are there at the moment"
+            ) from error
+
+    async def resolved(self, asked: Request, reader: Principal) -> Request:
+        """A request that is checked, with the streams of its publication where it names one.
+
+        Raises UnknownPublication, UnknownStream, FilterError or Unavailable.
+        """
+        if asked.publication is not None:
+            found = await self.catalogue.find_publication(asked.publication, reader)
+            asked = through(asked, found)
+        await self.check_filters(asked.subscription, reader)
+        await self.check_names(asked.subscription, asked.subscription.streams, reader)
+        return asked
+
+    async def check_filters(self, subscription: Subscription, reader: Principal) -> None:
+        """Raises FilterError; Unavailable where it cannot be said whether a named set is there."""
+        where, _ = check_filters(subscription, self.catalogue.named)
+        if where is not None and where.sets:
+            await self.catalogue.check_sets(where.sets, reader)
+
     async def open(
         self,
         subscription: Subscription,
         reader: Principal = ANYBODY,
         action: Action = Action.READ,
     ) -> Plan:
-        """Follow the streams of a subscription, as far as `reader` may see them. `close` the plan
-        when done.
+        """Follow the streams of a subscription, as far as `reader` may see them.
+
+        `close` the plan.
         """
         wanted = normal(subscription)
-        check_filters(wanted)
-        await self.check(wanted.streams, reader, action)
+        await self.check_filters(wanted, reader)
+        await self.check_names(wanted, wanted.streams, reader, action)
         while True:
             missing = [name for name in wanted.streams if name not in self.streams.by_name]
             for name in missing:
@@ -200,8 +248,13 @@ class Hub:
             followed = [entry for entry in found if entry is not None]
             if len(followed) == len(found):
                 break
-        scopes = [reader.scope(action, name) for name in wanted.streams]
-        opened = plan(wanted, [entry.source for entry in followed], scopes)
+        opened = plan(
+            wanted,
+            [entry.source for entry in followed],
+            scopes_of(wanted, reader, action),
+            sets=self.catalogue.named,
+            groups_of=self.catalogue.group_columns,
+        )
         for entry in followed:
             entry.readers += 1
         return opened
@@ -257,9 +310,7 @@ class Hub:
             self._reader.unassign(entry.partitions())
 
     def _close(self, entry: Followed, why: str) -> None:
-        """End all who read a stream; they come back with their cursors and are told what is
-        lost.
-        """
+        """End all readers of a stream; they come back with their cursors and get the gaps."""
         log.warning(
             "stream %s: %s",
             entry.source.name,
@@ -303,9 +354,7 @@ class Hub:
 
     @contextlib.contextmanager
     def _fatal(self) -> Iterator[None]:
-        """What fails in a callback would only be logged by the loop, again and again: it ends the
-        hub instead.
-        """
+        """End the hub at an error in a callback, which the loop would only log, again and again."""
         try:
             yield
         except Exception as error:
@@ -346,8 +395,9 @@ class Hub:
         return await self._resume(opened, cursor, request)
 
     def has_stream(self, cursor: str | None, name: str) -> bool:
-        """Whether there was such a stream when this cursor was made. Then its absence now is not
-        the client's mistake.
+        """Was there such a stream when this cursor was made?
+
+        Then its absence now is not the client's mistake.
         """
         with contextlib.suppress(CursorError):
             if cursor is not None:
@@ -412,9 +462,7 @@ class Hub:
         return await self.kafka.bounds(opened.sources, fresh=fresh)
 
     async def _at_time(self, opened: Plan, ms: int) -> Positions:
-        """The first records that entered the cloud at `ms` or later; the end where there is no such
-        record yet.
-        """
+        """The first records that entered the cloud at `ms` or later, or the end."""
         found = await self.kafka.offsets_at(opened.sources, ms)
         live = self.live(opened)
 
@@ -452,7 +500,7 @@ class Hub:
             view = self._new_view(opened, encoding, key)
         return cast("View[C]", view).subscribe(positions, wake)
 
-    async def gap(self, subscriber: Subscriber[Any], lost: Lost, on_gap: OnGap) -> Gap:
+    async def gap(self, subscriber: Standing, lost: Lost, on_gap: OnGap) -> Gap:
         """Move a subscriber behind a range that is not kept any more; returns the gap to announce.
 
         Raises Unavailable.
@@ -487,11 +535,9 @@ class Hub:
             self._forget_view(key)
         self.views[key] = view
         self.own_views += not opened.sight.is_common
-        view.lookout = self.fan_out.add(view, entries)
         for entry in entries:
             entry.views.add(view)
-            if view.lookout is None:
-                entry.unindexed.add(view)
+        self._look_for(view, entries)
         return view
 
     def _forget_view(self, key: tuple[Sight, str]) -> None:
@@ -506,9 +552,40 @@ class Hub:
             await self._clock.sleep(HOUSEKEEPING_S)
             self.chunks.drop_unused(self._clock.monotonic_s())
             self._drop_idle()
+            self._follow_named()
             if self.catalogue.generation != checked:
                 checked = self.catalogue.generation
                 await self._check_identity()
+
+    def _follow_named(self) -> None:
+        """Look for views in another way whose named sets changed, and end those whose publication
+        did: their readers come back with their cursors.
+        """
+        named = self.catalogue.named
+        if named is None or named.generation == self._named_generation:
+            return
+        self._named_generation = named.generation
+        for view in list(self.views.values()):
+            publication = subscribed(view.plan.subscription).publication
+            if publication is not None and named.publication(publication.name) != publication:
+                view.end(ViewEnded(f"publication {publication.name!r} was changed"))
+            elif view.is_outdated() and view.ended is None:
+                self._look_anew(view)
+
+    def _look_anew(self, view: View[Any]) -> None:
+        with contextlib.suppress(Unavailable):  # a stream was recreated: the view ends by itself
+            entries = self._entries(view.plan)
+            view.renew()
+            self.fan_out.remove(view)
+            self._look_for(view, entries)
+            view.on_records()
+
+    def _look_for(self, view: View[Any], entries: Sequence[Followed]) -> None:
+        view.lookout = self.fan_out.add(view, entries)
+        for entry in entries:
+            entry.unindexed.discard(view)
+            if view.lookout is None:
+                entry.unindexed.add(view)
 
     def _drop_idle(self) -> None:
         now = self._clock.monotonic_s()

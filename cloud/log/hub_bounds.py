@@ -62,8 +62,9 @@ class HubBounds:
 
     @classmethod
     def within(cls, memory_bytes: int, *, places: int, followed_max: int) -> Self:
-        """The bounds with which `memory_bytes_max(places=places)` is `memory_bytes` or a little
-        less. `memory_bytes` is at least `least_bytes(places)`.
+        """The bounds for which `memory_bytes_max(places=places)` is at most `memory_bytes`.
+
+        It is equal or a little less. `memory_bytes` is at least `least_bytes(places)`.
         """
         part = (memory_bytes - _fixed_bytes(places)) // PARTS
         views = (PARTS - 16) * part // (VIEW_BYTES + BLOCK_BYTES)
@@ -79,7 +80,7 @@ class HubBounds:
         )
 
     def memory_bytes_max(self, *, views: int | None = None, places: int = 0) -> int:
-        """Memory for streams and what is made of them, at most, beside the process itself:
+        """Memory for streams and what is made of them, at most, beside the process itself.
 
             tails_bytes + decoded_bytes + replay_bytes + chunks_bytes + views × VIEW_BYTES +
             replay_readers × READER_BYTES + KAFKA_BYTES + places × CHUNK_BYTES + blocks_max ×

@@ -1,9 +1,9 @@
-"""The one Kafka reader of a process: a thread that reads all partitions somebody follows and hands
-batches to the event loop.
+"""The one Kafka reader of a process: a thread that reads all followed partitions.
 
-Assigned by hand, never part of a group. What leaves are batches of at most BATCH_BYTES (and the
-last record) of what was `Found`. At most BATCHES_AHEAD batches wait for the loop; then the thread
-waits, and librdkafka's own bounded queue fills, and so on to the broker.
+It hands batches to the event loop. Partitions are assigned by hand, never by a group. A batch has
+at most BATCH_BYTES (and the last record) of what was `Found`. At most BATCHES_AHEAD batches wait
+for the loop; then the thread waits, and librdkafka's own bounded queue fills, and so on to the
+broker.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ GONE: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF
 
 @dataclass(frozen=True, slots=True)
 class ReachedEnd:
-    """Nothing more is committed before `offset`."""
+    """No more records are committed before `offset`."""
 
     offset: int
 
@@ -66,8 +66,9 @@ CONSUMER: Final[dict[str, Any]] = {
 
 
 def found_in(message: Message) -> Found | None:
-    """What a message of the consumer means; None for a passing error, from which librdkafka
-    recovers by itself.
+    """What a message of the consumer means.
+
+    None for a passing error, from which librdkafka recovers by itself.
     """
     error = message.error()
     topic, partition = message.topic(), message.partition()
@@ -99,9 +100,7 @@ def _record(message: Message, topic: str) -> Record:
 
 
 class KafkaReader:
-    """`assign` and `unassign` from any thread; `deliver` and `failed` are called in the reader's
-    thread.
-    """
+    """`assign` and `unassign` are for any thread; `deliver` and `failed` run in the reader's."""
 
     def __init__(
         self,
@@ -129,8 +128,9 @@ class KafkaReader:
         self._thread.start()
 
     def assign(self, partitions: Sequence[TopicPartition], assignment: int) -> None:
-        """Read these of one topic too, from their offsets; what is delivered of them bears the
-        assignment's number.
+        """Read these partitions of one topic too, from their offsets.
+
+        Their batches bear the assignment's number.
         """
         self._commands.put((assignment, list(partitions)))
 

@@ -1,5 +1,4 @@
-"""A reader makes one chunk: it walks from its start through the records of a plan and collects the
-events that the plan shows.
+"""Makes one chunk: walks through a plan's records and collects the events that it shows.
 
 Records come from the tails where their positions are in them, else from blocks of older records.
 All partitions of all streams are merged by `Record.order`, oldest first, so that retention cannot
@@ -47,7 +46,7 @@ class Stop(Enum):
     BLOCK = auto()
     """The next block of older records is needed."""
     END = auto()
-    """Nothing is left."""
+    """No more records are left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +69,10 @@ class Batch:
 
 
 def is_border(record: Record) -> bool:
-    """Does a chunk end after this record? By a hash of its offset (Knuth's multiplicative one), the
-    more likely the larger it is.
+    """Does a chunk end after this record?
+
+    A hash of its offset decides (Knuth's multiplicative one), the more likely the larger the record
+    is.
     """
     return (record.offset * 2_654_435_761) & 0xFFFF_FFFF < len(record.value) * (
         2**32 // BORDER_BYTES
@@ -126,8 +127,10 @@ class Reader:
     def read(
         self, blocks: Mapping[At, Block], *, horizon: int, is_time_up: Callable[[], bool]
     ) -> Stop:
-        """Walk on. Older partitions without a block in `blocks` are left where they are; records of
-        an order past `horizon` too.
+        """Walk on.
+
+        Older partitions without a block in `blocks` stay where they are; so do records of an order
+        past `horizon`.
         """
         sources = [
             self._older_records(at, block)
@@ -184,9 +187,7 @@ class Reader:
     def _pass(
         self, stream: int, partition: int, record: Record, is_time_up: Callable[[], bool]
     ) -> Stop | None:
-        """Pass a record's events; why it stopped before or after the last of them, None where it
-        may go on.
-        """
+        """Pass a record's events; return why it stopped, None where it may go on."""
         events = self._decoder.events(record)
         positions = self._positions[stream]
         offset, index = positions[partition]

@@ -1,5 +1,4 @@
-"""Older records, read from Kafka in blocks by a bounded number of threads, which all readers that
-need them share.
+"""Reads older records from Kafka in blocks that all readers share, in a bounded number of threads.
 
 A block begins at the position asked for and ends at a border that depends on the records only (or
 at BLOCK_RECORDS, BLOCK_BYTES), so readers that began at different places soon ask for the same
@@ -87,9 +86,7 @@ class TurnsOfPartitions:
         self._waiting.setdefault((key[0], key[2]), deque()).append(key)
 
     def next(self) -> BlockKey | None:
-        """The next block to read; None where all that wait belong to partitions that are being
-        read.
-        """
+        """The next block to read; None where all waiting ones belong to partitions being read."""
         for partition, keys in self._waiting.items():
             if partition not in self._busy:
                 key = keys.popleft()
@@ -289,7 +286,7 @@ class Replay:
 
 
 def _is_block_border(record: Record) -> bool:
-    """As reader.is_border, for blocks: every BLOCK_BYTES / 2 on average."""
+    """Like reader.is_border, for blocks: every BLOCK_BYTES / 2 on average."""
     return (record.offset * 2_654_435_761) & 0xFFFF_FFFF < len(record.value) * (
         2**33 // BLOCK_BYTES
     )

@@ -55,8 +55,9 @@ def start_positions(edge: LogEnd, bounds: Sequence[Sequence[Bounds]]) -> Positio
 
 
 def stopped(plan: Plan) -> Start:
-    """The start of a client that was stopped at a gap and comes back with the cursor of that gap:
-    it is sent nothing.
+    """The start of a client that comes back with the cursor of a gap at which it was stopped.
+
+    It is sent nothing.
     """
     return Start(
         tuple(((0, 0),) * source.partitions for source in plan.sources), "stopped", ends=True
@@ -147,8 +148,9 @@ def _stream_gaps(
     new: tuple[Position, ...],
     begins: str,
 ) -> Iterator[tuple[Event | None, StreamPosition]]:
-    """The gaps of one stream, each with its position after it; at the least one pair, so that
-    partitions that were added are in.
+    """The gaps of one stream, each with the position after it.
+
+    At least one pair, so that partitions that were added are included.
     """
     name, generation = stream_hash(source.name), generation_hash(source.topic_id)
     if entry is None:

@@ -1,6 +1,4 @@
-"""What a view gives to who sends events one by one: the events themselves, each as JSON, each with
-the position behind it.
-"""
+"""The events of a view for clients that send them one by one: JSON, and the position after each."""
 
 from __future__ import annotations
 

@@ -11,19 +11,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from edgewake.cloud.log.decode import DATA, GAP, Event, project
 from edgewake.cloud.log.filters.filter import Select, Where, compile_select, compile_where
 from edgewake.cloud.log.filters.filter_check import FilterWarning, Kinds, warnings_of
 from edgewake.cloud.log.filters.filter_cost import events_per_look
-from edgewake.cloud.log.filters.filter_keys import KNOWN_OF_A_GAP, Keys, keys_of
+from edgewake.cloud.log.filters.filter_keys import KNOWN_OF_A_GAP, Key, keys_of
 from edgewake.cloud.log.filters.filter_partial import rules_out
-from edgewake.cloud.rights.principal import Action, Principal
-from edgewake.cloud.rights.scope import Scope, Scopes
+from edgewake.cloud.log.filters.filter_syntax import Sets
+from edgewake.cloud.log.wanted import (
+    FREE,
+    Pace,
+    Wanted,
+    is_in_share,
+    parse_conflate,
+    parse_devices,
+    parse_per,
+    parse_rate,
+    parse_sample,
+    wanted,
+)
+from edgewake.cloud.rights.names import Names
+from edgewake.cloud.rights.principal import ANYBODY, Action, Principal
+from edgewake.cloud.rights.scope import Part, Scope, Scopes
 from edgewake.cloud.rights.scope import normal as normal_scopes
 from edgewake.protocol.cursor import (
     PARTITIONS_MAX,
@@ -37,6 +51,7 @@ from edgewake.protocol.cursor import (
 from edgewake.protocol.errors import RemoteError
 from edgewake.protocol.leases.lease import Subscription
 from edgewake.protocol.names import STREAMS_PER_SUBSCRIPTION_MAX
+from edgewake.protocol.ops.publication import Publication
 
 Positions: TypeAlias = tuple[tuple[Position, ...], ...]
 """Per stream in sorted order, per partition."""
@@ -109,6 +124,10 @@ class Request:
     comments."""
     waits: bool = False
     """Wait for streams that are not there yet, in place of being refused."""
+    pace: Pace = FREE
+    """How it is given its events."""
+    publication: str | None = None
+    """The name of the publication whose streams it wants: they are found when it is opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +143,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """A subscription as it is seen through its reader's rights: what is the same for all is made
-    once for all who have equal ones.
+    """A subscription as seen through its reader's rights.
+
+    Readers with equal rights share what is made of it.
     """
 
     subscription: Subscription
@@ -138,8 +158,19 @@ class Sight:
             len(self.subscription.streams) == 1
             and self.subscription.where is None
             and self.subscription.select is None
+            and wanted(self.subscription).is_plain
             and not self.scopes
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A publication as its readers see its streams."""
+
+    text: Publication
+    where: Where | None
+    shown: Scope
+    """All devices, and the fields that it shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +186,16 @@ class Plan:
     scopes: Scopes = ()
     """What of each source its reader may see: cut before a filter sees it, so that no filter can
     tell anything of what is hidden."""
+    devices: frozenset[str] | None = None
+    """These alone; None: all."""
+    published: Published | None = None
+    """The publication through which the sources are read."""
+    sample: float | None = None
+    """A share of all things; None: all."""
+    per: tuple[tuple[str, ...], ...] = ()
+    """Of each source the fields that tell what a thing is."""
+    named: Sets | None = None
+    """Where named sets are found."""
 
     @property
     def sight(self) -> Sight:
@@ -162,17 +203,22 @@ class Plan:
         return Sight(self.subscription, self.scopes)
 
     def show(self, event: Event, stream: int = 0) -> Event | None:
-        """The event of the n-th source as this subscription sees it; None when filtered out, or not
-        to be seen.
+        """The event of the n-th source as this subscription sees it; None: filtered out or hidden.
 
         Watermarks are always shown, and gaps unless it is ruled out that they concern what is seen:
         those of other devices.
         """
-        seen = self._seen(event, stream) if self.scopes else event
-        return None if seen is None else self._filtered(seen)
+        published = self.published
+        if published is not None and not _may_pass(published.where, event):
+            return None
+        seen: Event | None = event
+        if self.scopes:
+            seen = self._seen(event, stream, self.scopes[stream])
+        if seen is not None and published is not None:
+            seen = self._seen(seen, stream, published.shown)
+        return None if seen is None else self._filtered(seen, stream)
 
-    def _seen(self, event: Event, stream: int) -> Event | None:
-        scope = self.scopes[stream]
+    def _seen(self, event: Event, stream: int, scope: Scope | None) -> Event | None:
         if scope is None:
             return event
         if event.kind == DATA:
@@ -183,35 +229,62 @@ class Plan:
         device = event.fields.get("device")
         return event if device is None or scope.sees(device) else None
 
-    def _filtered(self, event: Event) -> Event | None:
-        if event.kind == DATA:
-            if self.where is not None and not self.where.passes(event.fields):
-                return None
-            return (
-                event if self.select is None else project(event, self.select.project(event.fields))
-            )
-        if event.kind == GAP and self.where is not None:
-            known = {name: event.fields[name] for name in KNOWN_OF_A_GAP if name in event.fields}
-            return None if rules_out(self.where.tree, known) else event
+    def _filtered(self, event: Event, stream: int) -> Event | None:
+        if not self._is_asked_for(event) or not _may_pass(self.where, event):
+            return None
+        if self.sample is not None and not self._is_in_sample(event, stream):
+            return None
+        if event.kind == DATA and self.select is not None:
+            return project(event, self.select.project(event.fields))
         return event
 
+    def _is_asked_for(self, event: Event) -> bool:
+        """Is it of the devices that are asked for? A gap that names none may be theirs."""
+        if self.devices is None:
+            return True
+        device = event.fields.get("device")
+        if event.kind == DATA:
+            return device in self.devices if isinstance(device, str) else False
+        return event.kind != GAP or not isinstance(device, str) or device in self.devices
+
+    def _is_in_sample(self, event: Event, stream: int) -> bool:
+        assert self.sample is not None
+        per = self.per[stream]
+        if event.kind == DATA or (event.kind == GAP and per == DEVICE_ALONE and _names(event)):
+            return is_in_share(event.fields, per, self.sample)
+        return True
+
     @property
-    def keys(self) -> tuple[Keys, ...] | None:
-        """Of each source what an event must hold to be shown; None where that is not known of one
-        of them.
+    def sets(self) -> frozenset[str]:
+        """The named sets that its filters use."""
+        published = None if self.published is None else self.published.where
+        return frozenset[str]().union(
+            *(part.sets for part in (self.where, published) if part is not None)
+        )
+
+    def members(self) -> tuple[frozenset[str] | None, ...]:
+        """What these sets hold now."""
+        if self.named is None:
+            return ()
+        return tuple(self.named.members(name) for name in sorted(self.sets))
+
+    @property
+    def keys(self) -> tuple[Key, ...] | None:
+        """Of each source what an event must hold to be shown, as it is now; None where that is not
+        known of one of them.
         """
         where = None if self.where is None else self.where.tree
+        published = self.published
+        also = None if published is None or published.where is None else published.where.tree
         found = [
-            keys_of(where, self.scopes[i] if self.scopes else None)
+            keys_of(where, self.scopes[i] if self.scopes else None, self.devices, also)
             for i in range(len(self.sources))
         ]
         known = tuple(keys for keys in found if keys is not None)
         return known if len(known) == len(found) else None
 
     def warnings(self, fields_of: Callable[[str], Kinds | None]) -> list[FilterWarning]:
-        """What in the filters can hardly be meant; nothing where the fields of one of the streams
-        are not known.
-        """
+        """Warnings about the filters; empty where the fields of one of the streams are unknown."""
         trees = [
             *([self.where.tree] if self.where else []),
             *(self.select.trees if self.select else []),
@@ -223,6 +296,9 @@ class Plan:
     def _kinds(self, stream: int, fields_of: Callable[[str], Kinds | None]) -> Kinds | None:
         """The fields of the n-th source that are seen."""
         kinds = fields_of(self.sources[stream].name)
+        if kinds is not None and self.published is not None:
+            shown = self.published.shown
+            kinds = {name: kind for name, kind in kinds.items() if shown.shows_field(name)}
         scope = self.scopes[stream] if self.scopes else None
         if kinds is None or scope is None:
             return kinds
@@ -233,9 +309,9 @@ class Plan:
         """Events after which a reader should check the clock, because this plan's filters are
         expensive.
         """
-        return events_per_look(
-            sum(part.cost for part in (self.where, self.select) if part is not None)
-        )
+        published = None if self.published is None else self.published.where
+        parts = (self.where, self.select, published)
+        return events_per_look(sum(part.cost for part in parts if part is not None))
 
     def cursor(self, positions: Positions) -> Cursor:
         """The cursor of these positions."""
@@ -248,34 +324,89 @@ class Plan:
         )
 
 
-def normal(subscription: Subscription) -> Subscription:
+DEVICE_ALONE: Final = ("device",)
+
+
+def _names(event: Event) -> bool:
+    """Does a gap say whose it is?"""
+    return isinstance(event.fields.get("device"), str)
+
+
+def _may_pass(where: Where | None, event: Event) -> bool:
+    """Does a reading pass, or may what a gap tells of have passed?"""
+    if where is None:
+        return True
+    if event.kind == DATA:
+        return where.passes(event.fields)
+    if event.kind == GAP:
+        known = {name: event.fields[name] for name in KNOWN_OF_A_GAP if name in event.fields}
+        return not rules_out(where.tree, known)
+    return True
+
+
+def normal(subscription: Subscription) -> Wanted:
     """Streams sorted and each once; None for an empty filter."""
-    streams = tuple(sorted(set(subscription.streams)))
-    return Subscription(
-        streams=streams, where=subscription.where or None, select=subscription.select or None
+    found = wanted(subscription)
+    return found.model_copy(
+        update={
+            "streams": tuple(sorted(set(found.streams))),
+            "where": found.where or None,
+            "select": found.select or None,
+            "per": found.per if found.sample is not None else (),
+        }
     )
+
+
+def scopes_of(
+    subscription: Subscription, reader: Principal, action: Action = Action.READ
+) -> list[Scope | None]:
+    """What `reader` may see of each stream: by its right to the stream, or to the publication."""
+    publication = wanted(subscription).publication
+    if publication is None:
+        return [reader.scope(action, name) for name in subscription.streams]
+    return [reader.scope_of_publication(action, publication.name)] * len(subscription.streams)
+
+
+def who_names(subscription: Subscription, reader: Principal) -> Principal:
+    """Who must have a right to its streams' names: through a publication nobody."""
+    return reader if wanted(subscription).publication is None else ANYBODY
+
+
+def through(asked: Request, publication: Publication) -> Request:
+    """The same request to the streams of a publication."""
+    subscription = wanted(asked.subscription).model_copy(
+        update={"streams": publication.streams, "publication": publication}
+    )
+    return replace(asked, subscription=normal(subscription), pace=asked.pace.within(publication))
 
 
 def sight(subscription: Subscription, reader: Principal) -> Sight:
     """What `reader` sees of a normal subscription."""
-    scopes = [reader.scope(Action.READ, name) for name in subscription.streams]
-    return Sight(subscription, normal_scopes(scopes))
+    return Sight(subscription, normal_scopes(scopes_of(subscription, reader)))
 
 
-def check_filters(subscription: Subscription) -> tuple[Where | None, Select | None]:
-    """The compiled filters; raises FilterError."""
+def check_filters(
+    subscription: Subscription, sets: Sets | None = None
+) -> tuple[Where | None, Select | None]:
+    """The compiled filters; raises FilterError. `sets`: where named sets are found."""
     where, select = subscription.where, subscription.select
-    return None if where is None else compile_where(
-        where
-    ), None if select is None else compile_select(select)
+    return (
+        None if where is None else compile_where(where, sets),
+        None if select is None else compile_select(select),
+    )
 
 
 def plan(
-    subscription: Subscription, sources: Sequence[Source], scopes: Sequence[Scope | None] = ()
+    subscription: Subscription,
+    sources: Sequence[Source],
+    scopes: Sequence[Scope | None] = (),
+    *,
+    sets: Sets | None = None,
+    groups_of: Callable[[str], Sequence[str] | None] = lambda _: None,
 ) -> Plan:
     """A plan of a normal subscription; raises FilterError and SubscriptionTooLarge.
 
-    `scopes`: what may be seen of each source.
+    `scopes`: what may be seen of each source; `groups_of`: the group columns of a query.
     """
     partitions = sum(source.partitions for source in sources)
     if partitions > PARTITIONS_MAX:
@@ -284,13 +415,35 @@ def plan(
             f"{len(sources)} streams with {partitions} partitions: expected at most "
             f"{PARTITIONS_MAX} partitions together",
         )
+    asked = wanted(subscription)
     return Plan(
         subscription,
         tuple(sources),
-        *check_filters(subscription),
-        filters_hash(subscription.where, subscription.select),
+        *check_filters(subscription, sets),
+        filters_hash(subscription.where, subscription.select, asked.told()),
         normal_scopes(scopes),
+        asked.devices,
+        None if asked.publication is None else published(asked.publication, sets),
+        asked.sample,
+        tuple(_thing(source, asked.per, groups_of) for source in sources),
+        sets,
     )
+
+
+def published(text: Publication, sets: Sets | None) -> Published:
+    """A publication with its filter compiled; raises FilterError."""
+    where = None if text.where is None else compile_where(text.where, sets)
+    fields = None if text.fields is None else Names.of(text.fields)
+    return Published(text, where, Scope((Part(None, fields),)))
+
+
+def _thing(
+    source: Source, per: tuple[str, ...], groups_of: Callable[[str], Sequence[str] | None]
+) -> tuple[str, ...]:
+    """The fields that tell what a thing is."""
+    if per or not source.is_query:
+        return per or DEVICE_ALONE
+    return tuple(groups_of(source.name) or DEVICE_ALONE)
 
 
 def request(
@@ -306,18 +459,48 @@ def request(
     beat: str | None = None,
     absent: str | None = None,
     cursors: Sequence[str | None] = (),
+    devices: Sequence[object] | None = None,
+    publication: str | None = None,
+    sample: str | None = None,
+    per: str | None = None,
+    conflate: str | None = None,
+    max_rate: str | None = None,
 ) -> Request:
     """Read the words of a request; `cursors` in order of rank, the first that is not empty counts.
 
     Raises RequestError.
     """
+    if publication is not None:
+        if streams:
+            raise RequestError(
+                "publication", "publication: it says the streams: expected no others"
+            )
+        streams = (publication,)  # stands for them until it is found
     if not 0 < len(streams) <= STREAMS_PER_SUBSCRIPTION_MAX:
         raise RequestError(
             "streams", f"{len(streams)} streams: expected 1 to {STREAMS_PER_SUBSCRIPTION_MAX}"
         )
     gap_policy = _one_of("on_gap", on_gap, tuple(OnGap))
+    fields = _read("per", per, parse_per) or ()
+    asked = Wanted(
+        streams=tuple(streams),
+        where=where,
+        select=select,
+        devices=_read("devices", devices, parse_devices),
+        sample=_read("sample", sample, parse_sample),
+        per=fields,
+    )
+    pace = Pace(
+        _read("conflate", conflate, parse_conflate),
+        _read("max_rate", max_rate, parse_rate),
+        fields,
+    )
+    if fields and asked.sample is None and pace.conflate_ms is None:
+        raise RequestError(
+            "per", "per: it says what a thing is for sample or conflate: expected one"
+        )
     return Request(
-        normal(Subscription(streams=tuple(streams), where=where, select=select)),
+        normal(asked),
         next(filter(None, cursors), None),
         parse_start(start or LogEnd.LATEST, now_ms),
         OnGap(gap_policy or OnGap.EARLIEST),
@@ -326,7 +509,20 @@ def request(
         None if heartbeat is None else parse_heartbeat(heartbeat),
         _one_of("beat", beat, ("comment", "event")) == "event",
         _one_of("absent", absent, ("refuse", "wait")) == "wait",
+        pace,
+        publication,
     )
+
+
+V = TypeVar("V")
+F = TypeVar("F")
+
+
+def _read(name: str, given: V | None, parse: Callable[[V], F]) -> F | None:
+    try:
+        return None if given is None else parse(given)
+    except ValueError as error:
+        raise RequestError(name, f"{name}: {error}") from None
 
 
 def _one_of(name: str, text: str | None, words: tuple[str, ...]) -> str | None:
@@ -354,8 +550,10 @@ def parse_heartbeat(text: str) -> float:
 
 
 def parse_start(text: str, now_ms: int) -> LogEnd | int:
-    """`earliest`, `latest`, an ISO 8601 time with offset or Z, a time ago (`-15m`), or ms since
-    1970 UTC; raises RequestError.
+    """Parse where to start. Raises RequestError.
+
+    It is `earliest`, `latest`, an ISO 8601 time with offset or Z, a time ago (`-15m`), or ms since
+    1970 UTC.
     """
     if text in (LogEnd.EARLIEST, LogEnd.LATEST):
         return LogEnd(text)
@@ -405,8 +603,9 @@ def _iso_ms(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What Kafka has of a partition now: offset of its first record and the one after its last
-    committed record.
+    """The range of a partition in Kafka now.
+
+    It is the offset of its first record and the one after its last committed record.
     """
 
     earliest: int

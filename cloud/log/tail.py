@@ -43,7 +43,7 @@ class Tail:
         return len(record.value) + RECORD_OVERHEAD_BYTES
 
     def reaches(self, end: int) -> None:
-        """Nothing more is committed before `end`."""
+        """Note that no more records are committed before `end`."""
         self.end = max(self.end, end)
 
     def evict(self) -> int:
@@ -73,8 +73,7 @@ class Tail:
         return islice(self._records, self._index(position[0]), None)
 
     def canonical(self, position: Position) -> Position:
-        """The position that stands for all those with the same records before them: right after the
-        last of these.
+        """The canonical form of a position: right after the last record before it.
 
         Offsets without a record (transaction markers) make two positions differ that mean the same.
         One that is not in this tail, or inside a record, stands for itself.
@@ -90,8 +89,9 @@ class Tail:
         return position >= other or self.canonical(position) >= self.canonical(other)
 
     def end_of(self, position: Position) -> Position:
-        """The end, where no record is left after `position`, so that retention of markers is not a
-        gap; else the position itself.
+        """The end, where no record is left after `position`; else the position itself.
+
+        So retention of transaction markers is not a gap.
         """
         if position[1] or position[0] < self.start or self._index(position[0]) < len(self._records):
             return position

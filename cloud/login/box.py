@@ -1,9 +1,6 @@
-"""Encrypts what browsers keep for us: AES-256-GCM with a random nonce; what a text is for is
-authenticated too, so that one cannot stand for another.
+"""Encrypts what browsers keep for us: AES-256-GCM with a random nonce.
 
-The key file has one key of 64 hex digits a line; `#` begins a comment. The first key encrypts, all
-decrypt: to change it, put the new key first on all servers, and remove the old one when `life_s` is
-over.
+A text's purpose is authenticated too, so that one cannot stand for another.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""What a provider says of itself: /.well-known/openid-configuration (OpenID Connect Discovery).
-Pure.
+"""Reads a provider's description: /.well-known/openid-configuration. Pure.
+
+See OpenID Connect Discovery.
 """
 
 from __future__ import annotations

@@ -213,9 +213,7 @@ class Desk:
         return max(0, (found.until - self._clock.now_ms()) // 1000)
 
     async def end(self, text: str) -> str:
-        """End a session; where the person logs out at the provider, empty where that cannot be
-        told.
-        """
+        """End a session; return where the person logs out at the provider, empty if unknown."""
         try:
             found = self._read(text)
         except Over:

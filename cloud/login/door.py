@@ -1,5 +1,6 @@
-"""Gives each request the session that its browser brings, before a guard asks for it, and the
-browser the session's new cookie.
+"""Gives each request its browser's session before a guard asks for it.
+
+It also gives the browser the session's new cookie.
 
 What the guards find in `scope["state"]["login"]`: a Session; a Problem, where what the cookie holds
 proves nothing (any more), or nobody can tell now; nothing where there is no cookie. A cookie that

@@ -1,5 +1,6 @@
-"""What an ID token proves (OpenID Connect Core, 3.1.3.7): from its text, the provider's keys and
-what was asked for. Pure.
+"""Verifies an ID token (OpenID Connect Core, 3.1.3.7). Pure.
+
+It takes the token's text, the provider's keys and what was asked for.
 """
 
 from __future__ import annotations

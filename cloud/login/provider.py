@@ -116,16 +116,18 @@ class Provider:
         return Given(word, str(answer.get("refresh_token") or ""))
 
     async def end(self, refresh: str) -> None:
-        """Have the provider forget what renews a session. Raises Unavailable, WrongProvider,
-        ProviderRefuses.
+        """Have the provider forget what renews a session.
+
+        Raises Unavailable, WrongProvider, ProviderRefuses.
         """
         found = await self._describe()
         if found.revoke and refresh:
             await self._post(found.revoke, urlencode({"token": refresh}))
 
     async def log_out(self) -> str:
-        """Where a person logs out at the provider; empty where it has no such page. Raises
-        Unavailable, WrongProvider.
+        """Where a person logs out at the provider; empty where it has no such page.
+
+        Raises Unavailable, WrongProvider.
         """
         found = await self._describe()
         back = {"client_id": self._config.client_id, "post_logout_redirect_uri": self._config.url}

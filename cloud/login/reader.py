@@ -45,8 +45,10 @@ def people_of(config: LoginConfig | None, rights: Rights, clock: Clock) -> Peopl
 
 
 def readers(config: LoginConfig, rights: RightsConfig) -> Callable[[Session], Principal]:
-    """Gives a session its principal, which raises NoRights. Raises ConfigError where the roles of
-    groups are not among those of `rights`, or need claims that are not kept.
+    """Return a function that gives a session its principal; it raises NoRights.
+
+    Raises ConfigError where the roles of groups are not among those of `rights`, or need claims
+    that are not kept.
     """
     roles = Roles(rights)
     for group, role in config.groups.items():

@@ -11,8 +11,10 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from edgewake.cloud.login import routes as login_routes
 from edgewake.cloud.login.door import Door
+from edgewake.cloud.ops.clients import routes as clients_routes
 from edgewake.cloud.ops.login import pages
 from edgewake.cloud.ops.login.auth import Guard
+from edgewake.cloud.ops.named import routes as named
 from edgewake.cloud.ops.routes import (
     acks,
     alerts,
@@ -38,10 +40,9 @@ from edgewake.cloud.web import http_part
 from edgewake.cloud.web import pages as web_pages
 from edgewake.cloud.web.app import application
 from edgewake.cloud.web.http_part import Problem
-from edgewake.protocol.ops.query import QUERY_CHARS_MAX
 
-BODY_BYTES_MAX = 4 * QUERY_CHARS_MAX
-"""A query file is the largest body; a character has at most four bytes."""
+BODY_BYTES_MAX = 1024 * 1024
+"""A named set of ten thousand devices is the largest body."""
 
 
 def make_app(services: Services) -> FastAPI:
@@ -64,6 +65,8 @@ def make_app(services: Services) -> FastAPI:
         overview,
         alerts,
         boards,
+        named,
+        clients_routes,
         destinations,
         credentials,
         devices,

@@ -8,7 +8,7 @@ import logging
 import os
 import random
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +27,8 @@ from edgewake.cloud.login.config import LoginConfig
 from edgewake.cloud.login.wiring import desk_of
 from edgewake.cloud.ops.app import make_app
 from edgewake.cloud.ops.credentials.desk import CredentialDesk
+from edgewake.cloud.ops.history.history_log import HistoryLog
+from edgewake.cloud.ops.history.problem_desk import ProblemDesk
 from edgewake.cloud.ops.letters.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.letters.letter_replayer import LetterReplayer
 from edgewake.cloud.ops.login.auth import Access
@@ -39,8 +41,10 @@ from edgewake.cloud.ops.services.alert_desk import AlertDesk
 from edgewake.cloud.ops.services.alert_levels import look_again_and_again
 from edgewake.cloud.ops.services.board_desk import BoardDesk
 from edgewake.cloud.ops.services.catalogue_editor import CatalogueEditor
+from edgewake.cloud.ops.services.client_desk import ClientDesk
 from edgewake.cloud.ops.services.device_commands import DownDesk
 from edgewake.cloud.ops.services.eraser import EraserDesk
+from edgewake.cloud.ops.services.named_desk import NamedDesk
 from edgewake.cloud.ops.services.previews import PreviewDesk
 from edgewake.cloud.ops.services.queries import Checked, NotThereYet, Registry
 from edgewake.cloud.ops.services.reader import Reader
@@ -52,14 +56,13 @@ from edgewake.cloud.ops.tables.audit_ring import AuditRing
 from edgewake.cloud.ops.tables.device_table import Event
 from edgewake.cloud.ops.tables.event_ring import EventRing
 from edgewake.cloud.ops.tables.metrics import TablesCollector
-from edgewake.cloud.ops.tables.past import Past
 from edgewake.cloud.ops.tables.requests import RequestTable
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import Change, OpsTables, TopicOffsets
 from edgewake.cloud.summaries.follower import Follower
 from edgewake.cloud.web import http_part, tls
 from edgewake.cloud.web.host import HostCheck
-from edgewake.protocol import config, log
+from edgewake.protocol import config, log, topics
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.frames.stream import Stream
@@ -146,16 +149,20 @@ async def run(settings: OpsConfig) -> None:
     encrypted = tls.context(settings.also_cert_file, settings.also_key_file)
     listeners = http_part.bind_all((settings.host, *settings.also_hosts), settings.port)
     clock = SystemClock()
-    past = Past(clock.now_ms)
+    history = HistoryLog(settings.kafka, clock, lambda: judging.judge.leads)
     tables, ring = (
         OpsTables(requests=RequestTable(served=settings.requests)),
-        EventRing(secrets.token_hex(4), past),
+        EventRing(secrets.token_hex(4), history.past),
     )
 
     letters = DeadLetterIndex()
 
     def on_changes(changes: list[Change]) -> None:
         now = clock.now_ms()
+        for change in changes:
+            if change.topic == topics.HISTORY:
+                history.take(change)
+        changes = [change for change in changes if change.topic != topics.HISTORY]
         tables.is_loaded = reader.ready.is_set()
         events = apply(tables, changes, now=now)
         if tables.is_loaded:
@@ -218,6 +225,7 @@ async def run(settings: OpsConfig) -> None:
     )
     system = SystemLook(tables, registry, letters, lookup, clock, reader.ready)
     judging = Judging(settings.kafka, tables, sender, clock, _alert_id, reader.ready)
+    problems = ProblemDesk(writer, tables, system, clock, lambda: judging.judge.leads)
     desk = desk_of(settings.login, clock)
     access = Access(
         keys,
@@ -230,6 +238,7 @@ async def run(settings: OpsConfig) -> None:
     process_metrics.register(
         metrics, "ops", certificates=process_metrics.of_kafka(settings.kafka.security), clock=clock
     )
+    client_desk = ClientDesk(writer, tables, clock)
     audit = AuditRing()
     logger.addHandler(audit)
     services = Services(
@@ -237,6 +246,8 @@ async def run(settings: OpsConfig) -> None:
         alerts=alerts,
         system=system,
         boards=BoardDesk(writer, tables, clock),
+        named=NamedDesk(writer, tables, clock),
+        clients=client_desk,
         audit=audit,
         registry=registry,
         previews=PreviewDesk(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(4)),
@@ -250,7 +261,8 @@ async def run(settings: OpsConfig) -> None:
         letters=letters,
         replayer=replayer,
         ring=ring,
-        past=past,
+        past=history.past,
+        problems=problems,
         access=access,
         clock=clock,
         metrics=metrics,
@@ -273,12 +285,17 @@ async def run(settings: OpsConfig) -> None:
                 tasks.create_task(down.keep_answers(), name="answers"),
                 tasks.create_task(requests.run(reader.ready), name="requests"),
                 tasks.create_task(_settle_when(reader.ready), name="settle"),
-                tasks.create_task(_clean_up(registry, reader, clock), name="clean-up"),
+                tasks.create_task(
+                    _clean_up((registry.clean_up, client_desk.clean_up), reader, clock),
+                    name="clean-up",
+                ),
                 tasks.create_task(judging.run(), name="alerts"),
                 tasks.create_task(eraser.run(reader.ready), name="erasures"),
                 tasks.create_task(
                     look_again_and_again(judging.judge, tables, system, clock), name="levels"
                 ),
+                tasks.create_task(problems.run(), name="problems"),
+                tasks.create_task(history.run(), name="history"),
                 tasks.create_task(_close_at(stop, ring), name="live-end"),
             ]
             if desk is not None:
@@ -297,6 +314,7 @@ async def run(settings: OpsConfig) -> None:
         await replayer.close()
         summaries.close()
         writer.close()
+        history.close()
         logger.removeHandler(audit)
 
 
@@ -355,13 +373,16 @@ def settle() -> None:
     gc.freeze()
 
 
-async def _clean_up(registry: Registry, reader: Reader, clock: Clock) -> None:
+async def _clean_up(
+    works: Sequence[Callable[[], Awaitable[None]]], reader: Reader, clock: Clock
+) -> None:
     await reader.ready.wait()
     while True:
-        try:
-            await registry.clean_up()
-        except Unavailable as error:
-            logger.debug("not cleaned up: %s", error)
+        for work in works:
+            try:
+                await work()
+            except Unavailable as error:
+                logger.debug("not cleaned up: %s", error)
         await clock.sleep(CLEAN_UP_EVERY_S)
 
 

@@ -252,7 +252,21 @@ class Proxy:
 
         Raises Standby, Elsewhere, NoSuchLease or Unavailable.
         """
-        tended = self._authorized(lease_id, hash_token(token))
+        await self._end(self._authorized(lease_id, hash_token(token)))
+
+    async def expel(self, lease_id: str) -> bool:
+        """End a lease for an operator; False where it is not one of this proxy's.
+
+        Raises Standby or Unavailable.
+        """
+        tended = self._tending.leases.get(lease_id)
+        if tended is None:
+            return False
+        await self._end(tended)
+        return True
+
+    async def _end(self, tended: Tended) -> None:
+        lease_id = tended.lease.id
         writer = self._writer_of(lease_id)
         self._tending.drop(tended)
         if tended.call is not None:

@@ -27,6 +27,7 @@ from edgewake.cloud.push.counting.watchers import Watchers
 from edgewake.cloud.push.deliveries import routes as delivery_routes
 from edgewake.cloud.push.deliveries.courier import Services as DeliveryServices
 from edgewake.cloud.push.deliveries.deliveries import Deliveries
+from edgewake.cloud.push.expulsions import Expulsions
 from edgewake.cloud.push.groups import routes as group_routes
 from edgewake.cloud.push.groups.groups import Groups
 from edgewake.cloud.push.leases.lease_member import Membership
@@ -193,6 +194,8 @@ async def run(settings: PushConfig) -> None:
         rng=rng,
         session_timeout_s=session_s,
     )
+    expulsions = Expulsions(proxy, clock)
+    watch.hub.catalogue.on_ending = expulsions.hear
     reads = LeaseReads(settings.kafka, settings.name, on_read=proxy.client_reads, rng=rng)
     peers = Peers(settings.kafka, clock, own_url)
     clients = Clients(settings.trusted_proxies)
@@ -216,6 +219,7 @@ async def run(settings: PushConfig) -> None:
         "watch": watch.run(),
         "cursor-keys": keys.run(clock),
         "leases": proxy.run(),
+        "expulsions": expulsions.run(),
         "deliveries": deliveries.run(),
         "groups": groups.run(),
         "rights": rights.run(),

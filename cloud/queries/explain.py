@@ -1,5 +1,6 @@
-"""Where a query is computed, and what is said of it before it runs: its class, why, and its plan in
-sentences. Pure, without Spark.
+"""Explains a query before it runs: its class, why, and its plan in sentences. Pure.
+
+It needs no Spark.
 
 shared     Spark computes it, in one Spark query with all others of its streams and kind: a reading
            is read and decoded once for all

@@ -35,8 +35,9 @@ OTHERS: Final = {"moment": 1, "order": 2, "value": 2, "distinct": 2, "quantile":
 
 
 def plan_cost(query: Query) -> int:
-    """Functions, names and constants that Spark plans for the query; what the driver computes of
-    each row is among them.
+    """Functions, names and constants that Spark plans for the query.
+
+    What the driver computes of each row is among them.
     """
     of_each = tags(query) * (TAG + _sum([query.where])) + _fields(query) * (
         query.window.hops * _slots(query) + _keys(query)

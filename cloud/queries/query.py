@@ -30,9 +30,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Unpivot:
-    """FROM stream UNPIVOT (value FOR metric IN (fields)): one row for each field that is not
-    null.
-    """
+    """FROM stream UNPIVOT (value FOR metric IN (fields)): one row for each non-null field."""
 
     value: str
     metric: str
@@ -49,8 +47,9 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """JOIN table ON …: of another stream, or of the devices, the row with the same key that was the
-    latest at the reading's time.
+    """JOIN table ON …: the row with the same key that was the latest at the reading's time.
+
+    The table is another stream, or the devices.
 
     With `within`: of another stream all readings with the same key that are so much later or
     earlier, its partners.
@@ -77,8 +76,9 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A function of a device's readings before; in expressions it is called `.0`, `.1` …, by its
-    place in the query.
+    """A function of a device's earlier readings.
+
+    Expressions call it `.0`, `.1` …, by its place in the query.
     """
 
     past: Past
@@ -98,8 +98,9 @@ class Shed:
 
 @dataclass(frozen=True, slots=True)
 class Extreme:
-    """The value of the reading in which `order` is largest or smallest: max_by, min_by, last,
-    first, and max and min of texts.
+    """The value of the reading in which `order` is largest or smallest.
+
+    Such are max_by, min_by, last, first, and max and min of texts.
     """
 
     order: Expression
@@ -128,9 +129,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A column of the result: an aggregate, or an expression over aggregates, keys and the window's
-    times.
-    """
+    """A column of the result: an aggregate, or an expression over aggregates, keys and times."""
 
     name: str
     expression: Expression
@@ -219,8 +218,9 @@ class Query:
 
     @property
     def is_rows(self) -> bool:
-        """Is each reading a row of its own, without aggregates? Its window is then the millisecond
-        that the reading is of.
+        """Is each reading a row of its own, without aggregates?
+
+        Its window is then the reading's millisecond.
         """
         return not self.aggregates and not self.is_table
 
@@ -239,9 +239,7 @@ class Query:
 
     @property
     def waits_ms(self) -> int:
-        """The delay after its own time within which a reading of two joined streams may come; later
-        ones are late.
-        """
+        """The delay within which a reading of two joined streams may come; later ones are late."""
         partner_ms = (
             0
             if self.join is None or self.join.within is None
@@ -263,8 +261,9 @@ class Query:
 
     @property
     def parts(self) -> int:
-        """Rows of partials that one (window, key) needs: each has NUMBERS_PER_TAG numbers and one
-        of each other kind.
+        """Rows of partials that one (window, key) needs.
+
+        Each has NUMBERS_PER_TAG numbers and one of each other kind.
         """
         numbers, *others = self._lists()
         return max(1, -(-len(numbers) // NUMBERS_PER_TAG), *map(len, others))
@@ -322,8 +321,10 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A query with its identity: one that is registered again under the same name is another query,
-    and does not take over the old state.
+    """A query with its identity.
+
+    One that is registered again under the same name is another query, and does not take over the
+    old state.
     """
 
     query: Query

@@ -76,8 +76,9 @@ final."""
 
 
 class _Dialect(Spark):
-    """Spark's SQL, in which WINDOW is not a key word: `GROUP BY window(…)` is what query files are
-    about. "speed" is a name and 'speed' a text, as in SQL over past and present and in `where=`.
+    """Spark's SQL, in which WINDOW is not a key word: query files need `GROUP BY window(…)`.
+
+    "speed" is a name and 'speed' a text, as in SQL over past and present and in `where=`.
     """
 
     class Tokenizer(Spark.Tokenizer):
@@ -266,8 +267,9 @@ def _select(text: str) -> exp.Select:
 
 
 def _syntax_fault(error: SqlglotError, text: str) -> QueryFault:
-    """The first syntax error. sqlglot names the last character of a word, and for a quote without
-    an end its line and offset.
+    """The first syntax error.
+
+    sqlglot names the last character of a word, and for a quote without an end its line and offset.
     """
     details = (getattr(error, "errors", None) or [{}])[0]
     if "description" in details:

@@ -69,9 +69,7 @@ class Tables:
 
 
 def check_foreign(query: Query, topics: Collection[str]) -> None:
-    """Raises QueryError where it is joined with a foreign topic that is not among those that may
-    be.
-    """
+    """Raises QueryError where the query joins a foreign topic that is not allowed."""
     if query.join is not None and query.join.foreign and query.join.foreign not in topics:
         raise QueryError(
             f"header foreign: topic {query.join.foreign!r} is not one that `foreign_topics` of "

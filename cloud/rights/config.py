@@ -34,14 +34,26 @@ class GrantConfig(Config):
 
     actions: tuple[Action, ...] = (Action.READ, Action.WAKE)
     """read (streams, pages, latest values, the list of what there is) and wake (leases)."""
-    streams: tuple[str, ...] = Field(min_length=1)
+    streams: tuple[str, ...] = ()
     """Names of streams and queries; `*` stands for any characters."""
+    publications: tuple[str, ...] = ()
+    """Names of publications, and `*` for any characters: what they show is seen, whatever rights
+    there are to their streams."""
+    sets: tuple[str, ...] = ()
+    """Named sets that filters may use, and `*` for any characters: to use one tells who is in
+    it."""
     devices: tuple[str, ...] | None = None
     """Devices, e.g. ["car-7", "bus-*"], or a claim of the token, e.g. ["$device"]; all where it is
     left out. What names no device, such as a total over a fleet, is then not seen."""
     fields: tuple[str, ...] | None = None
     """Fields that are seen, and `*` for any characters; all where it is left out. Stream, device,
     order and times of an event are always seen."""
+
+    @model_validator(mode="after")
+    def _allows_something(self) -> GrantConfig:
+        if not (self.streams or self.publications or self.sets):
+            raise ValueError("expected streams, publications or sets")
+        return self
 
     def claims(self) -> frozenset[str]:
         """The claims that it needs."""
@@ -162,8 +174,10 @@ def checked(
     trusted_proxies: tuple[str, ...],
     has_login: bool = False,
 ) -> RightsConfig:
-    """The configuration that holds; raises ConfigError where others reach the server and nobody
-    said who may read. Where people log in, nobody reads without.
+    """The configuration that holds.
+
+    Raises ConfigError where others reach the server and it does not say who may read. Where people
+    log in, nobody reads without.
     """
     if found is None and has_login:
         return RightsConfig()

@@ -64,7 +64,8 @@ class Guard:
         later: Callable[[], Response] | None = None,
         reader: Callable[[Any], Principal] | None = None,
     ) -> None:
-        """`later`: what a browser's EventSource is answered that would stop for ever at 503.
+        """`later`: the answer to a browser's EventSource, which 503 would stop permanently.
+
         `reader`: gives a session its principal; raises NoRights.
         """
         self._later, self._reader = later, reader

@@ -1,5 +1,4 @@
-"""The keys of issuers, kept up to date: from files that change, and from servers that are slow,
-dead or lie.
+"""Keeps the keys of issuers up to date, from files and from servers that may be slow or lie.
 
 A server is asked each `refresh_s`, and once more where a token names a key that is not known, but
 not within AGAIN_S: who makes names up costs it nothing. Its answer must be JSON of at most 256 KB,
@@ -111,10 +110,9 @@ class KeySet:
             self._take(())
 
     async def renewed(self, again_s: float = AGAIN_S) -> bool:
-        """Ask its server because a key is not known, if the last question is `again_s` old. Are
-        there news?
+        """Ask its server because a key is unknown, if the last question is `again_s` old.
 
-        Raises Unavailable where it never answered.
+        Returns whether there are new keys.
         """
         before = self.issuer.keys
         if self._file is not None:

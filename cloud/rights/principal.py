@@ -1,12 +1,13 @@
 """Who asks, by whatever protocol: a value made in one place. Pure.
 
-A grant says what may be done (actions) with which streams, and there with which devices and fields.
-What several grants say of one stream adds up. What the operations API guards is shown to nobody
-here, whatever a grant says.
+A grant says what may be done (actions) with which streams and publications, and there with which
+devices and fields; and which named sets filters may use. What several grants say of one stream adds
+up. What the operations API guards is shown to nobody here, whatever a grant says.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -15,6 +16,7 @@ from edgewake.cloud.rights.names import Names
 from edgewake.cloud.rights.scope import Part, Scope
 from edgewake.protocol.downlink.downlink import ANSWERS, REQUESTS
 
+NONE: Final = Names.of([])
 OPERATOR_STREAMS: Final = frozenset({ANSWERS, REQUESTS})
 """What devices say to those who operate them: the output of commands, and what devices ask for. The
 operations API shows both."""
@@ -63,6 +65,10 @@ class Grant:
     streams: Names
     devices: Names | None = None
     fields: Names | None = None
+    publications: Names = NONE
+    """Publications, which show what they do whatever rights there are to their streams."""
+    sets: Names = NONE
+    """Named sets; to use one tells who is in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +105,34 @@ class Principal:
         """What it sees of a stream then; None: all."""
         if not self.may(action, stream):
             return Scope(())
-        parts = [
-            Part(grant.devices, grant.fields)
+        return _scope(
+            grant for grant in self.grants if action in grant.actions and stream in grant.streams
+        )
+
+    def may_open(self, action: Action, publication: str) -> bool:
+        """May it do this with a publication of this name?"""
+        return any(
+            action in grant.actions and publication in grant.publications for grant in self.grants
+        )
+
+    def scope_of_publication(self, action: Action, publication: str) -> Scope | None:
+        """What it sees of what a publication shows; None: all."""
+        return _scope(
+            grant
             for grant in self.grants
-            if action in grant.actions and stream in grant.streams
-        ]
-        if any(part.devices is None and part.fields is None for part in parts):
-            return None
-        return Scope(tuple(sorted(set(parts), key=repr)))
+            if action in grant.actions and publication in grant.publications
+        )
+
+    def may_use(self, named_set: str) -> bool:
+        """May its filters use a set of this name?"""
+        return any(named_set in grant.sets for grant in self.grants)
+
+
+def _scope(grants: Iterable[Grant]) -> Scope | None:
+    parts = [Part(grant.devices, grant.fields) for grant in grants]
+    if any(part.devices is None and part.fields is None for part in parts):
+        return None
+    return Scope(tuple(sorted(set(parts), key=repr)))
 
 
 def holder(principal: Principal, client: str) -> str:
@@ -116,6 +142,8 @@ def holder(principal: Principal, client: str) -> str:
     return principal.name
 
 
-ALL: Final = Grant(frozenset(Action), Names.of(["*"]))
+ALL: Final = Grant(
+    frozenset(Action), Names.of(["*"]), publications=Names.of(["*"]), sets=Names.of(["*"])
+)
 ANYBODY: Final = Principal("anonymous", (ALL,), Proof(Kind.ANONYMOUS))
 """Who sends no proof of who it is, where the configuration lets anybody read everything."""

@@ -108,8 +108,9 @@ class Rights:
         self._logged_out: OrderedDict[str, None] = OrderedDict()
 
     async def principal(self, credential: bytes) -> Principal:
-        """Who a key or token belongs to. Raises Refused, and Unavailable where that cannot be told
-        at the moment.
+        """The owner of a key or token.
+
+        Raises Refused, and Unavailable where that is unknown now.
         """
         if len(credential) > CREDENTIAL_BYTES_MAX:
             raise Refused(f"{len(credential)} bytes: expected at most {CREDENTIAL_BYTES_MAX}")
@@ -165,8 +166,9 @@ class Rights:
         return self.anonymous if proof.kind is Kind.ANONYMOUS else self._by_key(proof.digest)
 
     def believes(self, proof: Proof, *, is_expired: bool) -> bool:
-        """Would this token or login be believed now, its expiry aside? Of an expired token the key
-        may be gone: issuers change theirs.
+        """Would this token or login be accepted now, its expiry aside?
+
+        The key of an expired token may be gone: issuers change theirs.
         """
         if proof.kind is Kind.LOGIN:
             is_revoked = self._revoked is not None and self._revoked.value.has(proof)

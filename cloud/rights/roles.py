@@ -54,7 +54,12 @@ def granted(config: GrantConfig, claims: Mapping[str, object]) -> Grant:
             exact |= _devices(claim, claims.get(claim))
         devices = (*(text for text in devices if not text.startswith(CLAIM)), *exact)
     return Grant(
-        frozenset(config.actions), Names.of(config.streams), names(devices), names(config.fields)
+        frozenset(config.actions),
+        Names.of(config.streams),
+        names(devices),
+        names(config.fields),
+        Names.of(config.publications),
+        Names.of(config.sets),
     )
 
 

@@ -50,9 +50,7 @@ def router(tickets: Tickets, clients: Clients, clock: Clock) -> APIRouter:
 
     @routes.post("/v1/session", status_code=204, responses=problems(401))
     async def begin(http: Request, reader: ReaderAsks) -> Response:
-        """Have your key or token sent along by this browser, in a cookie that no script can
-        read.
-        """
+        """Have this browser send your key or token along, in a cookie that no script can read."""
         given = credential_of(http.scope)
         if given is None:
             raise unknown("key_missing", "a cookie stands for a key or token: expected one")

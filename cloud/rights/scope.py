@@ -37,8 +37,9 @@ class Scope:
         return any(part.devices is None or device in part.devices for part in self.parts)
 
     def cut(self, event: Mapping[str, Any], *, is_result: bool) -> Mapping[str, Any] | None:
-        """The fields of a data event that are seen, in their order; the event itself where these
-        are all, None where it is not seen.
+        """The visible fields of a data event, in their order; None where the event is hidden.
+
+        The event itself where all are visible.
         """
         device = event.get("device")
         shown: list[Names] = []

@@ -91,8 +91,9 @@ def check(token: Token, issuer: Issuer, roles: Roles, *, now_s: float) -> Princi
 
 
 def verify(token: Token, issuer: Issuer, *, now_s: float) -> tuple[Key, float]:
-    """The key that signed a token of this issuer for this audience, and when it expires, in s since
-    1970 UTC. Raises Refused, and UnknownKey.
+    """Verify a token of this issuer for this audience; return its key and its expiry.
+
+    The expiry is in s since 1970 UTC. Raises Refused, and UnknownKey.
     """
     config, claims = issuer.config, token.claims
     key, algorithm = _key(token.header, issuer)
@@ -188,7 +189,8 @@ def _details(claims: Mapping[str, Any]) -> tuple[Grant, ...]:
         )
     except ValueError as error:
         raise NoRights(
-            "authorization_details: expected type, actions, streams, devices, fields"
+            "authorization_details: expected type, actions, streams, publications, sets, devices, "
+            "fields"
         ) from error
 
 

@@ -1,5 +1,6 @@
-"""A file that is read again when it changes. One that cannot be used leaves what was read before,
-and the log says so.
+"""A file that is read again when it changes.
+
+One that cannot be used leaves the earlier contents in place, and the log says so.
 """
 
 from __future__ import annotations

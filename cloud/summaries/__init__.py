@@ -1,5 +1,6 @@
-"""Summaries: what a stream's field held in a minute, an hour or a day, from `ew.summaries.*`
-through a store to answers with bounds.
+"""Summaries of a stream's fields by minute, hour and day, and answers with bounds.
+
+They go from `ew.summaries.*` through a store.
 
 minutes of the analysis ─┐                                 ┌─ roll-up ─→ ew.summaries.hour, .day
                          ├→ ew.summaries.minute ─→ store ──┤

@@ -28,8 +28,9 @@ KLL_CONFIDENCE: Final = 0.99
 
 
 class Estimate(BaseModel):
-    """A number that is exact (low = value = high, confidence 1) or lies within its bounds with some
-    confidence.
+    """A number that is exact (low = value = high, confidence 1) or lies within its bounds.
+
+    The confidence says how probably it does.
     """
 
     value: float
@@ -117,9 +118,7 @@ def _finite(value: float) -> float | None:
 
 
 def distinct(summary: Summary) -> Estimate | None:
-    """The number of different values: exact where the theta sketch still holds all of them, else by
-    the HLL.
-    """
+    """The number of different values: exact from a theta sketch that has all, else from the HLL."""
     theta, hll = summary.sketch(SketchKind.THETA), summary.sketch(SketchKind.HLL)
     if theta is not None and (
         hll is None
@@ -177,8 +176,9 @@ def set_operation(operation: Operation, one: Summary, two: Summary) -> Estimate 
 
 
 def quantiles(summary: Summary, ranks: Sequence[float]) -> list[Quantile]:
-    """The values at ranks, and those at the ranks that the error makes of them; none of a field
-    without numbers.
+    """The values at ranks, with those at the bounds of the ranks' error.
+
+    None of a field without numbers.
     """
     kll = summary.sketch(SketchKind.KLL)
     if kll is None or kll.is_empty():
@@ -222,8 +222,9 @@ def between(summary: Summary, low: float, high: float) -> Estimate | None:
 
 
 def frequent(summary: Summary, most: int) -> list[Item]:
-    """The most frequent texts, each surely among those that occur more often than the sketch's
-    error; bounds are certain.
+    """The most frequent texts; bounds are certain.
+
+    Each is surely among those that occur more often than the sketch's error.
     """
     import datasketches
 
@@ -263,8 +264,9 @@ def occurrences(summary: Summary, text: str) -> Item | None:
 
 
 def presence(summary: Summary, texts: Sequence[str]) -> list[Presence]:
-    """Did these texts occur? By the theta sketch while it holds all values, else by the Bloom
-    filter.
+    """Did these texts occur?
+
+    The theta sketch says it while it has all values, else the Bloom filter.
     """
     known = _known(summary) if texts else None
     return [_presence(summary, known, text) for text in texts if known]
@@ -321,9 +323,7 @@ def _known(summary: Summary) -> _Known:
 
 
 def _as_counted(summary: Summary, text: str) -> str:
-    """A number as sketches count it (`7.0` is counted as `7`), where the field's values are
-    numbers.
-    """
+    """A number as sketches count it (`7.0` is counted as `7`), where the values are numbers."""
     if not summary.numbers.count or summary.numbers.count < summary.readings:
         return text
     try:
@@ -333,9 +333,7 @@ def _as_counted(summary: Summary, text: str) -> str:
 
 
 def inner_product(one: Summary, two: Summary) -> Estimate | None:
-    """Sum over all texts of how often here times how often there: the rows of a join on the
-    value.
-    """
+    """The rows of a join on the value: the sum over all texts of count here times count there."""
     a, b = one.sketch(SketchKind.COUNT_MIN), two.sketch(SketchKind.COUNT_MIN)
     if not isinstance(a, CountMin) or not isinstance(b, CountMin):
         return None

@@ -1,6 +1,4 @@
-"""A question about one summary: what is asked, which sketches that needs, and the row that answers
-it. Pure.
-"""
+"""A question about one summary, the sketches that it needs, and the row of its answer. Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The thread that keeps the store: follows `ew.summaries.*` and the sketches of devices, and writes
-the roll-ups.
+"""The thread that keeps the store: follows `ew.summaries.*` and devices' sketches.
+
+It also writes the roll-ups.
 
 Order: what it makes of others' records is in Kafka before their place is in the store. A crash
 repeats work, and repeating changes nothing.
@@ -241,8 +242,7 @@ def _key_of(step: Step, record: Record) -> _Key:
 
 
 def _places(consumer: Consumer, store: Store) -> list[TopicPartition]:
-    """The offsets to go on at: behind what the store has, or where retention or a recreated topic
-    begins.
+    """The offsets to continue from: behind the store's, or where retention or a new topic begins.
 
     Raises Unavailable.
     """

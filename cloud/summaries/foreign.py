@@ -1,5 +1,6 @@
-"""Sketches of devices, checked byte by byte: Apache DataSketches' own reader trusts what it is
-given, and crashes on wrong bytes. Pure.
+"""Checks sketches of devices byte by byte. Pure.
+
+Apache DataSketches' own reader trusts its input, and crashes on wrong bytes.
 
 Accepted are the forms that DataSketches of any language writes today: HLL as list, set or full
 table of 8-bit buckets; theta compact and ordered; KLL of doubles; frequent strings. The layouts are

@@ -45,8 +45,9 @@ def gathered(
     end_ms: int,
     kinds: Collection[SketchKind],
 ) -> list[Record]:
-    """Rows that cover the time, each reading in one of them: what is rolled up as such, the rest by
-    its parts, and what came late.
+    """Rows that cover the time, each reading in one of them.
+
+    They are roll-ups, else their parts, and what came late.
 
     `start_ms` and `end_ms` are multiples of the step.
     """
@@ -83,9 +84,7 @@ def covering(
 
 
 def joined(rows: Iterable[Record]) -> list[Record]:
-    """The sketches that a device made of the same readings as one row; `rows` by start and
-    maker.
-    """
+    """Join the sketches that a device made of the same readings; `rows` by start and maker."""
     found: list[Record] = []
     for row in rows:
         last = found[-1] if found else None

@@ -1,6 +1,4 @@
-"""Sketches of devices become records of `ew.summaries.*`: a reading of `device_sketches` in, a
-record or a refusal out. Pure.
-"""
+"""Turns devices' sketches into records of `ew.summaries.*`, or refuses them. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +16,7 @@ SPARE_MS: Final = DAY_MS
 
 
 def taken(reading: Mapping[str, Any]) -> list[tuple[Step, Record]]:
-    """The record that a device's reading becomes, and the step that it is filed under; raises
-    Rejected.
+    """The record of a device's reading, and the step that it is filed under. Raises Rejected.
 
     The key holds device, window and kind, so a sketch that is sent or read twice is there once.
     What was received when the minutes of its time are kept no more counts beside roll-ups, in its

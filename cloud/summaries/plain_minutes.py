@@ -1,5 +1,6 @@
-"""The exact figures of each minute of a long time, from columns to rows of JSON: no object stands
-for a minute.
+"""The exact figures of each minute of a long time, from columns to rows of JSON.
+
+No object is made for a minute.
 
 Only where a minute is one row of the cloud's and no sketch is asked. Other minutes (late parts,
 sketches of devices) are merged by gather, which gives the same rows three times as slowly.
@@ -27,8 +28,9 @@ _NO_NUMBERS: Final[Mapping[str, Any]] = _EMPTY.model_dump(exclude={"readings"})
 
 
 def rows(view: View, series: Series, start_ms: int, end_ms: int) -> list[dict[str, Any]] | None:
-    """Rows (asking.Row) as orjson writes them, which makes null of what is not finite; None where
-    gather must make them.
+    """Rows (asking.Row) as orjson writes them; None where gather must make them.
+
+    orjson writes what is not finite as null.
     """
     found = view.plain_minutes(series, start_ms, end_ms)
     try:

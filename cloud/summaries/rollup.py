@@ -24,8 +24,9 @@ AT_ONCE_MAX: Final = 50
 def rolled_up(
     store: Store, view: View, *, now_ms: int, quiet_ms: int = QUIET_MS
 ) -> Iterator[tuple[Step, Series, int, Record | None]]:
-    """Hours and days that are due, hours first, each with its start and its record, None where it
-    is to stay as it is.
+    """Hours and days that are due, hours first, each with its start and its record.
+
+    The record is None where it stays as it is.
     """
     for step in COVERS:
         for series, start in store.due(
@@ -35,8 +36,9 @@ def rolled_up(
 
 
 def roll_up(view: View, series: Series, step: Step, start_ms: int) -> Record | None:
-    """One hour or day of a series; None where what was rolled up before has more readings, because
-    its parts are not kept any more.
+    """Roll up one hour or day of a series.
+
+    None where the earlier roll-up has more readings, because its parts are no longer retained.
     """
     end_ms = start_ms + step.ms
     parts = [

@@ -68,8 +68,9 @@ def _library() -> Any:
 
 
 def _check_head(data: bytes, family: int, least: int, bounds: Mapping[int, int]) -> None:
-    """DataSketches' preamble: the family is its third byte; `bounds`: place of a byte → the most
-    that it may be.
+    """Check DataSketches' preamble: the family is its third byte.
+
+    `bounds`: place of a byte → its largest value.
     """
     if len(data) < least or data[2] != family:
         raise Rejected(RejectReason.SHAPE, "not a sketch of this kind")
@@ -113,8 +114,9 @@ def read_top(data: bytes) -> datasketches.frequent_strings_sketch:
 
 
 def all_texts(data: bytes) -> list[tuple[str, int]]:
-    """The texts that a sketch of frequent strings follows, and how often each occurred: all of
-    them, and exactly, while there are few.
+    """The texts that a sketch of frequent strings follows, and their counts.
+
+    While they are few, they are all of them, and exact.
     """
     top = read_top(data)
     kind = _library().frequent_items_error_type.NO_FALSE_NEGATIVES

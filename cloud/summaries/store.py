@@ -1,5 +1,6 @@
-"""Summaries in SQLite: what lies on `ew.summaries.*`, by series and time, so that any range is read
-at once. One writer, many readers.
+"""Summaries in SQLite, by series and time, so that any range is read at once.
+
+It has one writer, many readers.
 
 The topics are the truth: the offsets that were read stand in the same transaction as what was read,
 and a file that is lost or of another version is filled again from them. Rows go KEPT_MS of their
@@ -80,8 +81,9 @@ class Store:
     """The writer. Not for several threads."""
 
     def __init__(self, path: Path, *, patience_s: float = 5.0) -> None:
-        """Raises LocalError or sqlite3.OperationalError where the file cannot be used; a lock on it
-        is waited for.
+        """Open the store, waiting for a lock on it.
+
+        Raises LocalError or sqlite3.OperationalError where the file cannot be used.
         """
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -129,8 +131,9 @@ class Store:
             )
 
     def forget(self, keys: Iterable[tuple[Step, Series, int, str]]) -> None:
-        """Remove rows by step, series, start and maker, as a record without a value on the topics
-        says; what they were part of becomes dirty. Their bytes are overwritten in the file.
+        """Remove rows by step, series, start and maker; their roll-ups become dirty.
+
+        A record without a value on the topics asks for it. The bytes are overwritten in the file.
         """
         self._db.execute("PRAGMA secure_delete = ON")
         with self._db:
@@ -265,8 +268,9 @@ class Reads:
         self._path = path
 
     def with_view(self, question: Callable[[View], T]) -> T:
-        """Raises what the question raises, and Unavailable while the file is missing or being
-        rebuilt.
+        """Ask the store. Raises Unavailable while the file is missing or being rebuilt.
+
+        Also raises what the question raises.
         """
         db: sqlite3.Connection | None = None
         try:
@@ -287,8 +291,9 @@ class View:
         self._rows = self._bytes = 0
 
     def known(self, *, stream: str | None = None, after: str = "", limit: int) -> list[Series]:
-        """Series by name, from behind the key `after` (stream|field|devices), of one stream or of
-        all.
+        """Series by name, of one stream or any, from after a key.
+
+        `after`: stream|field|devices.
         """
         rows = self._db.execute(
             "SELECT stream, field, devices FROM series WHERE stream || '|' || field || '|' || "
@@ -316,8 +321,9 @@ class View:
         *,
         late: bool | None = None,
     ) -> Iterator[Record]:
-        """Rows whose step begins in the time, with these sketches only: those that are not asked
-        for are not read. Raises TooMuch.
+        """Rows whose step begins in the time, with these sketches only. Raises TooMuch.
+
+        Other sketches are not read.
 
         `late`: True for late parts only, False for all others.
         """
@@ -352,8 +358,9 @@ class View:
     def plain_minutes(
         self, series: Series, start_ms: int, end_ms: int
     ) -> list[tuple[int, int, bytes]] | None:
-        """Start, readings and numbers (Numbers.encode) of each minute that begins in the time; None
-        where some are not one row of the cloud's. Raises TooMuch.
+        """Start, readings and numbers (Numbers.encode) of each minute in the time. Raises TooMuch.
+
+        None where some minutes are not one row of the cloud's.
         """
         cursor = self._db.execute(
             "SELECT start, readings, numbers, maker FROM summary JOIN series ON id = series"

@@ -1,5 +1,6 @@
-"""A summary: exact figures and sketches of one field over some time, and how it travels on
-`ew.summaries.*`. Pure.
+"""A summary: exact figures and sketches of one field over some time. Pure.
+
+It also has its form on `ew.summaries.*`.
 
     key     stream|field|devices|start|maker
     value   {"stream":…,"field":…,"devices":"","start":ms,"end":ms,"maker":"","readings":n,
@@ -249,8 +250,9 @@ class Record:
 
 
 def numbers_of(body: Mapping[str, Any]) -> Numbers:
-    """The exact figures of a record or of a row of the analysis: count, sum, min, max, variance,
-    and mean where it has one.
+    """The exact figures of a record or of a row of the analysis.
+
+    They are count, sum, min, max, variance, and mean where it has one.
     """
     count = int(body["count"] or 0)
     if not count:

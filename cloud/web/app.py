@@ -1,5 +1,6 @@
-"""An application as all HTTP parts begin one: every error a problem, no parameter ignored, its
-description complete, with a page for it.
+"""Makes an application as all HTTP parts do: every error a problem, no parameter ignored.
+
+Its description is complete, with a page for it.
 """
 
 from __future__ import annotations

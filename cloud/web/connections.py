@@ -1,5 +1,4 @@
-"""Bounds on the connections of a server: of one client's address, and of all together, before
-anything is read of them.
+"""Bounds on a server's connections: per client address, and in all, before anything is read.
 
 A connection over a bound is told 503 and closed. Connections of a proxy of ours are many clients',
 which the proxy itself bounds.
@@ -37,9 +36,7 @@ class Connections:
         return self._held.total()
 
     def refusal(self, peer: str | None) -> bytes | None:
-        """What to answer to one connection more before it is closed; None: it is let in, and counts
-        until `leave`.
-        """
+        """The refusal of one more connection; None: it is accepted, and counts until `leave`."""
         client = self._clients.of(peer)
         held = 0 if self._clients.is_proxy(peer) else self._held[client]
         why = self._bound.refusal(total=len(self), held=held)

@@ -1,5 +1,4 @@
-"""The API's documentation page, from our own files: Swagger UI as `cloud/page/vendor` holds it.
-Nothing comes from elsewhere.
+"""The API's documentation page: Swagger UI from our own files in `cloud/page/vendor`.
 
 GET /docs                        the page
 GET /docs/{file}                 its script, style and start

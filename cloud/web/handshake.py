@@ -1,6 +1,4 @@
-"""A WebSocket handshake is refused in words: without, its sender would be given an answer of
-another protocol.
-"""
+"""Refuses a WebSocket handshake with a reason, instead of an answer of another protocol."""
 
 from __future__ import annotations
 
@@ -18,8 +16,9 @@ DETAIL: Final = (
 
 
 class RefuseWebSockets:
-    """ASGI: 400 for a request with `Upgrade: websocket` (RFC 6455, 4.1) that no part of the server
-    took for a handshake; any other upgrade is an offer that we pass over.
+    """ASGI: 400 for an `Upgrade: websocket` (RFC 6455, 4.1) that no part of the server accepted.
+
+    Any other upgrade is an offer that we ignore.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -39,8 +39,9 @@ class HostCheck:
     def __init__(
         self, app: ASGIApp, public_names: Iterable[str] = (), *, allows_bare_names: bool = False
     ) -> None:
-        """`allows_bare_names`: names without a dot, too, which a private network gives its machines
-        and no stranger can have.
+        """`allows_bare_names`: accept names without a dot, too.
+
+        A private network gives them to its machines, and no stranger can have one.
         """
         self._app = app
         self._allows_bare_names = allows_bare_names

@@ -1,5 +1,4 @@
-"""What the HTTP parts share: problem+json for every error (RFC 9457), a bound on bodies, and the
-one way to start and stop.
+"""What the HTTP parts share: problem+json (RFC 9457), bounds on bodies, start and stop.
 
 A problem's `type` is `urn:edgewake:problem:<code>`; `code` is a fixed identifier for programs,
 `detail` a sentence for people.
@@ -139,9 +138,7 @@ def _field_error(error: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _methods(request: Request) -> list[str]:
-    """What may be done with a path: of all routes that it matches, where Starlette names only the
-    first one's.
-    """
+    """The methods of a path, of all routes that match it; Starlette names only the first one's."""
     found: set[str] = set()
     for route in _leaves_of(request.app.routes):
         if route.matches(request.scope)[0] is not Match.NONE:
@@ -222,8 +219,9 @@ class _Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Uvicorn has one TLS context for all sockets; here the first one, of the loopback, has
-        none.
+        """Start serving: the first socket, of the loopback, is not encrypted.
+
+        Uvicorn has one TLS context for all sockets.
         """
         if self._encrypted is None or sockets is None:
             await super().startup(sockets)
@@ -264,8 +262,9 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def bind_all(hosts: Sequence[str], port: int) -> list[socket.socket]:
-    """A listening socket for each host, all on one port; 0 takes one that is free at the first of
-    them. Raises ConfigError.
+    """A listening socket for each host, all on one port. Raises ConfigError.
+
+    Port 0 takes one that is free at the first of them.
     """
     listeners: list[socket.socket] = []
     try:
@@ -292,10 +291,11 @@ async def serve(
     sockets: type[asyncio.Protocol] | None = None,
     encrypted: ssl.SSLContext | None = None,
 ) -> None:
-    """Serve until `stop`; then await `before_close` while connections are still served, and let
-    open requests end within `grace_s`. `listener`: one, or several, of different addresses.
-    `sockets`: serves the WebSockets that `protocol` lets
-    through; None: they are refused. `encrypted`: TLS of all listeners but the first.
+    """Serve until `stop`; then await `before_close`, and let open requests end in `grace_s`.
+
+    Connections are still served during `before_close`. `listener`: one, or several, of different
+    addresses. `sockets`: serves the WebSockets that `protocol` lets through; None: they are
+    refused. `encrypted`: TLS of all listeners but the first.
     """
     config = uvicorn.Config(
         RefuseWebSockets(app),
@@ -335,9 +335,7 @@ def stop_on_signals(stop: asyncio.Event) -> None:
 
 
 async def named(name: str, work: Coroutine[Any, Any, None]) -> None:
-    """Run a background task of a part; when it dies its name is logged, and its group ends the
-    part.
-    """
+    """Run a background task of a part; its failure is logged by name, and ends the part."""
     try:
         await work
     except Exception as error:
@@ -352,8 +350,9 @@ async def named(name: str, work: Coroutine[Any, Any, None]) -> None:
 
 
 def run_part(main: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:
-    """Run a part to its end and exit: 0 after a stop, 2 for a configuration that cannot be used, 1
-    for what it died of.
+    """Run a part to its end and exit.
+
+    0 after a stop, 2 for an unusable configuration, 1 for an error.
     """
     try:
         uvloop.run(Heartbeat(SystemClock()).beside(main()))

@@ -1,5 +1,6 @@
-"""What a connection may cost before its request is understood: bounds in bytes and in seconds,
-which uvicorn does not have.
+"""Bounds a connection in bytes and seconds before its request is understood.
+
+uvicorn has no such bounds.
 
     head    HEAD_BYTES_MAX bytes of request line and headers, HEAD_S seconds for them;
             over it: 431, or the connection is closed

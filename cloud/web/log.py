@@ -1,6 +1,4 @@
-"""What a web server logs of requests that are wrong: anybody can send them, so each sentence is
-logged at a bounded rate.
-"""
+"""Logs wrong requests of a web server at a bounded rate per sentence: anybody can send them."""
 
 from __future__ import annotations
 

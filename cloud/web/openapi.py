@@ -1,5 +1,6 @@
-"""Puts into an application's OpenAPI document what all parts have in common: every error is a
-problem, with the statuses that occur.
+"""Adds what all parts share to an application's OpenAPI document.
+
+Every error is a problem, with the statuses that occur.
 
 FastAPI documents its own shape for 422 and nothing else. `describe` replaces it when the document
 is first asked for: 422 where there is something to validate, 413 where there is a body, 401 and 403
@@ -73,9 +74,7 @@ def describe(app: FastAPI) -> None:
 
 
 def let_anonymous_in(app: FastAPI) -> None:
-    """Say of every operation that takes a key that it can do without, where the configuration lets
-    those in who have none.
-    """
+    """Mark keys as optional in every operation, where anonymous readers are allowed."""
     made = app.openapi
 
     def optional() -> dict[str, Any]:

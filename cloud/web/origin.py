@@ -1,6 +1,4 @@
-"""Whether a page of our own makes a request: a cookie comes along with whatever page makes a
-browser ask.
-"""
+"""Checks that our own page makes a request: a cookie comes along with any page's request."""
 
 from __future__ import annotations
 
@@ -9,8 +7,9 @@ from urllib.parse import urlsplit
 
 
 def is_from_own_page(headers: Mapping[bytes, bytes]) -> bool:
-    """Does a page of ours make the request? `Origin` says it, and `Sec-Fetch-Site` where the
-    browser sends it.
+    """Does a page of ours make the request?
+
+    `Origin` says it, and `Sec-Fetch-Site` where the browser sends it.
     """
     try:
         origin = urlsplit(headers.get(b"origin", b"").decode("latin-1"))

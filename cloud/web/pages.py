@@ -1,6 +1,4 @@
-"""The pages: files of `cloud/page/`, at `/page/…`, from the source tree or an installed wheel
-alike.
-"""
+"""The pages: files of `cloud/page/` at `/page/…`, from the source tree or a wheel."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Parameters of a query string that a route does not know are refused, by all routes of all HTTP
-parts.
+"""Refuses unknown parameters of a query string, in all routes of all HTTP parts.
 
 One that is misspelt, or that another route has, would be ignored: without it the client would be
 given what it did not ask for. One that is there twice where one is expected would count once. Both

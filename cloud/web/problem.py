@@ -16,8 +16,9 @@ PROBLEM_TYPE: Final = "application/problem+json"
 def problem_body(
     status: int, code: str, detail: str, more: Mapping[str, Any] | None = None
 ) -> bytes:
-    """`code` is a fixed identifier for programs, `detail` a sentence for people; `more` goes beside
-    the standard members.
+    """The body of a problem: `code` is an identifier for programs, `detail` a sentence for people.
+
+    `more` goes beside the standard members.
     """
     body = {
         "type": f"urn:edgewake:problem:{code}",

@@ -1,5 +1,4 @@
-"""`python -m edgewake.deploy.audit`, run in a checkout: advisories, licences, and the bill of
-materials.
+"""`python -m edgewake.deploy.audit`: advisories, licences, and bill of materials of a checkout.
 
 Exit code 0: all was looked at and is well. 1: something is not. 3: nothing is wrong, but nobody
 could be asked about advisories.

@@ -16,8 +16,9 @@ Reason = Annotated[str, Field(min_length=20)]
 
 
 class Licence(Config):
-    """A component that says nothing itself, or something else than a name of SPDX, or whose licence
-    is accepted for it alone.
+    """A component with an accepted licence.
+
+    It states none itself, or not by a name of SPDX, or its licence is accepted for it alone.
     """
 
     component: str

@@ -1,5 +1,4 @@
-"""Whether somebody warned of what is locked: pip-audit, npm audit, and the database of OSV for the
-jars.
+"""Finds advisories about what is locked: pip-audit, npm audit, and OSV for the jars.
 
 Each may be out of reach; then it is said so, component by component, because "nothing found" would
 be taken for "nothing known".

@@ -1,6 +1,4 @@
-"""The bill of materials: CycloneDX 1.6 as JSON, of what an installation has; what only tests have
-is said to be optional.
-"""
+"""The bill of materials of an installation: CycloneDX 1.6 as JSON; test tools are optional."""
 
 from __future__ import annotations
 

@@ -48,8 +48,9 @@ def libraries() -> None:
 
 
 def ports(wanted: Mapping[int, str], *, host: str = "127.0.0.1") -> None:
-    """Is every port free? `wanted`: port to the part that needs it. All that are taken are named,
-    each with the process that holds it.
+    """Is every port free? `wanted`: port to the part that needs it.
+
+    All that are taken are named, each with the process that holds it.
     """
     taken = [
         f"port {port} (for {part}) is in use by {_holder(port)}"

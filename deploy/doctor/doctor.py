@@ -1,5 +1,6 @@
-"""What `edgewake doctor` looks at: is everything there that this machine needs to run Edgewake, and
-does what runs answer?
+"""The checks of `edgewake doctor`: does this machine have what Edgewake needs?
+
+It also asks the parts that run.
 
 Each check is a function without arguments that returns a sentence, or raises an EdgewakeError with
 what to do.

@@ -65,8 +65,9 @@ def doctor(
     key_file: Path | None,
     as_json: bool | None,
 ) -> None:
-    """Check this machine: libraries, Java, Mosquitto, jars, disk, clock, ports; and ask the broker,
-    Kafka and the servers that run.
+    """Check this machine: libraries, Java, Mosquitto, jars, disk, clock, ports.
+
+    Also asks the broker, Kafka and the servers that run.
 
     Exit code 1: something is bad. Warnings do not count.
     """

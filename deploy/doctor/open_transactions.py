@@ -1,5 +1,6 @@
-"""Transactions of Kafka that do not end: readers of committed records see nothing of a partition
-behind the first one.
+"""Finds transactions of Kafka that do not end.
+
+Readers of committed records see nothing of a partition behind the first one.
 
 One is open for a moment at any time. One that hides the same offset for PATIENCE_S is found,
 whichever program opened it.

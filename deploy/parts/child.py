@@ -1,6 +1,4 @@
-"""One started process of a part: its output goes to the log, its readiness is an event, its signs
-of life have a time, its end leaves nothing behind.
-"""
+"""One process of a part: its output, readiness, heartbeat, and clean end."""
 
 from __future__ import annotations
 
@@ -106,9 +104,7 @@ class Child:
             self._signed_s = self._clock.monotonic_s()
 
     async def ended(self) -> int:
-        """Wait for the end, clear up what it left, and give its exit code (negative: the
-        signal).
-        """
+        """Wait for the end, clean up after it, and return its exit code (negative: the signal)."""
         code = await self._process.wait()
         await self._clear_up()
         return code
@@ -199,8 +195,9 @@ class Child:
 
 
 def _sign_socket() -> tuple[socket.socket, str]:
-    """Where a part sends its signs of life, and the name of it for NOTIFY_SOCKET; in the abstract
-    name space, so no file is left.
+    """The socket for a part's heartbeats, and its name for NOTIFY_SOCKET.
+
+    It is in the abstract name space, so no file is left.
     """
     signs = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     name = f"edgewake-{os.getpid()}-{next(_numbers)}"
@@ -221,9 +218,7 @@ async def _reader(descriptor: int) -> asyncio.StreamReader:
 
 
 async def each_line(stream: asyncio.StreamReader, on_line: Callable[[bytes], None]) -> None:
-    """Pass on line by line; one that is longer than LINE_BYTES_MAX is passed on in pieces, so that
-    memory stays bounded.
-    """
+    """Pass on line by line; one longer than LINE_BYTES_MAX is cut, so that memory stays bounded."""
     rest = b""
     while data := await stream.read(LINE_BYTES_MAX):
         *lines, rest = (rest + data).split(b"\n")
@@ -247,8 +242,9 @@ async def is_open(port: int, host: str = "127.0.0.1") -> bool:
 
 
 async def answers(port: int, request: bytes, *, within_s: float, host: str = "127.0.0.1") -> bool:
-    """Does the process behind a port answer a request? A port alone stays open while its process
-    hangs.
+    """Does the process behind a port answer a request?
+
+    A port alone stays open while its process hangs.
     """
     try:
         async with asyncio.timeout(within_s):

@@ -1,5 +1,6 @@
-"""The guardian: a shell that waits for us to die and then kills the process groups we started,
-grandchildren included.
+"""The guardian: a shell that waits for us to die and then kills our process groups.
+
+That includes grandchildren.
 
 It learns of each group from a line on its standard input, +PGID or -PGID, and acts at the end of
 that input, which comes when we end in any way. It costs one small shell; prctl(PR_SET_PDEATHSIG),

@@ -36,8 +36,9 @@ def failures_after(failures: int | None, *, is_well: bool) -> int | None:
 
 
 def look(port: str, remembered: Path, *, init: int = INIT) -> bool:
-    """Is the part well? One that hangs is ended. `remembered`: a file of the container, gone when
-    it is started again.
+    """Is the part well? One that hangs is ended.
+
+    `remembered`: a file of the container, gone when it is started again.
     """
     is_well = _answers(port)
     failures = failures_after(_read(remembered), is_well=is_well)

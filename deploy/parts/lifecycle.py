@@ -68,9 +68,7 @@ def after(state: State, event: Event) -> State:
 
 
 def ends_in_a_row(before: int, lived_s: float) -> int:
-    """The number of ends that followed one another without a steady life between, this one
-    included.
-    """
+    """The number of ends in a row without a steady life between, with this one."""
     return 1 if lived_s >= STEADY_S else before + 1
 
 
@@ -87,7 +85,5 @@ def is_given_up(ends: int, *, was_ready: bool, dislikes_its_configuration: bool)
 
 
 def grace_s(wanted_s: float, *, left_s: float, groups_left: int, reserve_s: float = 0.4) -> float:
-    """Seconds that a group may take to stop, so that each later one still gets `reserve_s` of what
-    is left of the whole time.
-    """
+    """Seconds that a group may take to stop, so that each later one still gets `reserve_s`."""
     return max(0.0, min(wanted_s, left_s - reserve_s * groups_left))

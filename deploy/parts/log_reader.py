@@ -1,5 +1,4 @@
-"""Reads the log files of parts: the last lines of all in the order of their times, and what is
-appended later.
+"""Reads the log files of parts: the last lines of all by time, and what is appended later.
 
 Lines are JSON objects of our own parts (`edgewake.protocol.log`) or plain text of Kafka, Mosquitto
 and Spark; plain lines have the time of the line before them.
@@ -39,8 +38,9 @@ class Line:
     """The values that a part gave beside its sentence."""
 
     def is_at_least(self, level: str) -> bool:
-        """Is it as severe as `level`? Plain text may be anything: it passes `debug` and `info`
-        only.
+        """Is it as severe as `level`?
+
+        Plain text passes `debug` and `info` only: it may be anything.
         """
         return LEVELS.index(self.level or "info") >= LEVELS.index(level)
 
@@ -142,9 +142,7 @@ def parts_in(folder: Path) -> list[str]:
 
 
 def newest(tails: Collection[Tail], count: int, level: str) -> Sequence[Line]:
-    """The last `count` lines of that severity or more, of all files together, in the order of their
-    times. Raises OSError.
-    """
+    """The last `count` lines of that severity or more, of all files, by time. Raises OSError."""
     each = ([line for line in tail.last() if line.is_at_least(level)] for tail in tails)
     merged = list(heapq.merge(*each, key=lambda line: line.time_ms))
     return merged[len(merged) - count :] if count < len(merged) else merged

@@ -1,5 +1,4 @@
-"""Publishes the state of every part on the stream `part_status`, so that the page reads it like any
-other.
+"""Publishes the state of every part on the stream `part_status`, which the page reads.
 
     ew.s.part_status
     {"device":"supervisor","stream":"part_status",…,"fields":{"part":["bridge-1"],"state":["ready"],"pid":[812],"restarts":[0],
@@ -16,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from importlib import metadata
 from typing import Any, Final
 
 import orjson
@@ -48,9 +48,12 @@ DECLARED: Final = Stream(
         "rss_mib": FieldInfo(type=FieldType.NUMBER, unit="MiBy"),
         "cpu_percent": FieldInfo(type=FieldType.NUMBER, unit="%"),
         "uptime_s": FieldInfo(type=FieldType.NUMBER, unit="s"),
+        "version": FieldInfo(type=FieldType.STRING),
     },
 )
 INTERVAL_S: Final = 2.0
+VERSION: Final = metadata.version("edgewake")
+"""Of this installation: what a part that is started now runs."""
 KAFKA_TIMEOUT_S: Final = 4.0
 """The time-out of one question to Kafka; below the time in which the supervisor must stop."""
 RETENTION_MS: Final = 3_600_000
@@ -66,8 +69,9 @@ class Meter:
         """Kept between reads, because CPU percent is a difference."""
 
     def read(self, pid: int) -> tuple[float, float]:
-        """(resident MiB, CPU percent of one core since the last read); zeros for a process that is
-        gone.
+        """Resident MiB, and CPU percent of one core since the last read.
+
+        Zeros without the process.
         """
         rss = cpu = 0.0
         for process in self._family(pid):
@@ -105,6 +109,7 @@ def reading(keeper: Keeper, meter: Meter, clock: Clock) -> dict[str, object]:
         "rss_mib": rss,
         "cpu_percent": cpu,
         "uptime_s": round(clock.monotonic_s() - keeper.since_s, 1) if pid else 0.0,
+        "version": VERSION,
         "t": clock.now_ms(),
     }
 
@@ -149,8 +154,9 @@ async def publish(keepers: Iterable[Keeper], bootstrap: str, clock: Clock) -> No
 
 
 def _declare(producer: Producer, bootstrap: str) -> bool:
-    """Make the stream's topic and put it into the catalogue; False where Kafka is away or the
-    catalogue is not there yet.
+    """Create the stream's topic and its row in the catalogue.
+
+    False where Kafka is away or the catalogue does not exist yet.
     """
     admin = AdminClient(
         {

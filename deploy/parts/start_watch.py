@@ -66,9 +66,7 @@ class StartWatch:
 
 
 def processor_s(pid: int) -> float:
-    """Seconds of processor that a process and its descendants used, those that ended included; 0
-    where it is gone.
-    """
+    """Seconds of processor time of a process and its descendants, ended ones too; 0 if gone."""
     used = 0.0
     try:
         parent = psutil.Process(pid)

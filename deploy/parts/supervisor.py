@@ -1,5 +1,4 @@
-"""Starts parts in order, restarts those that end or give no sign of life, and stops all of them
-upstream first.
+"""Starts parts in order, restarts those that end or are silent, and stops them upstream first.
 
 `run` returns when `stop` is set, with everything ended: sources, bridges, sequencer, analysis,
 servers, Kafka, broker, within STOP_S, SIGKILL for what does not obey. It raises LocalError when a
@@ -75,9 +74,7 @@ class Keeper:
         self._ends = 0
 
     async def run(self, needs: Sequence[Keeper]) -> None:
-        """Start when all of `needs` were ready once, then again and again until cancelled or given
-        up.
-        """
+        """Start when all of `needs` were ready once; restart until cancelled or given up."""
         for other in needs:
             await other.settled.wait()
         while True:
@@ -220,8 +217,9 @@ class Supervisor:
         when_ready: Callable[[], None] = lambda: None,
         alongside: Sequence[Callable[[], Awaitable[None]]] = (),
     ) -> None:
-        """Start all, call `when_ready`, wait for `stop`, stop all: tasks first, then the parts
-        floor by floor. Raises LocalError.
+        """Start all, call `when_ready`, wait for `stop`, stop all. Raises LocalError.
+
+        Tasks stop first, then the parts floor by floor.
         """
         problem = None
         try:
@@ -258,9 +256,7 @@ class Supervisor:
         return [self.keepers[name] for name in keeper.part.after if name in self.keepers]
 
     async def _wait_for_start(self, stop: asyncio.Event) -> str | None:
-        """Until all were ready once, or one failed (then: a sentence about it), or `stop` is
-        set.
-        """
+        """Wait until all were ready once, or `stop` is set, or one failed: a sentence about it."""
         waits = {
             asyncio.create_task(keeper.settled.wait(), name=keeper.part.name)
             for keeper in self.keepers.values()
@@ -316,8 +312,9 @@ def how_ended(keeper: Keeper) -> str:
 
 
 def restart_line(keeper: Keeper) -> str:
-    """What is shown when a part ended and is started again: the cause is the signal, our own
-    reason, or what the part said last.
+    """The line about a part that ended and is started again.
+
+    The cause is the signal, our own reason, or the part's last message.
     """
     said = keeper.last_message()[:SAID_CHARS_MAX]
     is_cause = (keeper.code or 0) >= 0 and not keeper.why_killed

@@ -22,8 +22,9 @@ _ENVIRONMENT: Final = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
 
 
 def install(packages: Sequence[str], *, what: str, may_install: bool | None = None) -> None:
-    """Install the first of `packages` that apt knows; `what` names the need, e.g. "Java 17 or
-    newer". One that is there stays as it is.
+    """Install the first of `packages` that apt knows; an installed one stays as it is.
+
+    `what` names the need, e.g. "Java 17 or newer".
     """
     if may_install is None:
         may_install = os.geteuid() == 0 and shutil.which("apt-get") is not None
@@ -48,7 +49,7 @@ def _update_and_install(packages: Sequence[str]) -> str:
 
 
 def _knows(package: str) -> bool:
-    """Has apt a candidate? (`show` also succeeds for names that are only mentioned.)"""
+    """Has apt a candidate? `show` also succeeds for names that are only mentioned."""
     answer = subprocess.run(
         ["apt-cache", "policy", package],
         capture_output=True,

@@ -87,9 +87,7 @@ def cache_root(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def repository(environ: Mapping[str, str] = os.environ) -> str:
-    """Address of the repository: EDGEWAKE_MAVEN, e.g. a mirror of your own, else the central one.
-    Raises LocalError.
-    """
+    """Address of the repository: EDGEWAKE_MAVEN, e.g. a mirror, else Maven's. Raises LocalError."""
     if chosen := environ.get("EDGEWAKE_MAVEN"):
         return chosen.rstrip("/")
     try:

@@ -1,6 +1,4 @@
-"""`edgewake jars`: what Spark and Kafka need besides Python, for machines where no `edgewake up`
-fetches it.
-"""
+"""`edgewake jars`: fetches the jars of Spark and Kafka where no `edgewake up` does."""
 
 from __future__ import annotations
 
@@ -24,8 +22,7 @@ def jars() -> None:
     help="Make this a symbolic link to the folder, e.g. for jars_dir in analysis.toml.",
 )
 def fetch(name: str, link: Path | None) -> None:
-    """Fetch the jars of SET (kafka or spark), check each against its locked hash, and print their
-    folder.
+    """Fetch the jars of SET (kafka or spark), check their locked hashes, and print their folder.
 
     EDGEWAKE_CACHE names the folder that holds them, EDGEWAKE_MAVEN the address of a mirror.
     """

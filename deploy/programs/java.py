@@ -1,5 +1,6 @@
-"""Finds a Java that runs Kafka and Spark: JAVA_HOME, then PATH, then Debian's package where we are
-root. Raises LocalError.
+"""Finds a Java that runs Kafka and Spark. Raises LocalError.
+
+It tries JAVA_HOME, then PATH, then Debian's package where we are root.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""One Kafka process, broker and controller in one (KRaft): its properties, its first format, its
-command line.
+"""One Kafka process, broker and controller in one (KRaft): properties, format, command line.
 
 Nothing is started here: `prepare` writes files and `command` gives the arguments; the supervisor
 and the tests run it. The cluster id is made once and kept in the data folder, so that a next start
@@ -128,8 +127,9 @@ def command(node: KafkaNode) -> list[str]:
 
 
 def new_cluster_id() -> str:
-    """22 characters of base64url, as Kafka wants it; none begins with `-`, which its command line
-    would take for an option.
+    """A cluster id for Kafka: 22 characters of base64url.
+
+    None begins with `-`, which Kafka's command line would take for an option.
     """
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith(
         "-"

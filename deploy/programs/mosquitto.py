@@ -1,5 +1,6 @@
-"""Finds or installs Mosquitto and writes the configuration of one for the demo: on the loopback
-anyone may connect, and on an address of the network who has a password.
+"""Finds or installs Mosquitto and writes its configuration for the demo.
+
+On the loopback anyone may connect, and on an address of the network only with a password.
 
 Production has its own file, `deploy/mosquitto/production.conf`, with certificates and access rules.
 Raises LocalError.
@@ -115,9 +116,7 @@ def configuration(broker: Broker, *, is_root: bool) -> str:
 
 
 def _network(broker: Broker) -> list[str]:
-    """The listeners of the local network: one for passwords, and where it is encrypted one for
-    certificates.
-    """
+    """The listeners of the local network: for passwords, and where encrypted for certificates."""
     common = [
         "allow_anonymous false",
         # The name is the client id, too: nobody ends another's session, nor a bridge's.

@@ -21,13 +21,11 @@ class Alert:
 
     @property
     def id(self) -> str:
-        """The same for the same alert, and for no other of this device: a receiver that is told
-        twice can tell.
-        """
+        """The same for the same alert, and unique on this device: a receiver can drop repeats."""
         return f"{self.device}.{self.stream}.{self.reading[0]}.{self.position}"
 
     def body(self) -> bytes:
-        """As JSON: `device`, `stream`, `t` and the reading's fields."""
+        """The alert as JSON: `device`, `stream`, `t` and the reading's fields."""
         t, fields = self.reading
         return orjson.dumps({"device": self.device, "stream": self.stream, "t": t, **fields})
 

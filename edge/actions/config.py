@@ -16,7 +16,7 @@ from edgewake.protocol.plain import Check, ConfigTable, Length, TaggedBy, key
 ARGUMENTS_MAX: Final = 64
 """Words of a command. More belong in a script."""
 URL_CHARS_MAX: Final = 2048
-"""As most servers take."""
+"""The length that most servers accept."""
 TOPIC_CHARS_MAX: Final = 256
 """Characters of a topic. Longer ones are refused."""
 
@@ -81,7 +81,7 @@ class CommandActionConfig(ActionConfig):
     command: Annotated[tuple[str, ...], Length(1, ARGUMENTS_MAX), Check(_program)]
     """The program, by its whole path, and its arguments, always the same. No shell is between."""
     user: str = "nobody"
-    """Who runs it where the agent is root; elsewhere the agent's own user does."""
+    """User that runs it where the agent is root; elsewhere the agent's own user does."""
 
 
 class WebhookActionConfig(ActionConfig):

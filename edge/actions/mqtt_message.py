@@ -1,5 +1,7 @@
-"""An alert, published on a broker: a connection for each, because alerts are rare and a connection
-that is kept is one that can be dead.
+"""Publishes an alert on a broker.
+
+Each alert has a connection of its own: alerts are rare, and a connection that is kept open may be
+dead.
 """
 
 from __future__ import annotations

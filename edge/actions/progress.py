@@ -38,10 +38,10 @@ class Progress:
     begun: int | None = None
     """Position of the alert that is being acted on."""
     counts: Mapping[str, int] = field(default_factory=dict)
-    """By outcome."""
+    """Counts by outcome."""
 
     def begin(self, position: int) -> Progress:
-        """To be durable before the action begins."""
+        """The progress that must be durable before the action begins."""
         return replace(self, begun=position)
 
     def ended(self, outcome: Outcome, count: int = 1) -> Progress:
@@ -49,7 +49,7 @@ class Progress:
         return Progress(None, dict(Counter(self.counts) + Counter({outcome.value: count})))
 
     def encode(self) -> bytes:
-        """As JSON."""
+        """The progress as JSON."""
         return orjson.dumps({"begun": self.begun, "counts": self.counts})
 
 

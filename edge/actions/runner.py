@@ -59,9 +59,7 @@ class ActionRunner:
         *,
         behind_s: float = 0.0,
     ) -> None:
-        """`behind_s`: by how much an alert's time may lie before it could be made, because a window
-        had to end first.
-        """
+        """`behind_s`: how old an alert may be at birth, because a window had to end first."""
         self._config = config
         self._device = device
         self._expire_s = config.expire_s + behind_s
@@ -77,7 +75,10 @@ class ActionRunner:
         self._consumer: Consumer | None = None
 
     async def open(self) -> Consumer:
-        """From now on it is given all alerts. Raises LogClosedError, sqlite3.Error."""
+        """Register as a consumer; it gets all alerts from now on.
+
+        Raises LogClosedError, sqlite3.Error.
+        """
         self._consumer = await self._events.consumer(
             PREFIX + self._config.name, [self._config.stream], at_end=True
         )
@@ -133,8 +134,9 @@ class ActionRunner:
     async def _way(
         self, alert: Alert, left: contextlib.AsyncExitStack
     ) -> Callable[[Alert], Awaitable[None]] | None:
-        """The way to where the action acts, tried until it is there; None where the alert is too
-        old before that.
+        """Open the way to the action's target, retrying.
+
+        None where the alert becomes too old first.
         """
         age_s = self._aging(alert)
         while True:
@@ -156,8 +158,9 @@ class ActionRunner:
                 return act
 
     def _aging(self, alert: Alert) -> Callable[[], float]:
-        """Its age from now on, by the clock that says more: one that is set back meanwhile makes no
-        alert younger.
+        """A function for the alert's age, by the clock that says more.
+
+        A clock that is set back meanwhile makes no alert younger.
         """
         seen_s, seen_age_s = self._clock.monotonic_s(), alert.age_s(self._clock.now_ms())
         return lambda: max(

@@ -1,5 +1,4 @@
-"""The client: follows streams over SSE, from its own position, whatever happens to servers and
-connections in between.
+"""The client: follows streams over SSE from its own position, across failures.
 
     from edgewake.edge.client import Follower, Subscription
 
@@ -8,10 +7,11 @@ connections in between.
         process(received.fields)
         save(received.cursor)  # after processing: the next run begins with the event after it
 
-`Follower` takes several servers, `start`, `on_gap`, `checkpoints` and `credentials` (token,
-headers, certificates); it gives `Received` (kind, text, fields, cursor), reports `Connected` and
-`Lost` to `on_notice`, and raises `FollowError` where every server refuses. `Parser` is the SSE
-parser alone: bytes in, events out.
+`Follower` takes a `Subscription`, or a `Published` by its name, several servers, `options` (up to
+10,000 devices, a share of them, conflation, a rate), `start`, `on_gap`, `checkpoints` and
+`credentials` (token, headers, certificates); it gives `Received` (kind, text, fields, cursor),
+reports `Connected` and `Lost` to `on_notice`, and raises `FollowError` where every server refuses.
+`Parser` is the SSE parser alone: bytes in, events out.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from edgewake.edge.client.asked import Options, Published
     from edgewake.edge.client.credentials import Credentials
     from edgewake.edge.client.follow import Connected, Follower, FollowError, Lost, Received
     from edgewake.edge.client.sse import Parser
@@ -31,12 +32,16 @@ __all__ = [
     "FollowError",
     "Follower",
     "Lost",
+    "Options",
     "Parser",
+    "Published",
     "Received",
     "Subscription",
 ]
 
 _MODULES = {
+    "Options": "edgewake.edge.client.asked",
+    "Published": "edgewake.edge.client.asked",
     "Credentials": "edgewake.edge.client.credentials",
     "Parser": "edgewake.edge.client.sse",
     "Subscription": "edgewake.protocol.leases.lease",

@@ -21,9 +21,8 @@ DEFAULT_SERVER = "http://127.0.0.1:8700"
 
 
 @click.command()
-@click.argument(
-    "streams", nargs=-1, required=True, metavar="STREAM…", shell_complete=completion.streams
-)
+@click.argument("streams", nargs=-1, metavar="[STREAM…]", shell_complete=completion.streams)
+@click.option("--publication", help="In the place of streams: what an operator put together.")
 @click.option(
     "--server",
     "servers",
@@ -33,6 +32,20 @@ DEFAULT_SERVER = "http://127.0.0.1:8700"
 )
 @click.option("--where", help='SQL condition on the fields, e.g. "speed_kmh > 50".')
 @click.option("--select", help='SQL columns, e.g. "device, speed_kmh / 3.6 AS speed_ms".')
+@click.option(
+    "--devices-file",
+    type=FILE,
+    help="A file with up to 10,000 devices, one a line: these alone.",
+)
+@click.option("--sample", type=float, help="A share of all devices, e.g. 0.1.")
+@click.option(
+    "--conflate",
+    "conflate_ms",
+    type=click.IntRange(min=20),
+    help="The latest of each device, or group, once in so many ms.",
+)
+@click.option("--max-rate", type=float, help="Events a second at most.")
+@click.option("--per", help="For --sample and --conflate: fields that tell what is the same thing.")
 @click.option(
     "--from",
     "start",
@@ -75,8 +88,14 @@ DEFAULT_SERVER = "http://127.0.0.1:8700"
 def tail(
     streams: tuple[str, ...],
     servers: tuple[str, ...],
+    publication: str | None,
     where: str | None,
     select: str | None,
+    devices_file: Path | None,
+    sample: float | None,
+    conflate_ms: int | None,
+    max_rate: float | None,
+    per: str | None,
     start: str,
     on_gap: OnGap | None,
     cursor_file: Path | None,
@@ -88,23 +107,35 @@ def tail(
     cert_file: Path | None,
     key_file: Path | None,
 ) -> None:
-    """Follow STREAM (a stream or a query; several are merged): a live table on a terminal, JSON
-    lines when piped.
+    """Follow STREAM (a stream or a query): a live table on a terminal, JSON lines when piped.
 
-    Reconnects and resumes by itself. Gaps, warnings and reconnects are shown on standard error.
+    Several are merged. Reconnects and resumes by itself. Gaps, warnings and reconnects are shown on
+    standard error.
     """
     from pydantic import ValidationError
 
+    from edgewake.edge.client.asked import Options, Published
     from edgewake.edge.client.follow import Follower
     from edgewake.edge.client.tail import Tail, run
     from edgewake.protocol import installation
     from edgewake.protocol.leases.lease import Subscription
 
     servers = servers or installation.find().access or (DEFAULT_SERVER,)
+    if bool(streams) == (publication is not None):
+        raise click.UsageError("expected STREAM… or --publication")
+    subscription: Subscription | Published
     try:
-        subscription = Subscription(streams=streams, where=where, select=select)
+        if publication is not None:
+            subscription = Published(publication, where, select)
+        else:
+            subscription = Subscription(streams=streams, where=where, select=select)
     except ValidationError as error:
         raise click.UsageError(f"STREAM: {error.errors()[0]['msg']}") from error
+    try:
+        devices = None if devices_file is None else devices_file.read_text("utf-8").split()
+        options = Options(devices, sample, conflate_ms, max_rate, per.split(",") if per else ())
+    except ValueError as error:  # too many, and what is no text
+        raise click.UsageError(f"--devices-file: {error}") from error
     try:
         credentials = _credentials(token_file, headers, ca_file, cert_file, key_file)
     except (OSError, ValueError) as error:
@@ -115,7 +146,19 @@ def tail(
         raise click.UsageError(f"--server: {error}") from error
     as_json = not sys.stdout.isatty() if as_json is None else as_json
     sys.exit(
-        run(Tail(servers, subscription, start, cursor_file, count, on_gap, as_json, credentials))
+        run(
+            Tail(
+                servers,
+                subscription,
+                start,
+                cursor_file,
+                count,
+                on_gap,
+                as_json,
+                credentials,
+                options,
+            )
+        )
     )
 
 

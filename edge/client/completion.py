@@ -1,6 +1,4 @@
-"""What the shell's completion shows for streams and queries where no key is needed: those that the
-access servers know.
-"""
+"""Completes names of streams and queries in the shell, where the access servers need no key."""
 
 from __future__ import annotations
 
@@ -10,8 +8,9 @@ from edgewake.protocol import completing, installation
 
 
 def streams(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Names of streams and queries; none where nobody answers: a completion has no place for
-    errors.
+    """Names of streams and queries.
+
+    Empty where no server answers, as completion cannot show errors.
     """
     servers = context.params.get("servers") or installation.find().access
     for server in servers:

@@ -1,5 +1,4 @@
-"""What a client shows to servers behind a login, a token, headers, a certificate of its own; and
-the authorities that it trusts.
+"""A client's credentials (token, headers, certificate), and the authorities that it trusts.
 
 A password in a server's address is sent as HTTP Basic and shown nowhere. Nothing of this is given
 to another host: a redirect that leads elsewhere is not followed (`may_follow`).
@@ -60,9 +59,7 @@ class Credentials:
 
 
 def without_password(server: str) -> tuple[str, dict[str, str]]:
-    """A server's address as it may be shown, and the header of the name and password that were in
-    it.
-    """
+    """A server's address without the name and password in it, and the header made of them."""
     parts = urlsplit(server)
     if "@" not in parts.netloc:
         return server, {}
@@ -73,8 +70,9 @@ def without_password(server: str) -> tuple[str, dict[str, str]]:
 
 
 def may_follow(origin: str, target: str, *, has_secrets: bool) -> bool:
-    """May a redirect be followed? Never from https to http; to another host or port only where
-    nothing secret would go along.
+    """May a redirect be followed?
+
+    Never from https to http; to another host or port only where no secret would go along.
     """
     before, after = urlsplit(origin), urlsplit(target)
     if (

@@ -25,14 +25,15 @@ class CursorFile:
         self._path = path
         self._saved = ""
 
-    def read(self, streams: Sequence[str]) -> str:
-        """The cursor saved last time, or nothing; it must be one of these streams, and it must be
-        possible to save another.
+    def read(self, streams: Sequence[str] | None) -> str:
+        """The cursor saved last time, or nothing; it must be one of these streams (None: only the
+        server knows them), and it must be possible to save another.
         """
         if self._path is None:
             return ""
         text = self._read() if self._path.exists() else ""
-        self._check(text, streams)
+        if streams is not None:
+            self._check(text, streams)
         self._write(text)
         self._saved = text
         return text
@@ -57,8 +58,9 @@ class CursorFile:
         return text
 
     def _check(self, text: str, streams: Sequence[str]) -> None:
-        """A stream more is welcome; one less would lose the position in it, and the next run would
-        not know.
+        """Check that the saved cursor's streams are all among `streams`.
+
+        One more stream is fine; one less would silently lose the position in it.
         """
         saved = stream_hashes(text)
         if saved is not None and not saved <= {stream_hash(stream) for stream in streams}:

@@ -1,5 +1,4 @@
-"""Follow streams for ever: connect, resume by the last cursor, go to the next server when one is
-gone, and report what happens.
+"""Follows streams: connects, resumes by the last cursor, fails over, and reports what happens.
 
     follower = Follower(["http://127.0.0.1:8700"], Subscription(streams=("vehicle_position",)),
     cursor=saved) async for received in follower.events():
@@ -21,12 +20,13 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NoReturn
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import httpx
 import orjson
 
 from edgewake.edge.backoff import Backoff
+from edgewake.edge.client.asked import Options, Published, asked
 from edgewake.edge.client.credentials import Credentials, may_follow, without_password
 from edgewake.edge.client.sse import Event, Parser, SseError
 from edgewake.edge.retry_after import retry_after_s
@@ -75,15 +75,13 @@ class FollowError(RemoteError):
 
 
 class NoStreamError(SseError):
-    """An answer 200 without an event stream: another program, or a network's page that asks to log
-    in.
-    """
+    """A 200 answer without an event stream: from another program, or a network's login page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One event. `kind` is empty for data, else gap, watermark, warning or checkpoint; `text` is
-    its JSON as sent.
+    """One event. `kind` is empty for data, else gap, watermark, warning, conflated or checkpoint;
+    `text` is its JSON as sent.
     """
 
     kind: str
@@ -116,11 +114,12 @@ class Lost:
 
 
 class Follower:
-    """Follows one subscription.
+    """Follows one subscription, or a publication.
 
     `servers` are base URLs, tried in turn. `start` (earliest, latest, an ISO 8601 time, or ms since
     1970) counts only without a cursor. `on_gap` says how to go on after a gap; with "stop" the
-    events end there. `checkpoints`: also give events of that kind. `credentials`: what is shown to
+    events end there. `checkpoints`: also give events of that kind. `options`: devices, a share of
+    them, conflation, a rate. `credentials`: what is shown to
     the servers; a name and password in an address are sent as HTTP Basic, and shown nowhere.
     `patient=False`: raise where no server of the first round can be one, instead of trying for
     ever. Raises ValueError for a server that is not a URL.
@@ -129,9 +128,10 @@ class Follower:
     def __init__(
         self,
         servers: Sequence[str],
-        subscription: Subscription,
+        subscription: Subscription | Published,
         *,
         cursor: str = "",
+        options: Options | None = None,
         start: str = "latest",
         on_gap: OnGap | None = None,
         checkpoints: bool = False,
@@ -147,10 +147,8 @@ class Follower:
         self._servers = list(self._basic)
         if not servers:
             raise ValueError("expected at least one server")
-        self._subscription = subscription
+        self._asked = asked(subscription, options or Options(), start, on_gap)
         self._cursor = cursor
-        self._start = start
-        self._on_gap = on_gap
         self._checkpoints = checkpoints
         self._patient = patient
         self._on_notice = on_notice
@@ -217,9 +215,7 @@ class Follower:
 
     async def _opened(self, http: httpx.AsyncClient, server: str) -> httpx.Response:
         """The answer of a server, or of where it redirects to. Raises as `_refuse` does."""
-        request = http.build_request(
-            "GET", self._url(server), params=self._params(), headers=self._headers(server)
-        )
+        request = self._request(http, server, server + self._asked.path, params=True)
         has_secrets = bool(
             self._credentials.head() or self._basic[server] or self._credentials.cert_file
         )
@@ -239,7 +235,7 @@ class Follower:
                     f"redirects to {shown}, which is not followed with what you send: name that "
                     "server",
                 )
-            request = http.build_request("GET", target, headers=self._headers(server))
+            request = self._request(http, server, target, params=False)
         return await self._refuse(
             server, response, f"redirects more than {REDIRECTS_MAX} times, last to {shown}"
         )
@@ -267,9 +263,7 @@ class Follower:
             )
 
     async def _refuse(self, server: str, response: httpx.Response, why: str = "") -> NoReturn:
-        """Raise FollowError where every server refuses for good, httpx.HTTPStatusError for what may
-        pass.
-        """
+        """Raise FollowError where every server refuses permanently, else httpx.HTTPStatusError."""
         detail = why or await _told(response)
         if (why or _is_final(response.status_code)) and not (
             response.status_code == 404 and self._was_connected
@@ -288,8 +282,9 @@ class Follower:
         )
 
     def _give_up_if_hopeless(self, server: str, error: Exception) -> None:
-        """Raise FollowError where the first round found no server, and not because one is away for
-        a moment.
+        """Raise FollowError where the first round found no server at all.
+
+        A server that is away for a moment does not count.
         """
         if self._patient or self._was_connected or self._attempts < len(self._servers):
             return
@@ -309,8 +304,9 @@ class Follower:
             ) from error
 
     def _next_server(self) -> tuple[str, float]:
-        """The next one in turn that may be asked, and in how many seconds; where all asked for
-        time, the first that may be asked again.
+        """The next server in turn that may be asked, and in how many seconds.
+
+        Where all asked for time, it is the first that may be asked again.
         """
         now = self._clock.monotonic_s()
         in_turn = [
@@ -321,8 +317,9 @@ class Follower:
         return server, waits[server]
 
     async def _pause(self, server: str, attempt: _Attempt) -> None:
-        """Wait with a growing back-off, and as the server asked in its stream (`retry`, jittered so
-        that not all come back at once).
+        """Wait with a growing back-off, and at least as long as the server asked (`retry`).
+
+        Jitter keeps clients from coming back all at once.
         """
         if attempt.opened:
             self._backoff.connection_lasted(self._clock.monotonic_s() - attempt.began_s)
@@ -330,25 +327,16 @@ class Follower:
         self._on_notice(Lost(server, attempt.why, wait_s))
         await self._clock.sleep(wait_s)
 
-    def _url(self, server: str) -> str:
-        streams = self._subscription.streams
-        return (
-            f"{server}/v1/streams/{quote(streams[0], safe='')}/events"
-            if len(streams) == 1
-            else f"{server}/v1/events"
+    def _request(
+        self, http: httpx.AsyncClient, server: str, url: str, *, params: bool
+    ) -> httpx.Request:
+        return http.build_request(
+            self._asked.method,
+            url,
+            params=list(self._asked.params) if params and self._asked.params else None,
+            json=self._asked.body,
+            headers=self._headers(server),
         )
-
-    def _params(self) -> list[tuple[str, str | int | float | bool | None]]:
-        streams = self._subscription.streams
-        params: list[tuple[str, str | int | float | bool | None]] = [
-            ("stream", name) for name in streams if len(streams) > 1
-        ]
-        asked = self._subscription
-        filters = (("where", asked.where), ("select", asked.select))
-        params += [(name, value) for name, value in filters if value is not None]
-        # Where the cursor lacks a stream that was added, `from` is where that one begins.
-        params += [("from", self._start)]
-        return params if self._on_gap is None else [*params, ("on_gap", self._on_gap)]
 
     def _headers(self, server: str) -> dict[str, str]:
         headers = {
@@ -372,8 +360,9 @@ class _Attempt:
 
 
 def _is_final(status: int) -> bool:
-    """Would trying again not mend it? Of what says that all is well only 200 has events, as for a
-    browser (WHATWG HTML, 9.2.3).
+    """Is the status permanent?
+
+    Among the successful ones only 200 has events, as for a browser (WHATWG HTML, 9.2.3).
     """
     return status in _FINAL or 200 < status < 300
 
@@ -414,8 +403,9 @@ def _detail(body: bytes) -> str:
 
 
 def silence_of(heartbeat: str) -> float:
-    """Seconds of silence after which a connection is dead, from the seconds between two beats as
-    the server says them. Pure.
+    """Seconds of silence after which a connection is dead. Pure.
+
+    `heartbeat`: seconds between two heartbeats, as the server states them.
     """
     try:
         beat_s = float(heartbeat)

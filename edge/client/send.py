@@ -43,8 +43,9 @@ class Reading:
 
 
 class _Client(aiomqtt.Client):
-    """Hears what the broker answers: aiomqtt takes any PUBACK and any SUBACK for a success (MQTT 5,
-    sections 3.4.2.1 and 3.9.3).
+    """Reads the broker's answers: aiomqtt takes any PUBACK and any SUBACK for a success.
+
+    See MQTT 5, sections 3.4.2.1 and 3.9.3.
     """
 
     refused: str | None = None

@@ -71,8 +71,9 @@ class LiveTable:
         self._state = state
 
     def _render(self) -> Group:
-        """A line of its own says how it stands: a title would be as narrow as the table, and not
-        there before the first row.
+        """Render the table under a line with its state.
+
+        A title would be as narrow as the table, and missing before the first row.
         """
         size = self._console.size
         rows = list(self._rows)[-max(1, size.height - 6) :]
@@ -100,9 +101,7 @@ def table_of(rows: Sequence[Mapping[str, Any]], *, width: int, several: bool) ->
 
 
 def merged(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A row of one of several streams: its stream, what tells it from others, and its fields in one
-    text.
-    """
+    """A row of one of several streams: its stream, its identifying fields, the rest in one text."""
     first = {
         "stream": row.get("stream", row.get("query")),
         **{name: row[name] for name in _FIRST if name in row},
@@ -116,8 +115,9 @@ def merged(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]], width: int) -> list[str]:
-    """The columns that fit into `width` characters, most telling first; at most COLUMNS_MAX and at
-    the least one.
+    """The columns that fit into `width` characters, the most telling first.
+
+    At least one and at most COLUMNS_MAX.
     """
     names = list(dict.fromkeys(name for row in rows for name in row))
     own = [name for name in names if name not in _FIRST and name not in _LAST]
@@ -146,9 +146,7 @@ def columns_of(rows: Sequence[Mapping[str, Any]], width: int) -> list[str]:
 
 
 def shown(name: str, value: object) -> str:
-    """A value for people: times as clock times, floats as they are, NULL empty, control characters
-    made visible.
-    """
+    """A value for people: times as clock times, NULL empty, control characters escaped."""
     if value is None:
         return ""
     if (

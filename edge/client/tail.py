@@ -17,6 +17,7 @@ from typing import Any, Final, TextIO
 
 from rich.console import Console
 
+from edgewake.edge.client.asked import Options, Published
 from edgewake.edge.client.credentials import Credentials
 from edgewake.edge.client.cursor_file import CursorFile
 from edgewake.edge.client.follow import Connected, Follower, FollowError, Lost, OnGap, Received
@@ -28,7 +29,7 @@ FLUSH_EVERY_S: Final = 0.05
 SAVE_EVERY_S: Final = 0.5
 """Seconds between two writes of the cursor while events come; kill -9 repeats at most that much,
 every other end nothing."""
-ASIDE: Final = frozenset({"behind", "gap", "warning"})
+ASIDE: Final = frozenset({"behind", "conflated", "gap", "warning"})
 """Kinds of events that are shown beside the data, on standard error."""
 
 
@@ -37,7 +38,7 @@ class Tail:
     """What to follow and how long."""
 
     servers: Sequence[str]
-    subscription: Subscription
+    subscription: Subscription | Published
     start: str
     cursor_file: Path | None = None
     count: int | None = None
@@ -45,11 +46,13 @@ class Tail:
     as_json: bool = True
     """JSON lines, not a live table."""
     credentials: Credentials | None = None
+    options: Options | None = None
 
 
 def run(tail: Tail) -> int:
-    """Follow until the count is reached or somebody ends it; the exit code: 2 for what its caller
-    must mend, 1 for what was refused.
+    """Follow until the count is reached or the user ends it; return the exit code.
+
+    2: the caller must change something; 1: a server refused.
     """
     try:
         return asyncio.run(_main(tail))
@@ -73,7 +76,8 @@ async def _main(tail: Tail) -> int:
 
 async def _follow(tail: Tail) -> None:
     file = CursorFile(tail.cursor_file)
-    cursor = file.read(tail.subscription.streams)
+    is_published = isinstance(tail.subscription, Published)
+    cursor = file.read(None if is_published else tail.subscription.streams)
     output: Screen | Lines = Lines(sys.stdout) if tail.as_json else Screen(tail.subscription)
     follower = Follower(
         tail.servers,
@@ -82,6 +86,7 @@ async def _follow(tail: Tail) -> None:
         start=tail.start,
         on_gap=tail.on_gap,
         checkpoints=True,
+        options=tail.options,
         credentials=tail.credentials,
         patient=False,
         on_notice=output.notice,
@@ -171,7 +176,7 @@ class Lines:
 class Screen:
     """A live table for people."""
 
-    def __init__(self, subscription: Subscription) -> None:
+    def __init__(self, subscription: Subscription | Published) -> None:
         self._table = LiveTable(subscription.streams, Console())
         self._errors = Console(stderr=True, highlight=False)
 
@@ -195,7 +200,7 @@ class Screen:
         self._table.show_state(printable(_sentence(notice)))
 
     def flush(self) -> None:
-        """Nothing waits here."""
+        """Does nothing: this form does not buffer."""
 
 
 def _beside(received: Received) -> str:

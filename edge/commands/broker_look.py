@@ -1,8 +1,7 @@
-"""A look at a broker from outside: does somebody take connections there, over TLS as configured,
-and speak MQTT? Blocking.
+"""Checks a broker from outside: does it accept connections, TLS and MQTT? Blocking.
 
-Nobody logs in: many brokers take a second login for the running agent, and would cut its
-connection. A CONNECT of an unknown version says enough: a broker refuses it by a CONNACK or closes
+It does not log in: many brokers take a second login for the running agent, and would cut its
+connection. A CONNECT of an unknown version is enough: a broker refuses it by a CONNACK or closes
 (MQTT 5, section 3.1.2.2), and whatever answers otherwise is not a broker.
 """
 
@@ -70,8 +69,9 @@ def _hint(error: OSError) -> str:
 
 
 def _answer_over_tls(where: str, channel: ssl.SSLSocket) -> str:
-    """The same, where the handshake went well for us: whether our certificate did is heard after
-    it. Raises LocalError.
+    """Read the answer over TLS. Raises LocalError.
+
+    Only after the handshake, which went well for us, does a server refuse our certificate.
     """
     try:
         return _answer(where, channel)

@@ -1,6 +1,4 @@
-"""`edgewake agent`, also called `edgewake-agent`: run the agent, set it up, ask how it is, look
-into its log.
-"""
+"""`edgewake agent`, also called `edgewake-agent`: run the agent, set it up, inspect it."""
 
 from __future__ import annotations
 
@@ -140,8 +138,9 @@ def init(file: Path, **said: Any) -> None:
 @click.pass_obj
 @exits
 def doctor(of_group: Path | None, config_file: Path | None) -> None:
-    """Check what the agent needs: configuration, disk, clock, log, broker; exit 1 where something
-    is wrong.
+    """Check what the agent needs: configuration, disk, clock, log, broker.
+
+    Exits with 1 where something is wrong.
     """
     from edgewake.edge.commands.doctor import examine
     from edgewake.protocol.clock import SystemClock
@@ -193,9 +192,7 @@ def status(of_group: Path | None, config_file: Path | None, as_json: bool) -> No
 )
 @exits
 def page(of_group: Path | None, config_file: Path | None, port: int) -> None:
-    """Serve a read-only page of this agent, and its metrics for Prometheus at /metrics, until
-    stopped.
-    """
+    """Serve a read-only page of this agent, and its metrics at /metrics, until stopped."""
     from edgewake.edge.page.server import HOST, PageServer
     from edgewake.protocol.clock import SystemClock
 

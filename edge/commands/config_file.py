@@ -52,8 +52,9 @@ def data_dir_of(config_file: Path | None) -> Path:
 
 
 def exits(function: Callable[P, None]) -> Callable[P, None]:
-    """An error of ours ends in one sentence: exit code 2 for a configuration that cannot be used, 1
-    for the rest.
+    """End the command at an error of ours with one sentence.
+
+    Exit code 2 for an unusable configuration, 1 for the rest.
     """
 
     @functools.wraps(function)
@@ -74,9 +75,7 @@ def exits(function: Callable[P, None]) -> Callable[P, None]:
 
 
 def _say_what_a_terminal_can_show() -> None:
-    """What a terminal or file of another encoding than UTF-8 has no character for is said by its
-    number, and not by a traceback.
-    """
+    """Write characters that the output's encoding lacks as escapes, instead of failing."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 

@@ -110,9 +110,7 @@ def _log(config: AgentConfig) -> str:
 
 
 def _source(config: AgentConfig, clock: Clock, source: SourceConfig) -> str:
-    """What the agent says while it runs, which may have the port; what can be seen from outside
-    while it does not.
-    """
+    """Ask the running agent about a source, which may have the port; else check from outside."""
     if (config.data_dir / LOG_NAME).exists():
         found = status_file.read(config.data_dir, now_ms=clock.now_ms())
         counts = next(

@@ -1,5 +1,6 @@
-"""A device that comes in by a claim code: it asks the operations API for a password, or for a
-certificate with a key that it makes itself. Blocking.
+"""Enrols a device by a claim code. Blocking.
+
+It asks the operations API for a password, or for a certificate with a key that it makes itself.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Enrolled(NamedTuple):
     password: str
     certificate: str
     authority: str
-    """Who signed the broker's certificate, PEM; empty: the broker does not encrypt."""
+    """The authority that signed the broker's certificate, PEM; empty: the broker does not
+    encrypt."""
     broker: str
     """host:port; empty where the server does not say it."""
 
@@ -41,10 +43,10 @@ class Enrolled(NamedTuple):
 def enrol(
     server: str, code: str, device: str, *, fingerprint: str = "", request: str = ""
 ) -> Enrolled:
-    """`fingerprint`: SHA-256 of the server's own authority; without it an https server must show a
-    certificate that this machine believes. `request`: a signing request, PEM.
+    """`fingerprint`: SHA-256 of the server's own authority; `request`: a signing request, PEM.
 
-    Raises LocalError with the server's reason.
+    Without a fingerprint an https server must show a certificate that this machine trusts. Raises
+    LocalError with the server's reason.
     """
     if not server.startswith(("http://", "https://")):
         raise LocalError(f"server {server!r}: expected https://HOST:PORT")

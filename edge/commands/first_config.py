@@ -60,7 +60,7 @@ class Login:
     """Files that the device proves itself with at the broker; empty for what it does not have."""
 
     password_file: str = ""
-    """Of the user that is called as the device."""
+    """Password file of the user named like the device."""
     ca_file: str = ""
     cert_file: str = ""
     key_file: str = ""
@@ -94,10 +94,10 @@ def configuration_text(
     tables: str | None = None,
     login: Login = NO_LOGIN,
 ) -> str:
-    """A commented configuration. `tables`: its sources as text, in place of `sources` by their
-    kinds.
+    """A commented configuration.
 
-    Raises LocalError for a wrong address or an unknown kind.
+    `tables`: its sources as text, in place of `sources` by their kinds. Raises LocalError for a
+    wrong address or an unknown kind.
     """
     host, _, port = broker.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
@@ -136,7 +136,7 @@ port = {int(port)}
 
 
 def _quoted(text: str) -> str:
-    """As a string of TOML, which takes those of JSON."""
+    """Quote a string for TOML, which accepts JSON's strings."""
     return orjson.dumps(text).decode()
 
 

@@ -130,5 +130,5 @@ def first_map(topic: str) -> str:
 
 
 def _quoted(value: object) -> str:
-    """As TOML, which takes the strings and lists of JSON."""
+    """Format a value for TOML, which accepts JSON's strings and lists."""
     return orjson.dumps(value).decode()

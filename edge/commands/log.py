@@ -27,8 +27,9 @@ _FAULTY = 3
 )
 @click.pass_context
 def log_group(context: click.Context, config_file: Path | None, limit: int) -> None:
-    """Frames and batches that wait in the log, oldest first, one JSON object a line; or more of the
-    log by a command.
+    """Show frames and batches that wait in the log, oldest first, one JSON object a line.
+
+    A subcommand shows other parts of the log.
     """
     context.obj = config_file or context.obj
     if context.invoked_subcommand is None:

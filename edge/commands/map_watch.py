@@ -1,5 +1,6 @@
-"""Messages of a broker as a map file sees them, live. Nothing is kept, and the broker keeps nothing
-for us.
+"""Shows a broker's messages live as a map file sees them.
+
+Neither this program nor the broker keeps any.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""`edgewake-agent init`: from what was said, and what is asked for the rest, to a configuration
-file, a map file, and what the device proves itself with.
+"""`edgewake-agent init`: writes a configuration file, a map file, and credentials.
+
+It asks for what its options do not say.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 BROKER: Final = "127.0.0.1:1883"
 Ask = Callable[..., Any]
-"""As `click.prompt`: (question, default=…) → the answer."""
+"""Like `click.prompt`: (question, default=…) → the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +126,7 @@ def _login(file: Path, said: Said, ask: Ask) -> tuple[str, Login]:
 
 
 def _enrolled(file: Path, said: Said) -> tuple[Enrolled, Login]:
-    """What the server gave, and the files that hold it: written at once, since the code is used up
-    and nobody shows a password again.
-    """
+    """Write what the server gave into files at once: the code is used up, secrets show once."""
     from edgewake.edge.commands import enrolling
 
     try:

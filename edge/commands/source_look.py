@@ -1,7 +1,6 @@
-"""A look at what a source reads, from outside and without disturbing it: is the file, the port, the
-server there? Blocking.
+"""Checks from outside what a source reads: is the file, the port, the server there? Blocking.
 
-Nothing is read, nobody logs in, and nothing is changed. Kinds of other packages are asked by the
+It reads nothing, logs in nowhere and changes nothing. Kinds of other packages are checked by the
 same names of keys: `broker`, `url`, `path`, `host` and `port`, `token_file`.
 """
 

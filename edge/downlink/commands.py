@@ -1,5 +1,6 @@
-"""Commands: what the device's configuration allows, run without a shell, bounded in time and
-output, answered once.
+"""Runs the commands that the configuration allows, without a shell, each answered once.
+
+Their time and output are bounded.
 """
 
 from __future__ import annotations

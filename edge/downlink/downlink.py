@@ -1,5 +1,6 @@
-"""The downlink: each kept message to who does it, imported when the first one comes: a small device
-pays for what it does.
+"""The downlink: passes each kept message to its handler.
+
+A handler is imported when its first message comes, so a small device pays only for what it uses.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TriesSettings(Protocol):
-    """Who takes settings on trial."""
+    """Takes settings on trial."""
 
     def check(self, settings: Settings) -> Answer | None:
         """An answer where they are not to be tried."""

@@ -1,9 +1,8 @@
-"""Where questions for feeds leave and chunks arrive: between the sources that follow and the
-connection. Keeps nothing.
+"""Carries feed requests out and chunks in, between following sources and the connection.
 
-A chunk is confirmed to the broker by the source that asked for it, when it is durable. One that
-nobody waits for was asked for twice, or before the connection was lost, and is confirmed and
-forgotten.
+It keeps nothing. A chunk is confirmed to the broker by the source that asked for it, when it is
+durable. One that no source waits for was asked for twice, or before the connection was lost, and is
+confirmed and dropped.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Feeds:
         self.send: Callable[[bytes], bool] = lambda _payload: False
         """Publishes a question; False without a connection."""
         self._waiting: dict[str, tuple[str, asyncio.Future[Got | None]]] = {}
-        """By feed: the cursor that was asked with, and who waits."""
+        """By feed: the cursor of the request, and the future that waits for the answer."""
 
     async def ask(self, ask: FeedAsk) -> Got | None:
         """The chunk and its confirmation; None: it did not come, ask again."""

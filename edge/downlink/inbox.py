@@ -1,17 +1,16 @@
-"""The inbox: what the cloud sends is durable before the broker is told that it came, and done once,
-whatever happens.
+"""The inbox: messages of the cloud, durable before their PUBACK, and done exactly once.
 
     publish ─ check ─ log (durable) ─ PUBACK
     read ─ begun (durable) ─ do ─ done + answer (one transaction) ─ uplink
 
 The inbox is a stream of the event log that never leaves the device (receiver-based logging: it is
 replayed to its consumer after a crash), and its consumer's state says what was begun and what is
-done. `done` and the answer commit together, so an answer is neither lost nor given twice. What was
-begun in an earlier life is given to the handler as interrupted.
+done. `done` and the answer commit together, so an answer is neither lost nor given twice. A message
+that was begun in an earlier life is given to the handler as interrupted.
 
-The broker keeps no session for the device: the cloud sends what is not answered again, at each
-birth and now and then, and an id that is known here is confirmed and forgotten. At the bound the
-broker is told `quota exceeded`, and it comes again later.
+The broker keeps no session for the device: the cloud sends unanswered messages again, at each birth
+and now and then, and an id that is known here is confirmed and dropped. At the bound the broker
+gets `quota exceeded`, and the message comes again later.
 """
 
 from __future__ import annotations

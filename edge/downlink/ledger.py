@@ -27,7 +27,7 @@ class Step(StrEnum):
 
 
 class Ledger:
-    """By id, the latest last."""
+    """Steps by id, the latest last."""
 
     def __init__(self, steps: dict[str, Step] | None = None) -> None:
         self._steps = dict(steps or {})

@@ -58,7 +58,7 @@ class Book:
 
     def __init__(self, entries: Mapping[str, Entry] | None = None) -> None:
         self.entries = dict(entries or {})
-        """By id, in the order in which something was heard of them."""
+        """Requests by id, in the order in which something was last heard of them."""
 
     @classmethod
     def decode(cls, state: bytes | None) -> Book:
@@ -72,9 +72,9 @@ class Book:
         return orjson.dumps(list(self.entries.values()))
 
     def at(self, now_ms: int) -> Book:
-        """As it is now: what waits for longer than its reply is worth something waits no more.
+        """The book now: requests whose replies are no longer worth anything stop waiting.
 
-        A reply that comes still is taken.
+        A reply that still comes is taken.
         """
         return Book({key: _at(entry, now_ms) for key, entry in self.entries.items()})
 

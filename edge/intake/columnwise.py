@@ -1,5 +1,4 @@
-"""Checks many objects at once, column by column, by the rules of `edgewake.protocol.frames.frame`.
-Pure.
+"""Checks many objects at once, column by column, by `edgewake.protocol.frames.frame`. Pure.
 
 It says yes or nothing: where all objects have the same fields and hold nothing odd, they are a
 bundle; where anything is not as usual, the caller checks them one by one, which tells what is wrong
@@ -28,8 +27,9 @@ CHAR_BYTES: Final = 4
 def bundle_of(
     bodies: Sequence[dict[str, Any]], names: tuple[str, ...], now_ms: int
 ) -> Bundle | None:
-    """Objects with the fields `names` (good ones, perhaps `t`) as a bundle; `t` is `now_ms` where
-    it is missing. None: ask the rules.
+    """Make a bundle of objects with the fields `names`; None: check them one by one.
+
+    The names are valid, and may include `t`; it is `now_ms` where it is missing.
     """
     if set(map(len, bodies)) != {len(names)}:
         return None
@@ -72,8 +72,10 @@ def _columns(bodies: Sequence[dict[str, Any]], names: tuple[str, ...]) -> Iterab
 
 
 def _are_sound(numbers: Sequence[Any], kinds: frozenset[type]) -> bool:
-    """Are all finite, and within 64 bits? The bounds first: a sum of larger ones need not fit into
-    a float. Where there is one that is not finite, the sum is not, either.
+    """Are all numbers finite, and within 64 bits?
+
+    The bounds come first: a sum of larger integers need not fit into a float. If one number is not
+    finite, neither is the sum.
     """
     if int in kinds and not (min(numbers) >= -(2**63) and max(numbers) < 2**64):
         return False
@@ -81,8 +83,9 @@ def _are_sound(numbers: Sequence[Any], kinds: frozenset[type]) -> bool:
 
 
 def _text_bytes(columns: Sequence[Sequence[str]]) -> int | None:
-    """Memory of the characters in columns of text; None where one of them holds what a reading may
-    not, or a reading may have too many.
+    """Memory of the characters in columns of text.
+
+    None where one of them holds a character that a reading may not, or a reading may have too many.
     """
     joined = ["".join(column) for column in columns]
     if (

@@ -1,5 +1,4 @@
-"""What a device knows of the fields of one of its streams: their names as they came and as they
-are, and the type that each has.
+"""The fields of one of a device's streams: original and final names, and types.
 
 The first value that is not null decides a field's type, unless the configuration does. A value of
 another type costs itself: it is null in its reading, and stands beside it as text in the field
@@ -46,7 +45,7 @@ class FieldBook:
         """What the log has."""
 
     def encode(self) -> str:
-        """As the log keeps it."""
+        """The book in the form that the log keeps."""
         known = self.names.known()
         return orjson.dumps(
             {
@@ -82,8 +81,9 @@ class FieldBook:
         return self.names.of(name) == name
 
     def kinds(self, names: Sequence[str]) -> tuple[FieldType | None, ...] | None:
-        """Types of these fields, None of each whose type is not known; None: they are declared, so
-        each value has to be looked at.
+        """Types of these fields, None where a type is not known yet.
+
+        None for all: they are declared, so each value must be checked.
         """
         if self._declared:
             return None
@@ -95,8 +95,9 @@ class FieldBook:
         self.version += 1
 
     def sound(self, fields: dict[str, Scalar]) -> tuple[dict[str, Scalar], Sequence[str]]:
-        """The fields with the types that they have, and the names of those that had an odd
-        value.
+        """Convert the fields to their types.
+
+        Return them, and the names of those with an odd value.
         """
         odd: list[str] = []
         found: dict[str, Scalar] = {}

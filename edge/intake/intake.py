@@ -1,5 +1,4 @@
-"""The border of the agent: what sources bring is checked here once, counted, and passed on as
-readings.
+"""The border of the agent: checks what sources bring, once, and passes on readings.
 
 A source that has many readings at once gives them all to `check_all`, which looks at whole columns.
 
@@ -76,23 +75,26 @@ class Sink(Protocol):
         """Wait until there is room, for what is promised, too."""
 
     def offer(self, readings: Sequence[Reading], position: tuple[str, str] | None) -> None:
-        """As `put`, for a sender who will hear that they are kept; raises LogBusyError also where
-        they would be dropped.
+        """Take readings like `put`, for a sender who will hear that they are kept.
+
+        Raises LogBusyError also where they would be dropped.
         """
 
     def put(
         self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]
     ) -> None:
-        """Take readings, where their source stands after them, and what it has lost up to there by
-        reason; raises LogBusyError.
+        """Take readings, the source's position after them, and its losses before it by reason.
+
+        Raises LogBusyError.
         """
 
     async def kept(self) -> None:
         """Wait until they are logged, where the source must not go on before."""
 
     async def durable(self) -> None:
-        """Wait until all that was put so far survives a crash, as far as the mode of the stream and
-        of the log promises it.
+        """Wait until everything put so far survives a crash.
+
+        The stream's and the log's modes decide what that means.
         """
 
     def lose(self, count: int, reason: str) -> None:
@@ -177,11 +179,10 @@ class Intake:
         book_name: str = "",
         also: Callable[[Mapping[str, Scalar]], None] | None = None,
     ) -> None:
-        """`time`: where the time of a reading is; `also`: what else the stream asks of a reading's
-        fields, raises Rejected.
+        """`time`: where a reading's time is; `also`: another check of its fields, raises Rejected.
 
-        `book`: what is known of the stream's fields, kept in the log as the position `book_name`,
-        where it has one.
+        `book`: the stream's known fields, kept in the log as the position `book_name`, where it has
+        one.
         """
         self.name = name
         self.policy = policy
@@ -230,8 +231,9 @@ class Intake:
         return [reading for reading in map(self.check, bodies) if reading is not None]
 
     def bundle_lines(self, lines: Sequence[bytes]) -> Bundle | None:
-        """Lines of JSON as a bundle, where all are alike and nothing in them is odd; None: check
-        them one by one.
+        """Make a bundle of uniform lines of JSON without odd values.
+
+        None: check them one by one.
         """
         if len(lines) < BUNDLE_MIN or max(map(len, lines)) > READING_BYTES_MAX:
             return None
@@ -242,9 +244,7 @@ class Intake:
         return self.bundle(bodies)
 
     def bundle(self, bodies: Sequence[Any]) -> Bundle | None:
-        """Objects as a bundle, where all are alike and nothing in them is odd; None: check them one
-        by one.
-        """
+        """Make a bundle of uniform objects without odd values; None: check them one by one."""
         if (
             len(bodies) < BUNDLE_MIN
             or self._also is not None
@@ -319,9 +319,7 @@ class Intake:
         return t, fields
 
     def _check_plain(self, body: Mapping[str, Any]) -> Reading | None:
-        """The short way for flat values with known names; None: ask the long way, which says what
-        is wrong.
-        """
+        """Check flat values with known names quickly; None: the full check says what is wrong."""
         names = tuple(body)
         shape = self._shapes.get(names) if self._shapes_of == self._book.version else None
         if shape is None and (shape := self._shape(names)) is None:
@@ -348,15 +346,11 @@ class Intake:
         return t, fields
 
     def _now_ms(self) -> int:
-        """A clock that is far off must not stop the device: its readings are kept at the edge of
-        what can be said.
-        """
+        """The time now, within valid bounds: a clock that is far off must not stop the device."""
         return min(max(0, self._clock.now_ms()), TIME_MS_MAX)
 
     def _shape(self, names: tuple[str, ...]) -> Shape | None:
-        """The types of these fields, without `t`; None: ask the long way, which says what is wrong
-        with them.
-        """
+        """The types of these fields, without `t`; None: the full check says what is wrong."""
         if self._shapes_of != self._book.version:
             self._shapes, self._shapes_of = {}, self._book.version
         found = self._shapes.get(names)
@@ -390,9 +384,7 @@ class Intake:
             )  # fmt: skip
 
     def remark(self, what: str, count: int = 1) -> None:
-        """Count something odd in readings that are taken, or what was found in them, and say it the
-        first time.
-        """
+        """Count a remark about readings that are taken, and log it the first time."""
         if what not in self.remarks and len(self.remarks) >= REMARKS_MAX:
             what = "others"
         if what not in self.remarks:
@@ -411,11 +403,10 @@ class Intake:
         position: tuple[str, str] | None = None,
         lost: Mapping[str, int] | None = None,
     ) -> bool:
-        """Pass on checked readings, and how far the source has read with them, by the source's
-        policy at the bound; False: dropped.
+        """Pass on checked readings and the source's position; False: dropped by its policy.
 
-        `lost`: how many that it was to bring up to there are lost for good, by reason. It goes with
-        the position; where that is dropped, it is said alone.
+        `lost`: how many readings before that position are permanently lost, by reason. It goes with
+        the position; where that is dropped, it is reported alone.
         """
         if not readings and position is None:
             return True
@@ -438,11 +429,10 @@ class Intake:
     def offer(
         self, readings: Sequence[Reading], *, position: tuple[str, str] | None = None
     ) -> bool:
-        """Pass on checked readings of a sender who hears what became of them: all of them now, or
-        none of them. Never waits.
+        """Pass on checked readings for a sender who gets an answer: all now, or none. Never waits.
 
-        Returns False without room. Nothing of them is left here then, and nothing is reported as
-        lost: the sender has them.
+        Returns False without room. Then nothing is kept here and nothing is reported as lost: the
+        sender has the readings.
         """
         if not readings and position is None:
             return True
@@ -459,8 +449,9 @@ class Intake:
         await self._sink.room(promised=True)
 
     async def durable(self) -> None:
-        """Wait until all that was put so far survives a crash: what a source acknowledges to its
-        sender, it acknowledges after this.
+        """Wait until everything put so far survives a crash.
+
+        Only then acknowledge to the sender.
         """
         await self._sink.durable()
 

@@ -1,3 +1,4 @@
-"""The event log: what the device received, durable before it goes on, until every consumer has
-passed it. `event_log` comes first.
+"""The event log: readings, durable before they go on, until every consumer has passed them.
+
+`event_log` comes first.
 """

@@ -1,5 +1,4 @@
-"""A consumer of the event log: reads what was received, and commits how far it is together with
-what it made of it.
+"""A consumer of the event log: reads readings, and commits its cursor with its results.
 
     consumer = await events.consumer("mean", ["speed"])      # durable from now on: nothing that it
                                                              needs goes
@@ -210,8 +209,9 @@ class Consumer:
         derived: Mapping[str, Sequence[Reading]] | None = None,
         wait: bool = True,
     ) -> None:
-        """Commit a chunk's cursor with the state after it (None: unchanged) and the checked
-        readings made of it, by stream.
+        """Commit a chunk's cursor, the state after it, and the checked readings made of it.
+
+        `state` None: unchanged; `derived`: readings by stream.
 
         Waits for room in the queues of `derived`, and, with `wait`, until it is durable. Raises
         LogClosedError, LogRenewedError.
@@ -233,8 +233,7 @@ class Consumer:
         derived: Mapping[str, Sequence[Reading]] | None = None,
         is_awaited: bool = False,
     ) -> Future[None]:
-        """`commit` without waiting; the answer comes when it is durable, at once only if somebody
-        waits for it.
+        """Commit without waiting; the answer comes when it is durable, early if somebody waits.
 
         Raises LogBusyError, LogClosedError, LogRenewedError.
         """

@@ -132,8 +132,9 @@ class StreamLog:
         lost: Mapping[str, int] | None = None,
         promised: bool = False,
     ) -> int:
-        """Leave readings, (source, how far it has read after them), and what was lost up to there
-        by reason, in one transaction.
+        """Queue readings with the source position after them and the losses before it.
+
+        They are committed in one transaction.
 
         `promised`: their sender will hear that they are kept, so no quota takes them before they
         are durable. Raises as `append`, and LogBusyError, too, where the lane is full and loses
@@ -174,8 +175,9 @@ class StreamLog:
         )
 
     def lose(self, count: int, reason: str) -> None:
-        """Readings of this stream were dropped before they came here: a gap tells the cloud how
-        many and why. Raises LogClosedError.
+        """Note readings of this stream that were dropped before the log. Raises LogClosedError.
+
+        A gap tells the cloud how many and why.
         """
         self._writer.lose(self._queue, count, reason)
 
@@ -232,8 +234,9 @@ class EventLog:
         lanes: Mapping[str, Lane] | None = None,
         local: frozenset[str] = frozenset(),
     ) -> None:
-        """Open or create the log in `directory`; `boot_id` names this start of the machine: another
-        one begins a new epoch. The streams in `local` are not sent.
+        """Open or create the log in `directory`; the streams in `local` are not sent.
+
+        `boot_id` names this start of the machine: another one begins a new epoch.
 
         A damaged log is set aside and a new one begun. Raises LocalError where another process has
         the directory, sqlite3.Error, OSError.
@@ -334,8 +337,9 @@ class EventLog:
         return self._writer.store.stream_names
 
     async def room(self, *streams: str, promised: bool = False) -> None:
-        """Wait until the queues of these streams have room, for what is `promised` in their lanes,
-        too. Raises LogClosedError.
+        """Wait until the queues of these streams have room. Raises LogClosedError.
+
+        Their lanes must also have room for what is `promised`.
         """
         if promised:
             await self.until(lambda: all(map(self._writer.may_promise, streams)))
@@ -343,8 +347,9 @@ class EventLog:
             await self.until(lambda: self._writer.has_room_for(*streams))
 
     def stream(self, name: str, *, bytes_max: int | None = None) -> StreamLog:
-        """A stream's way into the log; at most `bytes_max` bytes of its readings wait, where that
-        is less than it may have anyhow.
+        """A stream's way into the log.
+
+        At most `bytes_max` bytes of its readings wait, where that is less than its usual bound.
         """
         stream = StreamLog(self, self._writer, name)
         if bytes_max is not None:
@@ -352,8 +357,9 @@ class EventLog:
         return stream
 
     def append(self, commit: Commit) -> Future[None]:
-        """Leave readings of several streams and positions of sources that have to become durable
-        together; the answer comes when they are.
+        """Queue readings of several streams and positions that must become durable together.
+
+        The future is done when they are.
 
         Raises LogBusyError where one of the queues has no room, LogClosedError.
         """
@@ -363,8 +369,9 @@ class EventLog:
     async def consumer(
         self, name: str, streams: Sequence[str], *, at_end: bool = False
     ) -> Consumer:
-        """A consumer of these streams, durable from now on; it goes on where its last commit left
-        it. See `edgewake.edge.log.consumer`.
+        """A consumer of these streams, durable from now on; it continues from its last commit.
+
+        See `edgewake.edge.log.consumer`.
 
         A stream that is new to it begins with the oldest reading that is still there, or (`at_end`)
         with the next one to come. Raises LogClosedError, sqlite3.Error.
@@ -396,8 +403,9 @@ class EventLog:
         return frozenset(self._writer.store.consumers)
 
     def latest(self) -> dict[str, Reading]:
-        """The last reading that came of each stream since the start, also where the log needs it no
-        more. Never blocks.
+        """The last reading of each stream since the start, even if the log dropped it.
+
+        Never blocks.
         """
         return dict(self._latest)
 
@@ -406,16 +414,18 @@ class EventLog:
         return self._writer.store.position(source)
 
     def start_sending(self, frame_bytes: int | None = None) -> None:
-        """From now on frames are formed, of at most `frame_bytes`, and handed to `on_frames`, as
-        many as the window holds.
+        """Start forming frames of at most `frame_bytes`, and passing them to `on_frames`.
+
+        There are as many as the window holds.
         """
         if frame_bytes is not None:
             self.set_frame_bytes(frame_bytes)
         self._writer.set_sending(True)
 
     def set_frame_bytes(self, frame_bytes: int) -> None:
-        """Bytes before compression that the next frames have at most; a single larger reading still
-        goes alone.
+        """Set the size of the next frames before compression.
+
+        A larger single reading goes alone.
         """
         self._writer.set_frame_bytes(frame_bytes)
 
@@ -424,8 +434,9 @@ class EventLog:
         self._writer.set_sending(False)
 
     def pause(self, streams: frozenset[str], lanes: frozenset[Lane] = frozenset()) -> None:
-        """These streams and lanes, and no others, have to wait: what comes in of them waits
-        unframed, and the others have the window.
+        """Pause these streams and lanes, and no others.
+
+        Their readings wait unframed, and the others have the window.
         """
         self._writer.set_paused(streams, lanes)
 

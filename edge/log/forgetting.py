@@ -1,5 +1,6 @@
-"""Consumers that the configuration no longer names: what they had not read would be kept for
-nobody, up to `log.consumer_bytes`.
+"""Forgets consumers that the configuration no longer names.
+
+Their unread readings would be kept for nobody, up to `log.consumer_bytes`.
 """
 
 from __future__ import annotations

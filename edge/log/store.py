@@ -109,8 +109,9 @@ class LogStore:
         failpoint: Failpoint = no_failpoint,
         is_durable: bool = True,
     ) -> None:
-        """Open or create; `boot` names this start of the machine, `new_epoch` gets (previous epoch,
-        now in ms).
+        """Open or create; `boot` names this start of the machine.
+
+        `new_epoch` gets (previous epoch, now in ms).
         """
         self._path = directory / LOG_NAME
         self._limits = limits
@@ -218,8 +219,10 @@ class LogStore:
         self._rewrite_sidecar()
 
     def _mend_positions(self, said: Mapping[str, str]) -> None:
-        """No checksum covers a source's position in the log: the sidecar's lines have one, and it
-        is of the same commit.
+        """Correct positions of sources by the sidecar's.
+
+        No checksum covers them in the log: the sidecar's lines have one, and it is of the same
+        commit.
         """
         differ = {
             name: position
@@ -273,8 +276,9 @@ class LogStore:
 
     @property
     def is_salvaging(self) -> bool:
-        """Are rows of a damaged log still to be read? Until then no frames are formed: an earlier
-        reading may yet be found.
+        """Are rows of a damaged log still being read?
+
+        Until then no frames are formed: an earlier reading may yet be found.
         """
         return self._salvage is not None
 
@@ -314,9 +318,7 @@ class LogStore:
         return stream is not None and take_over(self._db, row, self._ranges_to_find(stream))
 
     def _ranges_to_find(self, stream: StreamState) -> list[tuple[int, int]]:
-        """Positions whose readings somebody still needs, of those that were accepted before the
-        damage.
-        """
+        """Positions accepted before the damage whose readings somebody still needs."""
         through = stream.older[-1].last if stream.older else stream.framed
         passed = passed_by_all(self._state.consumers.values(), stream.name)
         begins = stream.framed if passed is None else min(stream.framed, passed)
@@ -358,9 +360,7 @@ class LogStore:
     def can_frame(
         self, paused: frozenset[str] = frozenset(), filling: frozenset[str] = frozenset()
     ) -> bool:
-        """Whether a stream waits for a frame, not for more readings, and may have one more in
-        flight.
-        """
+        """Does a stream wait for a frame, and may it have one more in flight?"""
         if self.is_salvaging or self._repair.holds_frames():
             return False
         return self._window.has_room(self._state, paused, filling)
@@ -478,9 +478,7 @@ class LogStore:
             return sum(given_up(self._db).values())
 
     def oldest_at(self) -> int | None:
-        """Wall clock in ms of the oldest acceptance that is not acknowledged; None where all
-        are.
-        """
+        """Wall clock in ms of the oldest unacknowledged acceptance; None: all are acknowledged."""
         found = [
             self._db.execute(f"SELECT min(accepted_at) FROM {table}").fetchone()[0]  # noqa: S608
             for table in ("frames",)
@@ -611,9 +609,7 @@ class LogStore:
         draft.streams[name] = replace(stream, last=last)
 
     def _lose(self, draft: Draft, name: str, reason: str, count: int) -> None:
-        """Readings that never came here take positions too, so that the cloud is told where they
-        are missing.
-        """
+        """Give positions to readings that never came here, so that the cloud learns of the loss."""
         stream = draft.streams.get(name) or StreamState(_next_id(draft.streams), name)
         last = stream.last + count
         self._rows.give_up(stream.id, stream.last + 1, count, reason, after=stream.framed)
@@ -623,8 +619,10 @@ class LogStore:
         )
 
     def _stays_here(self, stream: StreamState) -> bool:
-        """Is it not sent? What waited when it was declared so still goes, and what comes meanwhile
-        with it: both have their numbers.
+        """Is the stream not sent?
+
+        Readings that waited when it was declared so are still sent, and those that come meanwhile:
+        both have their numbers.
         """
         is_local = is_own(stream.name) or stream_and_thing(stream.name)[0] in self._limits.local
         return is_local and stream.framed == stream.last

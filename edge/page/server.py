@@ -1,5 +1,6 @@
-"""Serves the agent's page and its metrics, in a process of its own: the agent pays nothing for
-them, and a dead agent can be looked at.
+"""Serves the agent's page and its metrics, in a process of its own.
+
+So the agent pays nothing for them, and a dead agent can be inspected.
 
 `/` for people, `/metrics` for Prometheus, on the loopback only: from elsewhere through ssh. The log
 is opened for reading. A name that another page's DNS makes of this address is refused (Host).
@@ -70,7 +71,7 @@ class PageServer(ThreadingHTTPServer):
             self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
-        """Who asked is gone: nothing to say. Anything else is a fault of ours."""
+        """Ignore a client that has gone; log anything else as our fault."""
         if not isinstance(sys.exception(), OSError):
             log.exception("a request could not be answered", extra={"event": "page.failed"})
 

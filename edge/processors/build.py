@@ -1,4 +1,4 @@
-"""From a chain's configuration to the chain. Each kind of processor is named here once."""
+"""Builds a chain from its configuration. Each kind of processor is named here once."""
 
 from __future__ import annotations
 

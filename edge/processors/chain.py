@@ -43,7 +43,7 @@ class ChainState:
     readings_out: int = 0
 
     def encode(self) -> bytes:
-        """As JSON."""
+        """The state as JSON."""
         return orjson.dumps(
             {
                 "digest": self.digest,

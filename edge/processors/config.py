@@ -68,9 +68,7 @@ class ProcessorConfig(ConfigTable):
 
     @property
     def behind_s(self) -> float:
-        """Seconds of event time by which what it makes may lie before the reading that completed
-        it.
-        """
+        """How old a result may be at birth: seconds from its time to its last reading."""
         return 0.0
 
 
@@ -205,8 +203,9 @@ class SmoothConfig(StatefulConfig):
 
 
 class DownsampleConfig(StatefulConfig):
-    """One reading for each stretch of event time, with the mean (or another aggregate) of each
-    field under its own name.
+    """One reading for each interval of event time, with an aggregate of each field.
+
+    It is the mean or another one, under the field's own name.
     """
 
     type: Literal["downsample"]
@@ -235,8 +234,9 @@ class DownsampleConfig(StatefulConfig):
 
 
 class LttbConfig(StatefulConfig):
-    """One reading of each stretch of event time, the one that keeps the curve's shape (largest
-    triangle three buckets).
+    """One reading of each interval of event time, the one that keeps the curve's shape.
+
+    The method is largest triangle three buckets.
     """
 
     type: Literal["lttb"]
@@ -292,8 +292,9 @@ class WindowConfig(StatefulConfig):
 
     @property
     def behind_s(self) -> float:
-        """A window of time waits for its end, and is stamped with the start; one by count with its
-        last reading.
+        """The age of a result: a window of time waits for its end, and is stamped with its start.
+
+        A window by count is stamped with its last reading.
         """
         return 0.0 if self.size_s is None else self.size_s + self.grace_s
 
@@ -399,8 +400,9 @@ class AbsenceConfig(ConfigTable):
 
 
 class ChainConfig(ConfigTable):
-    """Processors in order: each reading of `stream` passes them, and what comes out is accepted as
-    a reading of `into`.
+    """Processors in order: each reading of `stream` passes them.
+
+    What comes out is accepted as a reading of `into`.
     """
 
     stream: StreamName

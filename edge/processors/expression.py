@@ -77,8 +77,9 @@ def parse(text: str) -> Expression:
 
 
 def compiled(text: str) -> Evaluate:
-    """An expression as a function of a reading, which never raises; raises ExpressionError now for
-    a wrong text.
+    """Compile an expression to a function of a reading, which never raises.
+
+    Raises ExpressionError now for a wrong text.
     """
     return _compile(parse(text))
 

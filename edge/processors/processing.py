@@ -48,7 +48,7 @@ class ChainTask:
         self._consumer: Consumer | None = None
 
     async def open(self) -> Consumer:
-        """From now on the log keeps what the chain has not read.
+        """Register the chain: from now on the log keeps what it has not read.
 
         Raises LogClosedError, sqlite3.Error.
         """
@@ -90,8 +90,9 @@ class ChainTask:
             await asyncio.sleep(0)  # all of the above may have found everything at hand
 
     def _sound(self, made: list[Reading]) -> list[Reading]:
-        """Without what the stream does not take, which is said: it would take what is beside it
-        along.
+        """Leave out readings that the stream does not accept, and log them.
+
+        The stream would refuse the others along with them.
         """
         if self._chain.into != REQUESTS:
             return made
@@ -153,8 +154,9 @@ class Processing:
         await forget_others(self._events, PREFIX, [name_of(into) for into in self.chains])
 
     async def open(self) -> None:
-        """Before the first reading comes: what is not sent is kept for those only who are known
-        then. Raises as `forget_others`.
+        """Register all chains, before the first reading comes. Raises as `forget_others`.
+
+        A local reading is kept only for consumers that are known when it comes.
         """
         for chain in self.chains.values():
             await chain.open()

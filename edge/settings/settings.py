@@ -1,5 +1,6 @@
-"""Settings: what the cloud set of this device's configuration, on trial until they have proven
-good. Pure, but for the file.
+"""Settings that the cloud pushed to this device, on trial until proven good.
+
+Pure, but for the file.
 
     good ─ pushed ─▶ trial (not begun) ─ start ─▶ trial (begun) ─┬─ healthy in time ──▶ good
       ▲                                                          └─ else, or it died ─▶ failed
@@ -75,7 +76,7 @@ class SettingsState:
         )
 
     def pushed(self, new: Version) -> SettingsState:
-        """To be tried by the next life."""
+        """The state in which the next life tries `new`."""
         return replace(self, trial=new, is_begun=False)
 
     def started(self) -> SettingsState:
@@ -135,9 +136,7 @@ class SettingsFile:
     def __init__(
         self, own: Mapping[str, Any], data_dir: Path, started: SettingsState | None = None
     ) -> None:
-        """`started`: with what the life that runs was begun, where `start` was called by its first
-        stage.
-        """
+        """`started`: the state with which the running life began, where `start` was called."""
         self.own = own
         self.started = started
         self._path = data_dir / FILE_NAME

@@ -1,8 +1,7 @@
-"""Settings that were pushed, checked in a process of its own: `python -m
-edgewake.edge.settings.settings_check`.
+"""Checks pushed settings in a process of its own.
 
-Checking takes pydantic, a third of an agent's memory, which the running agent would keep until its
-next life (`edgewake.edge.life`).
+It runs `python -m edgewake.edge.settings.settings_check`. Checking takes pydantic, a third of an
+agent's memory, which the running agent would keep until its next life (`edgewake.edge.life`).
 """
 
 from __future__ import annotations

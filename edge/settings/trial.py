@@ -1,6 +1,4 @@
-"""The shell around `settings`: takes new ones, restarts the agent with them, watches them, and
-answers what became of them.
-"""
+"""The shell around `settings`: restarts the agent with new ones, watches it, and answers."""
 
 from __future__ import annotations
 
@@ -36,10 +34,9 @@ class Trial:
         restart: Callable[[], None],
         say: Callable[[Answer], None],
     ) -> None:
-        """`restart` ends this life and begins another; `say` sends a reading, so that there is one
-        for the cloud to acknowledge.
+        """`restart` ends this life and begins another. Raises ConfigError for an unreadable file.
 
-        Raises ConfigError where the file cannot be read.
+        `say` sends a reading, so that there is one for the cloud to acknowledge.
         """
         self._file = file
         self._clock = clock
@@ -74,11 +71,10 @@ class Trial:
         return None
 
     async def apply(self, settings: Settings) -> Answer | None:
-        """Refuse them or restart with them, or, in the life that tries them, say what became of
-        them. None: this life ends.
+        """Refuse settings or restart with them; in the life that tries them, answer the outcome.
 
-        Others than those on trial (whose message the log may have lost) have their turn when that
-        is over.
+        None: this life ends. Settings other than those on trial (whose message the log may have
+        lost) have their turn when that is over.
         """
         if self._state.trial is not None:
             await self._ended.wait()
@@ -140,8 +136,9 @@ class Trial:
         self._restart()
 
     async def _note(self, state: SettingsState) -> None:
-        """Write it, as soon as the disk takes it: an agent that ended here would find the same disk
-        after its next start.
+        """Write the state as soon as the disk takes it.
+
+        An agent that ended here would find the same disk after its next start.
         """
         is_said = False
         while True:

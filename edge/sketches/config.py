@@ -25,8 +25,9 @@ def _kinds(kinds: tuple[SketchKind, ...]) -> tuple[SketchKind, ...]:
 
 
 class SketchConfig(ConfigTable):
-    """Summaries of a stream's fields, sent in place of its readings or beside them, as readings of
-    `device_sketches`.
+    """Summaries of a stream's fields, sent in place of its readings or beside them.
+
+    They are readings of `device_sketches`.
     """
 
     stream: StreamName

@@ -146,8 +146,9 @@ class FilledCountMin:
 
 
 class FilledBloom:
-    """Tells which values there were. What a frame's text cannot hold is left out: more than some
-    4,900 values.
+    """Tells which values occurred.
+
+    Values beyond the size of a frame's text are left out: it holds some 4,900.
     """
 
     def __init__(self) -> None:

@@ -1,5 +1,6 @@
-"""The child process that holds the sketches of one stream: `python -m edgewake.edge.sketches.maker
-KIND…`.
+"""The child process that holds the sketches of one stream.
+
+It is `python -m edgewake.edge.sketches.maker KIND…`.
 
 Apache DataSketches needs NumPy, which weighs half as much as the agent; here it costs only who has
 sketches, and a fault of native code ends this process and no other. It reads messages on standard

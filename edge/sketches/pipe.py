@@ -1,5 +1,6 @@
-"""What the agent and its child that makes sketches both know of their pipes: a message is its
-length and that many bytes of JSON.
+"""The pipes between the agent and its child that makes sketches.
+
+A message is its length and that many bytes of JSON.
 """
 
 from __future__ import annotations

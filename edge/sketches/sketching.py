@@ -1,10 +1,10 @@
-"""Sketches at work: a consumer reads a stream, a child process fills the sketches, and what a
-window held is sent when it is over.
+"""Makes sketches: a consumer reads a stream, a child process fills them, one set per window.
 
-Cursor, state and sketches of a window commit together, and the cursor stands before the first
-reading of what is still open. So when the child dies, or the agent, the sketches are made again
-from the log: nothing is left out, nothing is in one twice. The price is that the log keeps the
-readings of open windows, within `log.consumer_bytes`; what had to go is counted as missed.
+They are sent when the window is over. Cursor, state and sketches of a window commit together, and
+the cursor stands before the first reading of what is still open. So when the child dies, or the
+agent, the sketches are made again from the log: nothing is left out, nothing is in one twice. The
+price is that the log keeps the readings of open windows, within `log.consumer_bytes`; what had to
+go is counted as missed.
 """
 
 from __future__ import annotations
@@ -150,8 +150,9 @@ class Sketcher:
         )
 
     def counts(self) -> dict[str, Any]:
-        """For the status: `counted` and `late` since the sketches began, the rest since the agent
-        did.
+        """Figures for the status.
+
+        `counted` and `late` are since the sketches began, the rest since the agent did.
         """
         exact = {"counted": self._windows.counted, "late": self._windows.late}
         return {

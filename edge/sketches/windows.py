@@ -112,7 +112,7 @@ class Windows:
         return min(self.first.values(), default=self.through + 1)
 
     def encode(self) -> bytes:
-        """To be committed with a cursor before `needed_from`: what is open is read again."""
+        """The state to commit with a cursor before `needed_from`: open windows are read again."""
         return orjson.dumps(
             [
                 self.size_ms,
@@ -128,8 +128,9 @@ class Windows:
 
 
 def resumed(kept: bytes | None, *, size_ms: int, grace_ms: int) -> Windows:
-    """As committed; from the beginning where the windows have another size now, or the state cannot
-    be read.
+    """Load a committed state.
+
+    Start from the beginning where the windows have another size now, or it cannot be read.
     """
     try:
         found: Any = orjson.loads(kept or b"null")

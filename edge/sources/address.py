@@ -1,5 +1,6 @@
-"""Connections of sources: a name is resolved in a thread that nobody waits for, TLS checks the
-other side, and each step has a time.
+"""Opens connections of sources: names are resolved in a thread, TLS is verified.
+
+Each step has a time limit.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The readings in a JSON document that somebody else made: one object, a list of them, lines of
-them, or a list inside an object.
+"""Finds the readings in a foreign JSON document.
+
+It is one object, a list of them, lines of them, or a list inside an object.
 
 `found` is pure; `checked` gives every other task its turn while it checks, since a document may
 hold thousands.
@@ -57,10 +58,10 @@ Refuse: TypeAlias = Callable[[int, Rejected, int], None]
 async def checked(
     intake: Intake, items: Sequence[Any], refuse: Refuse | None = None
 ) -> Sequence[Reading]:
-    """The readings among them, in order; the others are refused: counted by the intake, or told to
-    `refuse` in place of that.
+    """Return the readings among the items, in order.
 
-    An item is an object, or a line of JSON as bytes.
+    The others are refused: counted by the intake, or passed to `refuse` instead. An item is an
+    object, or a line of JSON as bytes.
     """
     parts: list[Sequence[Reading]] = []
     refuse = refuse or (lambda _at, why, count: intake.refuse(why.reason, why.detail, count))

@@ -1,5 +1,6 @@
-"""Follows streams and results of others, by way of this device's own MQTT connection
-(`edgewake.protocol.downlink.feed`).
+"""Follows other devices' streams and results over this device's own MQTT connection.
+
+See `edgewake.protocol.downlink.feed`.
 
 Events, gaps and cursor are kept in one transaction, so a device that was killed, slept, or was cut
 off goes on where it stopped: nothing comes twice, and what the cloud no longer keeps is a gap of
@@ -77,7 +78,7 @@ class Subscription:
         """Where its cursor is kept: another condition is another feed."""
         self._after = context.position(self.position_name) or ""
         self._error = ""
-        """Of the last chunk: one that lasts is logged once."""
+        """Error of the last chunk: one that lasts is logged once."""
 
     async def run(self, intake: Intake) -> None:
         while True:
@@ -140,8 +141,9 @@ def reason_of(gap: Mapping[str, Any]) -> str:
 
 
 def lost_in(gap: Mapping[str, Any]) -> int:
-    """Events that a gap says are lost, at most: of what the cloud no longer keeps it counts
-    records; one where nobody can count them.
+    """The largest number of events that a gap may have lost.
+
+    For records that the cloud no longer has it counts records; one where nobody can count them.
     """
     lost = gap.get("lost", gap.get("count"))
     return lost if isinstance(lost, int) and not isinstance(lost, bool) and lost >= 0 else 1

@@ -1,3 +1,4 @@
-"""Things behind this device: each is a device of its own in the cloud, and has streams of its own
-in the log.
+"""Things behind this device: each is a device of its own in the cloud.
+
+Each has streams of its own in the log.
 """

@@ -1,5 +1,7 @@
-"""Readings of things behind this device on their way into the log: each thing's into a stream of
-its own, `power/of/meter-7`, so that numbers, gaps, quotas and frames are the thing's.
+"""Passes readings of things behind this device into the log.
+
+Each thing has a stream of its own, `power/of/meter-7`, so that numbers, gaps, quotas and frames are
+the thing's.
 
 What one call brings of several things becomes durable together, with the place of its source.
 """
@@ -30,8 +32,9 @@ class ThingSink:
     """Mode `ack`: the event log, by things. A reading without a thing is the device's own."""
 
     def __init__(self, events: EventLog, stream: str, *, device: str, things_max: int) -> None:
-        """At most `things_max` things have streams here; readings of others are lost, and a gap of
-        the device's own stream says how many.
+        """At most `things_max` things have streams here; readings of others are lost.
+
+        A gap of the device's own stream says how many.
         """
         self._events = events
         self._stream = stream

@@ -69,9 +69,7 @@ class Goodput:
             self.bytes_per_s = max(rate, self.bytes_per_s * GROWTH)
 
     def frame_bytes(self, most: int, *, cap_bytes_per_s: float | None = None) -> int:
-        """Bytes that the next frames may have, at most `most`, and what a cap lets through in
-        FRAME_S.
-        """
+        """The size of the next frames in bytes: at most `most`, and what a cap lets through."""
         if cap_bytes_per_s is not None:
             most = min(most, max(FRAME_BYTES_MIN, int(FRAME_S * cap_bytes_per_s)))
         if self.bytes_per_s is None:

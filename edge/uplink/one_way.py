@@ -1,7 +1,7 @@
-"""Readings that may be lost: they wait in a bounded queue for the connection, and go out with QoS
-0, as plain JSON objects.
+"""Readings that may be lost: they wait in a bounded queue and go out with QoS 0.
 
-What is lost here is counted by stream and reason until somebody says it (`take_unsaid`).
+They are plain JSON objects. Lost ones are counted by stream and reason until they are reported
+(`take_unsaid`).
 """
 
 from __future__ import annotations
@@ -67,8 +67,9 @@ class OneWay:
             self._drop(stream, STOPPED)
 
     def take_unsaid(self) -> dict[tuple[str, str], int]:
-        """What was lost since the last call, by stream and reason: as many as there are streams,
-        times three.
+        """Take the losses since the last call, by stream and reason.
+
+        There are at most three for each stream.
         """
         unsaid, self._unsaid = self._unsaid, Counter()
         return dict(unsaid)
@@ -79,7 +80,7 @@ class OneWay:
         return stream, payload
 
     def send(self, may_send: Callable[[], bool], publish: Callable[[str, bytes], None]) -> None:
-        """As many as may be sent now. `publish` raises TooLarge."""
+        """Send as many as may be sent now. `publish` raises TooLarge."""
         while self._waiting and may_send():
             stream, payload = self._take()
             try:

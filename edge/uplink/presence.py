@@ -1,6 +1,4 @@
-"""What the device says of itself: that it is there, now and then; that it goes; and, by the broker,
-that it went without a word.
-"""
+"""The device's presence: it is there, it leaves, or (by the broker's will) it vanished."""
 
 from __future__ import annotations
 
@@ -37,8 +35,15 @@ class Presence:
         """For a connection that begins now."""
         self._connected_at = self._clock.now_ms()
         self.due_s = 0.0
-        last = DeviceStatus(
-            device=self._device, state=DeviceState.OFFLINE, connected_at=self._connected_at
+        # What is known of it stays known while it is gone; what waits on it will have changed.
+        last = replace(
+            self._status(),
+            state=DeviceState.OFFLINE,
+            sent_at=None,
+            connected_at=self._connected_at,
+            backlog_readings=None,
+            backlog_bytes=None,
+            oldest_unacked_s=None,
         )
         return mqtt5.Will(self._topic, payload=_json(last), qos=self.will_qos)
 
@@ -53,11 +58,8 @@ class Presence:
 
     async def goodbye(self, link: MqttLink) -> None:
         """Say it, and close."""
-        offline = DeviceStatus(
-            device=self._device,
-            state=DeviceState.OFFLINE,
-            sent_at=self._clock.now_ms(),
-            connected_at=self._connected_at,
+        offline = replace(
+            self._status(), state=DeviceState.OFFLINE, connected_at=self._connected_at
         )
         link.publish(self._topic, _json(offline), confirmed=False)
         await link.close()

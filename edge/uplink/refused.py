@@ -1,5 +1,6 @@
-"""Frames that will never get through: out of the session at once, out of the log when their bytes
-are in quarantine.
+"""Frames that will never get through.
+
+They leave the session at once, and the log when their bytes are in quarantine.
 """
 
 from __future__ import annotations

@@ -76,8 +76,9 @@ class Route:
         self._brokers.ended(self._index, now_s, lasted_s=lasted_s)
 
     def look_for_home(self, go: Callable[[], None]) -> None:
-        """When it is time, and we are elsewhere: see in the background whether home answers, and
-        call `go` where it does.
+        """Check in the background whether the home broker answers, when it is time.
+
+        Then call `go`.
         """
         if self._brokers.home_is_due(self._clock.monotonic_s()) and (
             self._look is None or self._look.done()

@@ -1,5 +1,6 @@
-"""When and where the uplink may send: a cap of its bandwidth, hours of the day, one of several
-brokers. Pure: time is an argument.
+"""When and where the uplink may send. Pure: time is an argument.
+
+It has a cap of its bandwidth, hours of the day, and one of several brokers.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ class Cap:
 
 @dataclass(frozen=True, slots=True)
 class Hours:
-    """A part of every day, UTC, by minutes: from the first to before the last; over midnight where
-    the last is the smaller one.
+    """A part of every day, UTC, by minutes: from the first to before the last.
+
+    It goes over midnight where the last is the smaller one.
     """
 
     first: int
@@ -92,8 +94,9 @@ class Brokers:
         home_after_s: float,
         rng: random.Random,
     ) -> None:
-        """Each address has its own back-off from `minimum_s` to `maximum_s`; elsewhere home is
-        looked for every `home_after_s`.
+        """Each address has its own back-off, from `minimum_s` to `maximum_s`.
+
+        Away from home, home is tried every `home_after_s`.
         """
         self._backoffs = [Backoff(minimum_s, maximum_s, rng) for _ in range(count)]
         self._until_s = [float("-inf")] * count

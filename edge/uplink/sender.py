@@ -84,9 +84,7 @@ class Uplink:
         inbox: Inbox | None = None,
         feeds: Feeds | None = None,
     ) -> None:
-        """`inbox` gets what the cloud sends beside its answers, `feeds` what others sent to the
-        cloud.
-        """
+        """`inbox` gets the cloud's messages beside its answers, `feeds` other devices' readings."""
         self._config = config
         self._events = events
         self._clock = clock
@@ -179,7 +177,7 @@ class Uplink:
         self._wake.set()
 
     async def _one_connection(self) -> str:
-        """From connecting to the end of the connection; why it ended."""
+        """Run one connection, and return why it ended."""
         session = self.session
         session.move(UplinkEvent.CONNECT)
         try:
@@ -220,8 +218,9 @@ class Uplink:
         return link.lost.result()
 
     async def _open_unless_stopped(self) -> MqttLink | None:
-        """The open connection; None where the agent is to stop meanwhile: what it has is sent after
-        the next start.
+        """Open the connection; None where the agent must stop meanwhile.
+
+        What it has is sent after the next start.
         """
         opening = asyncio.ensure_future(self._open())
         stop = asyncio.ensure_future(self._draining.wait())
@@ -330,9 +329,7 @@ class Uplink:
             await self._until_due(now_s, drain_until_s)
 
     def _say_lost(self, now_s: float = float("-inf")) -> None:
-        """Let the log tell the cloud what was lost of the one_way streams, now that they flow
-        again, or that the agent stops.
-        """
+        """Record losses of the one-way streams in the log, when they flow again or we stop."""
         self._said_lost_s = now_s
         for (stream, reason), count in self.one_way.take_unsaid().items():
             log.error(

@@ -1,5 +1,6 @@
-"""What the uplink decides, without I/O: which frame to send when, what frees it, when to send it
-again. Time is an argument.
+"""The uplink's decisions, without I/O: which frame to send when, and what frees it.
+
+Time is an argument.
 
     OFFLINE ─connect─▶ CONNECTING ─connected─▶ SUBSCRIBING ─subscribed─▶ STREAMING ─drain─▶ DRAINING
     ─drained─▶ STOPPED
@@ -167,8 +168,9 @@ class _Stream:
             heapq.heappush(self.queue, entry)
 
     def first_to_send(self, now_s: float) -> _InFlight | None:
-        """The oldest frame that waits to be sent; while the stream waits, its very oldest alone,
-        after the wait.
+        """The oldest frame that waits to be sent.
+
+        While the stream waits, only its very oldest, after the wait.
         """
         if self.pause is not None:
             oldest = next(iter(self.frames.values()), None)
@@ -302,10 +304,10 @@ class UplinkSession:
     # what to send
 
     def to_send(self, now_s: float, limit: int) -> Iterator[OutFrame]:
-        """At most `limit` frames whose turn it is: the more urgent lanes first, the streams of a
-        lane in turns, each in order.
+        """At most `limit` frames whose turn it is.
 
-        Tell `sent` or `refuse` for each one before asking for the next.
+        The more urgent lanes go first, the streams of a lane take turns, each in order. Call `sent`
+        or `refuse` for each one before asking for the next.
         """
         if not self.sends:
             return
@@ -319,8 +321,9 @@ class UplinkSession:
             yield flying.frame
 
     def _next(self, now_s: float) -> _InFlight | None:
-        """Strictly by lane, but every BULK_TURN-th turn `bulk` comes before `normal`: a backlog is
-        slow, not stuck.
+        """The next frame: strictly by lane, but every BULK_TURN-th turn `bulk` is before `normal`.
+
+        So a backlog is slow, not stuck.
         """
         self._bulk_turn = (self._bulk_turn + 1) % BULK_TURN
         lanes = list(Lane) if self._bulk_turn else [Lane.URGENT, Lane.BULK, Lane.NORMAL]
@@ -333,8 +336,9 @@ class UplinkSession:
         return None
 
     def _next_of(self, names: deque[str], now_s: float) -> _InFlight | None:
-        """The next frame of one lane: live before backlog, and streams in turns; each BULK_TURN-th
-        turn any stream's.
+        """The next frame of one lane: live before backlog, and streams in turns.
+
+        Each BULK_TURN-th turn is any stream's.
         """
         backlog: _InFlight | None = None
         for _ in range(len(names)):
@@ -402,9 +406,7 @@ class UplinkSession:
     # what happened
 
     def sent(self, key: FrameKey, packet_id: int | None, now_s: float) -> None:
-        """A frame went out: under this packet id, or (None) without asking for the broker's
-        PUBACK.
-        """
+        """Note that a frame was sent: under this packet id, or (None) without a PUBACK to come."""
         flying = self._flying[key]
         self.resent += flying.attempts > 0
         flying.attempts += 1
@@ -424,11 +426,10 @@ class UplinkSession:
     def on_puback(
         self, packet_id: int, reason: int, now_s: float
     ) -> tuple[FrameKey, Puback] | None:
-        """The broker answered: which frame, and what that means for it; None where the packet is
-        unknown. The frame stays.
+        """Take a PUBACK: return its frame and what it means; None for an unknown packet.
 
-        received: it is sent again when the cloud is silent for too long. not_now: its stream waits.
-        never: call `refuse`.
+        The frame stays. received: it is sent again when the cloud is silent for too long. not_now:
+        its stream waits. never: call `refuse`.
         """
         key = self._by_packet.pop(packet_id, None)
         if key is None:
@@ -485,11 +486,12 @@ class UplinkSession:
         return flying
 
     def _hurry_overtaken(self, acked: _InFlight, now_s: float) -> None:
-        """Frames sent before `acked` and still waiting may be lost: send them again soon, not only
-        when patience ends (as TCP does, RFC 8985). Two bridges answer in bursts, so a frame is
-        given the time that `acked` took once more. An acknowledged repetition ends an outage: all
-        before it are sent again. Once overtaken, an attempt is not looked at again: the cost is
-        bounded.
+        """Send frames again soon that were sent before `acked` and still wait, as they may be lost.
+
+        It does not wait for their time-out, as TCP does not (RFC 8985). Two bridges answer in
+        bursts, so a frame is given the time that `acked` took once more. An acknowledged repetition
+        ends an outage: all before it are sent again. Once overtaken, an attempt is not looked at
+        again: the cost is bounded.
         """
         weight = 1 if acked.attempts == 1 else OVERTAKEN_BY
         overtaken = []
@@ -534,9 +536,7 @@ class UplinkSession:
 
     @property
     def paused_streams(self) -> frozenset[str]:
-        """Streams that the cloud or the broker asked to wait: no more of their frames are
-        wanted.
-        """
+        """Streams that the cloud or the broker asked to wait: their frames are not wanted now."""
         return frozenset(name for name, stream in self._streams.items() if stream.pause is not None)
 
     def _patience_s(self, attempts: int) -> float:
@@ -546,9 +546,7 @@ class UplinkSession:
         return min(self._ack_timeout_max_s, REFUSED_WAIT_S * 2.0 ** min(refusals - 1, 32))
 
     def _forget_attempts(self) -> None:
-        """The connection is gone: what it carried may be gone too, so all of it is sent again, in
-        order, on the next one.
-        """
+        """Forget what the connection carried: the next one sends all of it again, in order."""
         self._by_packet.clear()
         self._by_attempt.clear()
         self._timers.clear()

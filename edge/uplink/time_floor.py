@@ -1,12 +1,13 @@
-"""TLS while the machine's clock is not set: all but the dates of the broker's certificate is
-checked, and these when it is set. Pure.
+"""TLS while the machine's clock is not set: checks all but the dates of the certificate. Pure.
 
-With a clock in 1970 every certificate is not valid yet, so a device could never connect to be told
+The dates are checked when the clock is set.
+
+With a clock in 1970 every certificate is not valid yet, so a device could never connect to learn
 the time. OpenSSL takes no other time to check with through `ssl`; it can leave the dates out
 (X509_V_FLAG_NO_CHECK_TIME). The signer and the name are checked as ever. A broker's certificate
 that expired before this program was built is refused all the same, and once the clock is set a
-connection made before is ended if the certificate's dates do not hold. Dates of authorities between
-are checked with the next connection.
+connection made before is ended if the certificate's dates do not hold. Dates of intermediate
+authorities are checked with the next connection.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ NO_CHECK_TIME: Final = 0x200000
 
 
 def why_not_valid(certificate: Mapping[str, Any], now_ms: int) -> str | None:
-    """What is wrong with a certificate's dates, as `ssl.SSLObject.getpeercert` gives it; None where
-    they hold.
+    """What is wrong with a certificate's dates; None where they hold.
+
+    `certificate` is as `ssl.SSLObject.getpeercert` gives it.
     """
     if now_ms >= 1000 * ssl.cert_time_to_seconds(certificate["notAfter"]):
         return f"the broker's certificate ended on {certificate['notAfter']}"

@@ -1,3 +1,1 @@
-"""Certificates of one installation: its own authority, and the book of what it gave and took
-back.
-"""
+"""Certificates of one installation: its own authority, and its book of issued and revoked ones."""

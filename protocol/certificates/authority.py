@@ -1,9 +1,8 @@
-"""An installation's own authority: it signs the certificate of its servers and those of its
-devices, and says which it took back.
+"""An installation's own authority, which signs the certificates of its servers and devices.
 
-Texts in, texts out; no file is touched here. Keys are P-256, which every TLS library of the last
-ten years reads, those of small devices too. A device makes its key itself and asks with a signing
-request (PKCS #10): no private key of a device ever comes here.
+It also lists those that it revoked. Texts in, texts out; no file is touched here. Keys are P-256,
+which every TLS library of the last ten years reads, those of small devices too. A device makes its
+key itself and asks with a signing request (PKCS #10): no private key of a device ever comes here.
 """
 
 from __future__ import annotations

@@ -34,9 +34,9 @@ class Revoked:
     device: str
     at_ms: int
     until_ms: int
-    """From then on it is worth nothing anyway."""
+    """The end of its validity."""
     number: int
-    """Of the list in which it stood first."""
+    """The number of the first list that has it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
-"""What the cloud sends to a device: commands, settings and replies to its requests, and what the
-device answers.
+"""Messages from the cloud to a device, and the device's answers.
+
+They are commands, settings and replies to its requests.
 
 A message of QoS 1 on `ew/v1/<device>/down/<kind>`, JSON of at most MESSAGE_BYTES_MAX bytes, with
 MQTT's message expiry interval: the seconds for which it is still worth doing, by the cloud's clock

@@ -1,5 +1,6 @@
-"""Feeds: a device follows streams and results of others. It asks for what follows its cursor and
-gets a chunk of it; stop and wait.
+"""Feeds: a device follows streams and results of others, one chunk at a time (stop and wait).
+
+It asks for what follows its cursor and gets a chunk of it.
 
     ew/v1/car-07/req/feed
     {"feed":"weather","streams":["city_weather"],"begin":"earliest","after":""}
@@ -63,11 +64,11 @@ class FeedChunk(Plain):
 
     feed: StreamName
     after: CursorText
-    """As asked."""
+    """The cursor of the request."""
     cursor: CursorText = ""
     """Behind the last event."""
     events: tuple[dict[str, Any], ...] = ()
-    """As the access servers show them."""
+    """Events in the form of the access servers."""
     gaps: tuple[dict[str, Any], ...] = ()
     """What is lost before them: `reason`, and `lost` where it can be counted."""
     error: str = key(default="", max_length=OUTPUT_CHARS_MAX)

@@ -54,8 +54,9 @@ class Request(Plain):
 
 
 def check_request(fields: Mapping[str, Any]) -> None:
-    """May a device send this? Raises Rejected: the cloud would refuse the whole frame, with the
-    good requests in it.
+    """May a device send this? Raises Rejected.
+
+    The cloud would refuse the whole frame, with the good requests in it.
     """
     for name in fields:
         if name not in REQUEST_FIELDS or name == REQUEST_WRONG:

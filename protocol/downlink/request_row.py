@@ -1,5 +1,6 @@
-"""A row of `ew.requests`: what the operations API knows of a device's request
-(`edgewake.protocol.downlink.request`).
+"""A row of `ew.requests`: a device's request as the operations API knows it.
+
+See `edgewake.protocol.downlink.request`.
 """
 
 from __future__ import annotations
@@ -17,9 +18,7 @@ get it."""
 
 
 class RequestRow(BaseModel):
-    """A row of `ew.requests`, key `<device>|<id>`: a request that the cloud took, and what became
-    of it.
-    """
+    """A row of `ew.requests`, key `<device>|<id>`: a request and what became of it."""
 
     model_config = ConfigDict(frozen=True)
 

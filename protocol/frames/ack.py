@@ -77,8 +77,9 @@ mistake heals within an hour."""
 
 
 class Later(NamedTuple):
-    """Not now: nothing is kept and nothing is freed; the device sends the frame again after
-    `retry_after_ms`.
+    """Not now: the device must send the frame again after `retry_after_ms`.
+
+    Nothing is kept and nothing is freed.
     """
 
     reason: LaterReason
@@ -166,8 +167,9 @@ the next message."""
 
 
 def joined(answers: Iterable[tuple[bytes, Ack | Later]]) -> Iterator[bytes]:
-    """Payloads that carry these answers, each beside its correlation data (which must be JSON text
-    without escapes: `is_joinable`).
+    """Join answers into few payloads, each answer beside its correlation data.
+
+    The correlation data must be JSON text without escapes (`is_joinable`).
     """
     parts: list[bytes] = []
     size = 2
@@ -188,8 +190,9 @@ _JOINABLE: Final = re.compile(rb"[ !#-\[\]-~]{1,192}")
 
 
 def is_joinable(correlation: bytes | None) -> bool:
-    """May this correlation data stand in a message of joined answers? 1 to 192 printable ASCII
-    characters without quote and backslash.
+    """May this correlation data stand in a message of joined answers?
+
+    It must be 1 to 192 printable ASCII characters without quote and backslash.
     """
     return correlation is not None and _JOINABLE.fullmatch(correlation) is not None
 

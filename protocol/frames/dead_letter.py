@@ -35,7 +35,7 @@ class DeadLetter(BaseModel):
     """Bytes of the message where the value is only its beginning; 0 where it is whole."""
 
     def headers(self) -> list[tuple[str, bytes]]:
-        """As Kafka headers."""
+        """The letter's facts as Kafka headers."""
         return [(name, str(value).encode("utf-8", "replace")) for name, value in self]
 
     @classmethod

@@ -1,5 +1,6 @@
-"""Which partition of `ew.up` a device is on, for who must know it without sending there: Kafka's
-murmur2 of the key.
+"""Computes the partition of `ew.up` that a device is on: Kafka's murmur2 of the key.
+
+It is for parts that must know it without sending there.
 """
 
 from __future__ import annotations

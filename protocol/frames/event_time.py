@@ -102,8 +102,9 @@ def to_ms(value: Any, style: str = AUTO, zone: tzinfo | None = None, *, fold: in
 
 
 def looks_like(value: object) -> str:
-    """What a value is as a time: s, ms, us, ns, or iso with or without a zone; empty where it is
-    none. A number has to be after 2000.
+    """The form of a value as a time: s, ms, us, ns, or iso with or without a zone.
+
+    Empty where it is not a time. A number must be after 2000.
     """
     if isinstance(value, bool):
         return ""
@@ -131,7 +132,10 @@ def _number(value: Any) -> float:
 
 
 def unit_of(value: float) -> str:
-    """By size: seconds reach 1e11 in the year 5138, milliseconds begin there in 1973."""
+    """The unit of a number by its size.
+
+    Seconds reach 1e11 in the year 5138, milliseconds begin there in 1973.
+    """
     units = ((1e11, "s"), (1e14, "ms"), (1e17, "us"))
     return next((unit for below, unit in units if value < below), "ns")
 

@@ -90,8 +90,9 @@ class Names:
 
 @lru_cache(maxsize=2048)
 def form(path: str) -> str:
-    """A legal name that is like a path; a path that is long gets its suffix, for its end is cut
-    off.
+    """A legal name that resembles a path.
+
+    A long path gets its hash as a suffix, for its end is cut off.
     """
     name = path.replace(".", "_")
     if is_field(name):

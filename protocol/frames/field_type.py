@@ -31,8 +31,9 @@ _TYPES = {
 
 
 def type_of_kinds(kinds: frozenset[type]) -> FieldType | None:
-    """The one type of a column in which these Python types occur; None where all are null; raises
-    TypeError where they differ.
+    """The one type of a column in which these Python types occur; None where all are null.
+
+    Raises TypeError where they differ.
     """
     try:
         return _TYPES[kinds]
@@ -43,15 +44,17 @@ def type_of_kinds(kinds: frozenset[type]) -> FieldType | None:
 
 
 def type_of(column: Sequence[Scalar]) -> FieldType | None:
-    """The one type of a column's values; None where all are null; raises TypeError where they
-    differ.
+    """The one type of a column's values; None where all are null.
+
+    Raises TypeError where they differ.
     """
     return type_of_kinds(frozenset(map(type, column)))
 
 
 def types_of(fields: Mapping[str, Sequence[Scalar]]) -> dict[str, FieldType]:
-    """The types of a frame's columns; all-null columns are left out; raises TypeError naming the
-    field.
+    """The types of a frame's columns; all-null columns are left out.
+
+    Raises TypeError naming the field.
     """
     return types_of_kinds({name: frozenset(map(type, column)) for name, column in fields.items()})
 

@@ -238,8 +238,9 @@ def _check_extras(body: Mapping[str, Any], device: str | None) -> None:
 
 
 def _check_extra(value: object, depth: int, left: int) -> int:
-    """Count how many of `left` values remain after this one and those in it; raises Rejected where
-    there are more, or nested too deep.
+    """Count how many of `left` values remain after this one and those in it.
+
+    Raises Rejected where there are more, or nested too deep.
     """
     if depth > DEPTH_MAX:
         raise Rejected(RejectReason.SHAPE, f"nested deeper than {DEPTH_MAX}")
@@ -422,8 +423,9 @@ _SCALARS: Final[frozenset[type]] = frozenset({int, float, str, bool, type(None)}
 
 
 def _has_suspect_strings(payload: bytes) -> bool:
-    """Only a text with an escape can hold NUL, and only a long one a string over its bound: the
-    rest need no look at each string.
+    """Must each string be checked?
+
+    Only a text with an escape can hold NUL, and only a long one a string over its bound.
     """
     return len(payload) > STRING_CHARS_MAX or b"\\u" in payload
 
@@ -477,8 +479,9 @@ _SINGLE: Final[dict[type, frozenset[type]]] = {kind: frozenset({kind}) for kind 
 def _plain_columns(
     body: Mapping[str, Any], suspect_strings: bool
 ) -> tuple[dict[str, list[Scalar]], Kinds]:
-    """The columns of one plain object and their types: in one pass where it is flat and harmless,
-    as nearly all are.
+    """The columns of one plain object and their types.
+
+    It takes one pass where the object is flat and harmless, as nearly all are.
     """
     fields: dict[str, list[Scalar]] = {}
     kinds: dict[str, frozenset[type]] = {}

@@ -1,5 +1,4 @@
-"""The packed frame: a frame of few readings in columns of bits, for a device that pays for each
-byte. Pure.
+"""The packed frame: few readings in columns of bits, for a device that pays for each byte. Pure.
 
 JSON's digits and a frame's names are most of what a frame of twenty readings is; the numbers
 themselves are a third of it. Bytes, in this order (varint: base 128, least first; signed: zigzag, 0
@@ -116,8 +115,9 @@ _SAFE: Final = 48
 
 
 def pack(frame: Frame) -> bytes | None:
-    """The bytes of a frame with columns; None where it has none, too many readings, or values that
-    are better sent as JSON.
+    """Pack a frame with columns; None where JSON is better.
+
+    That is: it has no columns, too many readings, or values that JSON stores in less.
     """
     count = len(frame.t)
     if (

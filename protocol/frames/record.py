@@ -65,6 +65,9 @@ class Discipline(StrEnum):
     NUMBERED = (
         "n"  # numbered, holes allowed (plain devices with `seq`): repeats dropped, nothing held
     )
+    # by the key of the request that brought them, numbered in it: repeats of the last
+    # requests dropped, nothing held
+    KEYED = "k"
     FREE = "f"  # not numbered: passed on as it comes
 
 
@@ -139,8 +142,9 @@ def encode(
     frame_bytes: bytes,
     via: str = "",
 ) -> bytes:
-    """Put origin and times before a checked frame's own bytes (they begin with `{`; names are safe
-    in JSON).
+    """Put origin and times before a checked frame's own bytes.
+
+    They begin with `{`; names are safe in JSON.
     """
     sent = "null" if sent_at is None else str(sent_at)
     head = (
@@ -158,8 +162,9 @@ def origin(partition: int, offset: int) -> bytes:
 
 
 def times_of(value: bytes) -> tuple[int | None, int]:
-    """`sent_at` (None where unknown) and `received_at` of what `encode` made, without reading the
-    rest. ValueError on foreign bytes.
+    """Read `sent_at` (None where unknown) and `received_at` of a record, and nothing else of it.
+
+    Raises ValueError on foreign bytes.
     """
     start = value.index(b'"sent_at":') + 10
     end = value.index(b",", start)
@@ -169,9 +174,7 @@ def times_of(value: bytes) -> tuple[int | None, int]:
 
 
 def with_clocks(value: bytes, *, shift: int, kept_at: int | None) -> bytes:
-    """A record with what the sequencer found out about its clocks; the same bytes where that is
-    nothing.
-    """
+    """A record with the sequencer's findings about its clocks; the same bytes without any."""
     if kept_at is not None:
         value = b'{"kept_at":%d,' % kept_at + value[1:]
     return b'{"shift":%d,' % shift + value[1:] if shift else value

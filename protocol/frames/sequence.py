@@ -1,5 +1,6 @@
-"""The progress of the sequencer in each partition of `ew.up`: the row `position` on every partition
-of `ew.sequence`, one per shard.
+"""The sequencer's progress in each partition of `ew.up`: rows `position` of `ew.sequence`.
+
+Every partition of `ew.sequence`, one per shard, has such a row.
 
 Value (JSON), for each partition of `ew.up` that belongs to the shard:
 

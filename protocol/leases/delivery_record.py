@@ -1,5 +1,7 @@
-"""A delivery as it is stored: rows of `ew.leases`, on the partition of their owner, so that whoever
-has that partition delivers, and no one else (`edgewake.cloud.push.leases.lease_member`).
+"""A delivery as it is stored: rows of `ew.leases`, on the partition of their owner.
+
+So the proxy that has that partition delivers, and no other
+(`edgewake.cloud.push.leases.lease_member`).
 
     delivery|<id>            a Delivery: where it is sent, how far it came, the batch in hand
     letter|<id>|<number>     a Letter: an event that its endpoint refused, kept for a replay
@@ -35,8 +37,9 @@ class DeliveryState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """The batch in hand, stored before its first attempt: each attempt, by whichever server, has
-    the same id and the same events.
+    """The pending batch, stored before its first attempt.
+
+    Each attempt, by whichever server, has the same id and the same events.
     """
 
     number: int

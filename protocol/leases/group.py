@@ -62,6 +62,6 @@ class Ack(BaseModel):
     done: Annotated[tuple[Token, ...], Field(max_length=TOKENS_MAX)] = ()
     """Given to nobody any more."""
     release: Annotated[tuple[Token, ...], Field(max_length=TOKENS_MAX)] = ()
-    """To be given to somebody else …"""
+    """Tokens of events to release to another client …"""
     after_s: Annotated[float, Field(ge=0, le=RELEASE_S_MAX)] = 0
     """… after so many seconds."""

@@ -1,5 +1,6 @@
-"""A group of clients that share streams, as it is stored: a row `group|<id>` of `ew.leases`, on the
-partition of its owner (`edgewake.protocol.leases.delivery_record`).
+"""A group of clients that share streams, as it is stored: a row `group|<id>` of `ew.leases`.
+
+It is on the partition of its owner (`edgewake.protocol.leases.delivery_record`).
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from edgewake.protocol.leases.lease import Subscription
 GROUP: Final = "group|"
 
 Place: TypeAlias = tuple[int, int, int, int]
-"""Of an event: stream of the subscription, partition, and the position (offset, index) behind
-it."""
+"""The place of an event: stream of the subscription, partition, and the position (offset, index)
+behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class Group:
 
     @property
     def key(self) -> str:
-        """Of its row."""
+        """The key of its row."""
         return GROUP + self.id
 
     def but(self, **changes: Any) -> Group:

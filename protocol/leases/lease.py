@@ -38,8 +38,9 @@ class Webhook(BaseModel):
 
 
 class Urgency(StrEnum):
-    """The urgency of a wake-up (RFC 8030, 5.3): `high` is sent in quiet hours too, `low` is
-    repeated less often.
+    """The urgency of a wake-up (RFC 8030, 5.3).
+
+    `high` is sent in quiet hours too, `low` is repeated less often.
     """
 
     LOW = "low"
@@ -48,8 +49,9 @@ class Urgency(StrEnum):
 
 
 class QuietHours(BaseModel):
-    """A daily time without wake-ups, [start, end) on the wall clock of a time zone; it may pass
-    midnight.
+    """A daily time without wake-ups, [start, end) on the wall clock of a time zone.
+
+    It may pass midnight.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

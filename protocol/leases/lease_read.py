@@ -1,5 +1,6 @@
-"""The news that a client with a lease reads: records of `ew.reads` (key: lease id), from access
-servers to the push proxies.
+"""Reports that a client with a lease reads: records of `ew.reads` (key: lease id).
+
+Access servers send them to the push proxies.
 
 An access server writes one when a stream is opened with a lease, and again every REPEAT_S as long
 as it is open; nothing is written at the end. A client names its lease as `ID.TOKEN`, in the header

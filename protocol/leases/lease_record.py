@@ -1,5 +1,6 @@
-"""A lease as it is stored: the records of `ew.leases` (key: lease id; partition: `partition_of` the
-id; compacted).
+"""A lease as it is stored: the records of `ew.leases`.
+
+Key: lease id; partition: `partition_of` the id; compacted.
 
 A frozen dataclass and not a pydantic model: a proxy holds a hundred thousand of them, and policies
 and stream names that are the same are shared between them. Endpoint and secret are sealed
@@ -24,8 +25,9 @@ id decides its partition."""
 
 
 class LeaseState(StrEnum):
-    """What the proxy does for a lease now (`edgewake.cloud.push.leases.lease_state` has the
-    transitions).
+    """What the proxy does for a lease now.
+
+    `edgewake.cloud.push.leases.lease_state` has the transitions.
     """
 
     WAITING = "waiting"  # counts events; not enough for a wake-up yet
@@ -40,8 +42,9 @@ class LeaseState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PendingWake:
-    """A wake-up stored before its first attempt, so that every attempt, by whichever proxy, has the
-    same id and the same bytes.
+    """A wake-up, stored before its first attempt.
+
+    So every attempt, by whichever proxy, has the same id and the same bytes.
     """
 
     number: int
@@ -95,8 +98,8 @@ class Lease:
     disabled: str | None = None
     """Why the endpoint is given up; None while it is not."""
     client: str = ""
-    """Who asked for it, as a keyed hash of its address, or of its name where it proved one: what
-    one client may hold is bounded. Empty: not known."""
+    """The client that asked for it, as a keyed hash of its address, or of its name where it proved
+    one: leases of one client are bounded. Empty: not known."""
     right: str = ""
     """JSON: what it may see and by what it proved who it is; empty: everything, and nothing."""
     condition: str | None = None

@@ -112,7 +112,7 @@ def _first(
     prefix: str,
     document: Any,
 ) -> Outcome:
-    """By the first map whose conditions hold."""
+    """Apply the first map whose conditions hold."""
     is_read = document is not MISSING
     decoded_as = None
     refusal: Outcome | None = None

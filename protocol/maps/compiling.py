@@ -1,5 +1,6 @@
-"""A map file as `Maps`: everything is looked at before the first message, and nothing is accepted
-that will not run. Pure but for the presets, which are files of this package.
+"""Compiles a map file: checks everything before the first message.
+
+It accepts nothing that will not run. Pure but for the presets, which are files of this package.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ def compile_maps(
     needs_names: bool = False,
     load_preset: Callable[[str], str] = presets.text_of,
 ) -> Maps:
-    """`zone`: of times that do not say theirs, where the file says nothing; `needs_names`: has each
-    map to give device and stream, as at a bridge?
+    """Compile a map file. Raises ConfigError with file, line, key, and what was expected.
 
-    Raises ConfigError: file, line, key, what was expected.
+    `zone`: of times without one, where the file names none; `needs_names`: must each map give
+    device and stream, as at a bridge?
     """
     if len(text.encode("utf-8", "replace")) > FILE_BYTES_MAX:
         raise ConfigError(f"{where}: expected at most {FILE_BYTES_MAX} bytes")

@@ -27,11 +27,11 @@ class BadItem(NamedTuple):
 
     why: Rejected
     text: bytes
-    """As it came."""
+    """The item as it came."""
 
 
 Decoder: TypeAlias = Callable[[bytes, Map, int], Any]
-"""Of a payload, for a map, at a time in ms since 1970: an object, or a list of them. Raises
+"""Decodes a payload, for a map, at a time in ms since 1970, to an object or a list of them. Raises
 Rejected."""
 VALUE: Final = "value"
 """Name of the field of a message that is one value, where the map gives no other."""

@@ -24,7 +24,7 @@ GATEWAY: Final = "gateway"
 
 
 class Holder(NamedTuple):
-    """Whose token it is."""
+    """The holder of a token."""
 
     device: str
     is_gateway: bool = False
@@ -60,7 +60,7 @@ class DeviceTokens:
         self._holders = self._read()
 
     def holder_of(self, token: str) -> Holder | None:
-        """Whose token this is; None: nobody's."""
+        """The holder of this token; None: nobody."""
         return self._holders.get(_digest(token)) if token else None
 
     def look(self) -> None:

@@ -1,5 +1,6 @@
-"""What speaks on a broker, and which presets and maps would read it: from topics and a message of
-each. Pure.
+"""Finds which presets and maps would read a broker's messages. Pure.
+
+It knows the topics and a message of each.
 
 Presets are tried first: the one that makes readings of most topics takes them, then the next.
 What is left is put together by shape: topics with as many levels and the same first one are one
@@ -72,7 +73,7 @@ class Proposal:
     """What would read some topics."""
 
     name: str
-    """Of a preset; of a map of its own, its topic."""
+    """Name of a preset; for a map of its own, its topic."""
     topics: tuple[str, ...]
     table: str = ""
     """TOML of a map of its own; empty for a preset."""
@@ -257,5 +258,5 @@ def _time_of(sample: bytes) -> str:
 
 
 def _quoted(text: str) -> str:
-    """As a string of TOML, which takes those of JSON."""
+    """Quote a string for TOML, which accepts JSON's strings."""
     return orjson.dumps(text).decode()

@@ -45,7 +45,7 @@ _SENML_CBOR: Final = frozenset({"application/senml+cbor", "application/sensml+cb
 
 
 class Form(StrEnum):
-    """Whose request it is."""
+    """The protocol of a request."""
 
     INFLUX_1 = "influx 1"
     INFLUX_2 = "influx 2"
@@ -66,14 +66,14 @@ class Head(NamedTuple):
     headers: Mapping[str, str]
     """Names in lower case."""
     device: str = ""
-    """Whose own token was shown: then all readings are of it. Empty: the payload may name
+    """The device whose own token was sent: all readings belong to it. Empty: the payload may name
     devices."""
     gateway: str = ""
-    """Whose token was shown, where it speaks for devices behind it."""
+    """The gateway whose token was sent: it speaks for devices behind it."""
 
     @classmethod
     def of(cls, method: str, target: str, headers: Mapping[str, str]) -> Head:
-        """From the request line's target."""
+        """Parse a request line's target."""
         path, _, query = target.partition("?")
         return cls(method, path, dict(parse_qsl(query, keep_blank_values=True)), headers)
 
@@ -112,7 +112,7 @@ class Reply(NamedTuple):
 
 
 def form_of(head: Head) -> Form:
-    """Whose request it is, by its head."""
+    """The protocol of a request, by its head."""
     fixed = _PATHS.get(head.path)
     if fixed is not None:
         return fixed
@@ -324,7 +324,7 @@ def _check_event(one: Any) -> None:
 
 
 def _owntracks(head: Head, body: bytes, _now_ms: int) -> list[HttpMessage]:
-    """By the names that the app sends, or the topic that it would have published to."""
+    """Name the device by what the app sends, or by the topic that it would have published to."""
     document = json_of(body)
     user = head.query.get("u") or head.headers.get("x-limit-u", "")
     phone = head.query.get("d") or head.headers.get("x-limit-d", "")

@@ -45,7 +45,7 @@ def look(maps: Maps, topic: str, payload: bytes, *, now_ms: int, prefix: str = "
 
 
 def of_outcome(outcome: Outcome, now_ms: int) -> Look:
-    """By the rule that every reading passes behind a map."""
+    """Check an outcome by the rule that every mapped reading must pass."""
     kept: list[Kept] = []
     refused = [one.why for one in outcome.refused]
     lost = sum(one.readings for one in outcome.refused)

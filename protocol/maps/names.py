@@ -53,5 +53,5 @@ def stream_name(text: str) -> str:
 
 
 def _in_ascii(text: str) -> str:
-    """By the rule for fields, level by level."""
+    """Convert a text by the rule for fields, level by level."""
     return "/".join(form(level).strip("_") if level else "" for level in text.split("/"))

@@ -22,7 +22,7 @@ _STEP: Final = re.compile(
     r"""|(?P<name>[^.\[\]"*{}]+))"""
 )
 MISSING: Final = object()
-"""Nothing is at a path."""
+"""Stands for a path that leads nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def _step(found: re.Match[str]) -> Step:
 def _walk(
     value: Any, steps: tuple[Step, ...], at: int, keys: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """As deep as the path has steps."""
+    """Walk as deep as the path has steps."""
     if at == len(steps):
         yield keys, value
         return

@@ -79,7 +79,7 @@ class Presence:
     """What says whether a device is there."""
 
     field: str
-    """Of its readings; true and false speak for themselves."""
+    """The field of its readings; true and false stand as they are."""
     words: Mapping[str, bool]
     """Text → is it there?"""
 

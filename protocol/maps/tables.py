@@ -1,5 +1,6 @@
-"""A table of a map file, read key by key: what is wrong is said with its line, what is left over is
-an unknown key. Pure.
+"""Reads a table of a map file key by key. Pure.
+
+An error names its line; a key that is left over is unknown.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Table:
         return value
 
     def wrong(self, name: str, said: str) -> Wrong:
-        """To be raised."""
+        """Make the error to raise."""
         return Wrong((*self.where, name), said)
 
     def done(self) -> None:
@@ -73,8 +74,9 @@ def _named(kinds: Sequence[type]) -> str:
 
 
 def line_of(text: str, number: int, where: Sequence[str]) -> int:
-    """The line of a key in the `[[map]]` of this number, from 1; of its header where the key is not
-    found; 0 where the file has no such header. `number` 0: before the first one.
+    """The line of a key in the `[[map]]` of this number, from 1, or of its header.
+
+    0 where the file has no such header. `number` 0: before the first one.
     """
     lines = text.splitlines()
     headers = [at for at, line in enumerate(lines) if _HEADER.match(line)]

@@ -1,5 +1,7 @@
-"""Texts with places in them: `{device}` is a part of the topic, `{$.a.b}` a value of the message,
-`{@.a}` one of the reading's own object. Pure.
+"""Texts with places: `{device}`, `{$.a.b}` and `{@.a}`. Pure.
+
+`{device}` is a part of the topic, `{$.a.b}` a value of the message, `{@.a}` one of the reading's
+own object.
 """
 
 from __future__ import annotations

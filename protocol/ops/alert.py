@@ -64,8 +64,8 @@ class RuleText(BaseModel):
     problems: tuple[ProblemKind, ...] | None = None
     """Kinds of problems; empty: all."""
     when: Expression | None = None
-    """Of readings and rows: the condition, as in `where=`. Of silence: which devices, by the field
-    `device`."""
+    """Over readings and rows: the condition, as in `where=`. Over silence: which devices, by the
+    field `device`."""
     until: Expression | None = None
     """When it is over; without it as soon as `when` is false."""
     by: Annotated[tuple[FieldName, ...], Field(max_length=BY_MAX)] = ("device",)
@@ -73,9 +73,9 @@ class RuleText(BaseModel):
     value: FieldName | None = None
     """The field that is told as the value."""
     for_s: Seconds = 0
-    """So long the condition must hold until an alert fires."""
+    """How long the condition must hold until an alert fires."""
     over_for_s: Seconds = 0
-    """So long it must be over until the alert is."""
+    """How long it must be over until the alert is."""
     stale_s: Seconds = 0
     """After so long without a reading for its key an alert is over; 0: never."""
     tell: Annotated[tuple[Name, ...], Field(max_length=TELL_MAX)] = ()
@@ -189,7 +189,7 @@ class Alert(BaseModel):
     """`window_start` of the newest row of a query that was judged."""
     value: str = ""
     by: str = ""
-    """Who acknowledged it."""
+    """The name of the person who acknowledged it."""
     snoozed_until: int = 0
     flips: tuple[int, ...] = ()
     """When it began to fire or was over, lately."""

@@ -30,8 +30,10 @@ Whole = Annotated[int, Check(_whole)]
 
 
 class DeviceStatus(Plain):
-    """Published by an agent on `ew/v1/<device>/status` at birth and every 10 s; retained never; the
-    last will is offline. A plain device may say `online` and have `offline` as its last will.
+    """A device's status, published on `ew/v1/<device>/status` at birth and every 10 s.
+
+    It is never retained; the last will is offline. A plain device may say `online` and have
+    `offline` as its last will.
 
     Kept by the bridge on `ew.devices`, key `<device>|status`, with `received_at` added: at once
     where it says something new, else up to a minute after the last one in a large fleet.
@@ -82,9 +84,11 @@ def is_overtaken(new: DeviceStatus, known: DeviceStatus | None) -> bool:
 
 
 class DeviceSeen(Plain):
-    """Kept by the sequencer on `ew.devices`, key `<device>|seen`, at most every 5 s for each device
-    that sends. Of a thing behind a gateway there is one for each gateway that sent for it, key
-    `<thing>|seen|<gateway>`: what one of them had kept and brings late does not hide the other.
+    """What the cloud saw of a device: the sequencer's row of `ew.devices`, key `<device>|seen`.
+
+    It writes one at most every 5 s for each device that sends. A thing behind a gateway has one for
+    each gateway that sent for it, key `<thing>|seen|<gateway>`: what one of them had kept and
+    brings late does not hide the other.
     """
 
     device: str

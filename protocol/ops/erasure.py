@@ -1,12 +1,10 @@
-"""An erasure, as it stands on `ew.erasures`: what is to be gone for good, how far that came, and
-what is left.
+"""An erasure, as a row of `ew.erasures`: what to remove for good, and its progress.
 
 One operations server works on a row at a time (`worker`), and writes it after every step, so
 another goes on where one died. The lake and the analysis keep files of their own: each looks at the
 row, does its part when its step has come, and says so in a row beside it, `id|part`.
 
-What came after the moment at which it was asked for is nobody's to erase: a stream that is sent to
-again begins anew.
+What came after the request is not erased: a stream that is sent to again begins anew.
 """
 
 from __future__ import annotations
@@ -59,7 +57,7 @@ STEPS: Final[dict[str, tuple[Step, ...]]] = {
     ),
     "device": (Step.SCAN, Step.LAKE, Step.SETTLE, Step.LOG, Step.SUMMARIES, Step.DONE),
 }  # fmt: skip
-"""Of a device the lake comes before the log is cut: others' readings are to be in it by then."""
+"""For a device the lake comes before the log is cut: it must have others' readings by then."""
 
 
 class Cut(BaseModel):
@@ -74,9 +72,9 @@ class Cut(BaseModel):
     through: int
     """The offset behind the last of it."""
     records: int
-    """Of it."""
+    """Records of it."""
     others: int
-    """Of others, before the last of it: they go from Kafka with it."""
+    """Records of others before its last one: they leave Kafka with it."""
 
 
 class Erasure(BaseModel):

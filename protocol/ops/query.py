@@ -1,6 +1,4 @@
-"""A continuous query's registration and its progress, as they stand on `ew.queries` and
-`ew.progress`.
-"""
+"""A continuous query's registration and its progress, as rows of `ew.queries` and `ew.progress`."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ class Registration(BaseModel):
 
     @property
     def label(self) -> str:
-        """Name and registration, as the analysis' records have it: two registrations of a name are
-        two queries.
-        """
+        """Name and registration: two registrations of a name are two queries for the analysis."""
         return f"{self.name}@{self.registered_at}"
 
     @property
@@ -45,8 +41,9 @@ class Registration(BaseModel):
 
 
 def claim_of(registered_at: int, writer: str) -> str:
-    """A claim to a name that no other writer makes: two may register a name in the same
-    millisecond.
+    """A claim to a name that no other writer makes.
+
+    Two may register a name in the same millisecond.
     """
     return f"{registered_at}-{writer}"
 

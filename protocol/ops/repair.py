@@ -1,5 +1,6 @@
-"""A recorded re-computation of a query's windows from its stream's log, as it stands on
-`ew.repairs`: who asked, and what changed.
+"""A re-computation of a query's windows from its stream's log, as a row of `ew.repairs`.
+
+The row says who asked, and what changed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""A dead letter that was given back to its stream: the rows of `ew.replays` (compacted; key:
-`ReplayRow.key`).
+"""A dead letter that was given back to its stream: a row of `ew.replays`.
+
+The topic is compacted; the key is `ReplayRow.key`.
 
 A row is committed in one transaction with the record on the stream, so a letter is on its stream
 exactly when its row is there. It stays as long as the letter is kept.

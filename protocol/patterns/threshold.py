@@ -1,5 +1,4 @@
-"""A threshold with hysteresis, step by step: when a condition has held long enough, and when it is
-over. Pure.
+"""A threshold with hysteresis: when a condition has held long enough, and when it is over. Pure.
 
 The rule of agents (`rule` in their chains) and of queries (`threshold_window`): it is *active* when
 the condition has held for a given event time and number of readings, and until another condition,
@@ -31,8 +30,9 @@ IDLE: Final = Held(active=False, since=None, count=0)
 def step(
     held: Held, t: int, *, is_met: bool, for_ms: float = 0, for_count: int = 1
 ) -> tuple[Held, bool]:
-    """After one more reading; and did the time go backwards? `is_met`: the clearing condition while
-    it is active, else the condition.
+    """The state after one more reading; and did the time go backwards?
+
+    `is_met`: the clearing condition while it is active, else the condition.
     """
     if held.active:
         return (IDLE if is_met else held), False

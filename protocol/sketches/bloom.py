@@ -1,5 +1,6 @@
-"""Bloom filter: did a text occur? `no` is certain, `yes` is wrong with a known probability (Bloom
-1970).
+"""Bloom filter: did a text occur?
+
+`no` is certain, `yes` is wrong with a known probability (Bloom 1970).
 
 It is kept compressed (Mitzenmacher 2002): one hash into 2^bits places, so few of them are set, and
 the set ones are written as a sorted list in the code of Elias and Fano. That takes about 13 bits
@@ -199,8 +200,9 @@ _CHECKED_AFTER: Final = 1 << 16
 
 
 def _folded(bits: int, places: set[int], size_bits_max: int) -> tuple[int, set[int]]:
-    """As many places as the size allows. It only grows with the values, so the end is the same
-    whether it is looked at once or often.
+    """Fold until the size allows all places.
+
+    It only grows with the values, so the end is the same whether it is checked once or often.
     """
     while bits > 1 and _size_bits(bits, len(places)) > size_bits_max:
         bits -= 1
@@ -209,8 +211,9 @@ def _folded(bits: int, places: set[int], size_bits_max: int) -> tuple[int, set[i
 
 
 def _size_bits(bits: int, n: int) -> float:
-    """Never less than the two rows have, and half a bit for a place more at most. It grows with n,
-    and so it is taken in place of what they have.
+    """An upper estimate of the bits of both rows: at most half a bit for a place too high.
+
+    It grows with n, and so it is used instead of the real size.
     """
     return n * (bits - math.log2(n) + 2.5) if n else 0.0
 

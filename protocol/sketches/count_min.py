@@ -94,8 +94,9 @@ class CountMin:
         return min(self.cells[place] for place in places(text, self.depth, self.width))
 
     def inner_product(self, other: CountMin) -> int:
-        """Sum over all texts of count here times count there, at most: the size of a join on the
-        text.
+        """An upper bound of the sum over all texts of count here times count there.
+
+        That is the size of a join on the text.
         """
         depth, width = min(self.depth, other.depth), min(self.width, other.width)
         mine, theirs = self.fold(depth, width).cells, other.fold(depth, width).cells
@@ -106,7 +107,7 @@ class CountMin:
 
     @property
     def error(self) -> int:
-        """By how much a count is too high at most, with the probability `confidence`."""
+        """The largest error of a count, always upwards, with the probability `confidence`."""
         return -(-2 * self.readings // self.width)
 
     @property
@@ -173,8 +174,9 @@ class CountMin:
 
     @classmethod
     def from_spark(cls, data: bytes) -> CountMin:
-        """What Spark's `count_min_sketch` gives (its format 1): version, readings, depth, width, a
-        factor per row (unused), cells.
+        """Read what Spark's `count_min_sketch` gives (its format 1).
+
+        It is version, readings, depth, width, a factor per row (unused), cells.
         """
         version, readings, depth, width = _SPARK_HEAD.unpack_from(data)
         if version != 1:
@@ -205,8 +207,9 @@ def _signed(value: int) -> int:
 
 
 def _murmur3(data: bytes, seed: int) -> int:
-    """Murmur3 x86 32-bit with Spark's own end: each of the last 1 to 3 bytes is mixed in as a word
-    of its own, with its sign.
+    """Murmur3 x86 32-bit with Spark's own end.
+
+    Each of the last 1 to 3 bytes is mixed in as a word of its own, with its sign.
     """
     whole = len(data) & ~3
     value = seed

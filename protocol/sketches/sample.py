@@ -1,5 +1,6 @@
-"""A uniform sample of readings that merges: each reading draws a priority of 64 random bits, and
-the SIZE lowest are kept (bottom-k).
+"""A uniform sample of readings that merges.
+
+Each reading draws a priority of 64 random bits, and the SIZE lowest are kept (bottom-k).
 
 The same readings summed up in any parts and order give the same sample, and the sample of two parts
 that overlap has each of their common readings once where the priority is a hash of the reading. So

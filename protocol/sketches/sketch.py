@@ -1,5 +1,6 @@
-"""Sketches: summaries that a device sends instead of readings or beside them, each as a reading of
-the stream `device_sketches`.
+"""Sketches: summaries that a device sends instead of readings or beside them.
+
+Each is a reading of the stream `device_sketches`.
 
 Its fields say what was summed up and carry the bytes; its event time is the window's start:
 
@@ -183,11 +184,10 @@ def _whole(fields: Mapping[str, object], name: str, most: int) -> int:
 
 
 def item_text(value: float | str | bool) -> str:
-    """A value's text as sketches count it: a number as Python's `repr`, a whole one below 2^63
-    without a point; `true`, `false`.
+    """A value's text as sketches count it: a text itself, `true`, `false`, or a number.
 
-    A text is itself; one of more than 256 bytes is cut by the cloud's analysis, so a device had
-    better not count such ones.
+    A number is written as Python's `repr`, a whole one below 2^63 without a point. A text of more
+    than 256 bytes is cut by the cloud's analysis, so a device had better not count such ones.
     """
     if isinstance(value, str):
         return value
@@ -202,8 +202,9 @@ _NUMBERS: Final = struct.Struct("<6d")
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Exact figures of numbers, merged without loss of precision (Chan, Golub, LeVeque 1979:
-    pairwise mean and squared differences).
+    """Exact figures of numbers, merged without loss of precision.
+
+    They use pairwise mean and squared differences (Chan, Golub, LeVeque 1979).
 
     What no double can hold (a sum past 1.8e308) is not finite here, and null where people see it;
     min and max are finite always.
@@ -237,8 +238,9 @@ class Numbers:
 
     @property
     def variance(self) -> float | None:
-        """The variance of the values themselves (population), None without any, or where no double
-        holds it.
+        """The variance of the values themselves (population).
+
+        None without any, or where no double holds it.
         """
         return self.squares / self.count if self.count and math.isfinite(self.squares) else None
 
@@ -288,9 +290,10 @@ class Numbers:
     def columns(
         data: bytes, rows: int
     ) -> Iterator[tuple[float, float, float, float, float, float]]:
-        """Count, mean, squares, sum, min, max of each of `rows` encodings, one behind the other;
-        raises Rejected where the length is another one. For encodings that are known to be right:
-        nothing else is checked.
+        """Count, mean, squares, sum, min, max of each of `rows` encodings, one behind the other.
+
+        Raises Rejected where the length is another one. It is for encodings that are known to be
+        right: nothing else is checked.
         """
         if len(data) != rows * _NUMBERS.size:
             raise Rejected(

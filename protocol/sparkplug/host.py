@@ -51,7 +51,7 @@ class Presence(NamedTuple):
 
 
 class Rebirth(NamedTuple):
-    """To be asked of a node: a message to this topic."""
+    """A message to this topic asks a node for a rebirth."""
 
     topic: str
 
@@ -63,7 +63,7 @@ class Odd(NamedTuple):
     is_lost: bool = False
     """Is a message lost by it?"""
     topic: str = ""
-    """Of a message that came before; empty: it is the one that just came."""
+    """Topic of an earlier message; empty: it is the one that just came."""
 
 
 Event: TypeAlias = Reading | Presence | Rebirth | Odd
@@ -84,7 +84,7 @@ class Address(NamedTuple):
 
     @property
     def topic(self) -> str:
-        """As it was."""
+        """The topic again."""
         levels = (NAMESPACE, self.group, self.kind, self.node, self.device)
         return "/".join(filter(None, levels))
 

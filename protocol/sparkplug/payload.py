@@ -1,7 +1,7 @@
-"""Payloads of Sparkplug B (Eclipse Sparkplug 3.0, section 6.4): protocol buffers, by Google's
-library, which the extra `formats` installs. Pure.
+"""Payloads of Sparkplug B (Eclipse Sparkplug 3.0, section 6.4). Pure.
 
-Of the schema only what is read is described: metadata and properties are passed over. A data set is
+They are protocol buffers, read by Google's library, which the extra `formats` installs. Only the
+parts of the schema that are read are described: metadata and properties are skipped. A data set is
 a list of objects, one for each row; a template is the metrics in it.
 """
 

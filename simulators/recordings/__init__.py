@@ -1,3 +1,5 @@
-"""Recorded files become readings: what a file is (`csv_shape`, `rows`), what its columns are
-(`look`, `time_columns`), and what is sent of it (`readings`).
+"""Turns recorded files into readings.
+
+`csv_shape` and `rows`: what a file is; `look` and `time_columns`: what its columns are; `readings`:
+what is sent of it.
 """

@@ -1,5 +1,6 @@
-"""The shape of a table of text: what parts its cells, what its columns are called, which lines are
-remarks, which columns are numbers. Pure; decided by the first lines, and said to people.
+"""The shape of a text table: delimiter, column names, remarks, and numeric columns. Pure.
+
+The first lines decide it, and the user is told.
 """
 
 from __future__ import annotations
@@ -54,9 +55,7 @@ def shape(
     delimiter: str | None = None,
     columns: Sequence[str] | None = None,
 ) -> Shape:
-    """The shape of a file whose first lines these are; `columns`: the names as somebody said
-    them.
-    """
+    """The shape of a file with these first lines; `columns`: names that the user gave."""
     fields = next((line for line in remarks if line.startswith(FIELDS + "\t")), None)
     parting = delimiter or ("\t" if fields is not None else sniff(body))
     rows = cells_of(body, parting)
@@ -89,8 +88,9 @@ def cells_of(lines: Iterable[str], delimiter: str) -> list[list[str]]:
 
 
 def sniff(sample: Sequence[str]) -> str:
-    """The delimiter: the one of , ; tab | that cuts the lines into most pieces, as many in each;
-    blanks where none of these does.
+    """The delimiter: the one of , ; tab | that cuts the lines into most pieces, evenly.
+
+    Blanks where none of these does.
     """
 
     def score(delimiter: str) -> tuple[float, int]:

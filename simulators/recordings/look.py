@@ -1,5 +1,4 @@
-"""What a recording is taken for, before a row of it is sent: its columns, its time, its devices,
-and what is wrong with it.
+"""How a recording is understood, before any row is sent: columns, time, devices, faults.
 
 `look` reads the first rows and decides; a person sees the result as a table (`look_table`). What
 had to be guessed is said in `guesses`, with the option that would say it.

@@ -238,17 +238,13 @@ class Pace:
         self._first_t: int | None = None
 
     def offset_s(self, t: int) -> float:
-        """Seconds after the start at which a reading of time `t` is due; 0 for one from before the
-        first.
-        """
+        """When a reading of time `t` is due, in seconds after the start; at least 0."""
         if self._first_t is None:
             self._first_t = t
         return 0.0 if self._speed is None else max(0.0, (t - self._first_t) / 1000 / self._speed)
 
     def event_time(self, t: int, now_ms: int) -> int:
-        """The time to send: the recorded one, the moved one, or now where `speed` does not scale
-        it.
-        """
+        """The time to send: the recorded one, the moved one, or now without scaled `speed`."""
         if not self._move:
             return t
         if self._speed is None or self._first_t is None:

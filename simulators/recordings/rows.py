@@ -1,5 +1,6 @@
-"""Recorded files as rows: CSV, TSV and tables parted by blanks, JSON lines and arrays, Zeek's logs,
-NMEA 0183, each also gzipped. Pure but for reading the file.
+"""Reads recorded files as rows: CSV, TSV, tables with blanks, JSON, Zeek's logs, NMEA 0183.
+
+Each may be gzipped. Pure but for reading the file.
 
 A row is (line number, {column: value}); values are numbers, text, booleans or None where the file
 says that it does not know. What is inside of an object is a column of its own, `data.temp`. What
@@ -296,8 +297,7 @@ def _csv_rows(
 
 
 class LineNumbers:
-    """The file's line numbers of the lines that the CSV reader was given, as it only counts what it
-    gets.
+    """The file's line numbers of the lines passed to the CSV reader, which counts only those.
 
     Kept as runs (count of lines given, line number) that begin wherever lines were left out, and
     forgotten once they are read past: a file of any length costs what its unread lines cost, at
@@ -318,9 +318,7 @@ class LineNumbers:
             self._runs.append((self._count, number))
 
     def of(self, count: int) -> int:
-        """The file's line of the reader's `count`-th; never asked for an earlier one than
-        before.
-        """
+        """The file's line of the reader's `count`-th; `count` must never decrease."""
         while len(self._runs) > 1 and self._runs[1][0] <= count:
             self._runs.popleft()
         first, number = self._runs[0]

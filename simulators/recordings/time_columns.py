@@ -197,9 +197,7 @@ def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def joined(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> list[Any]:
-    """The values of one column, or the texts of several with a space between; rows that lack one
-    are left out.
-    """
+    """The values of one column, or of several joined with a space; incomplete rows are left out."""
     if len(names) == 1:
         return [row[names[0]] for row in rows if row.get(names[0]) is not None]
     return [
@@ -283,9 +281,7 @@ def _moment(value: Any, style: str) -> datetime | None:
 
 
 def _evenest(styles: Sequence[str], values: Sequence[str]) -> tuple[str, str]:
-    """The one in which time moves least, if it is so by far; else the first, and that it is not
-    sure.
-    """
+    """The style in which time moves least, if by far; else the first, and that it is unsure."""
     moved = [_movement(values, style) for style in styles]
     order = sorted(range(len(styles)), key=lambda n: moved[n])
     least, next_ = order[0], order[1]

@@ -22,9 +22,9 @@ from edgewake.cloud.access import app as application
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.connection import Connection, Protocol, connection_of
 from edgewake.cloud.access.latest.latest_stores import LatestStores
-from edgewake.cloud.access.lease_reports import LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
+from edgewake.cloud.access.reports.lease_reports import LeaseReports
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.hub_bounds import HubBounds

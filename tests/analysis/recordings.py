@@ -100,10 +100,10 @@ def _air() -> Iterator[Recorded]:
     for _, row in _rows("beijing_air_quality"):
         t = int(
             datetime(
-                *(int(row[name]) for name in ("year", "month", "day", "hour")), tzinfo=UTC
+                int(row["year"]), int(row["month"]), int(row["day"]), int(row["hour"]), tzinfo=UTC
             ).timestamp()
             * 1000
-        )  # type: ignore[misc]
+        )
         yield Recorded(row["station"], t, _numbers(row, {"PM2.5": "pm25", "TEMP": "temp"}))
 
 

@@ -291,7 +291,7 @@ def catch_up(lane: Lane, feed: Feed) -> None:
     while not done():
         before = lane.record.offsets
         wait_until(
-            lambda before=before: done() or lane.record.offsets != before,
+            lambda before=before: done() or lane.record.offsets != before,  # type: ignore[misc]
             f"the lane goes on to {wanted}",
         )
 
@@ -361,7 +361,7 @@ def _reader(config: KafkaConfig, **settings: Any) -> Iterator[Consumer]:
     reader = (
         idle.pop()
         if idle
-        else clients.consumer(config, "test-reader", **{"enable.partition.eof": True}, **settings)
+        else clients.consumer(config, "test-reader", **({"enable.partition.eof": True} | settings))
     )
     yield reader
     reader.unassign()

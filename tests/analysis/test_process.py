@@ -304,7 +304,8 @@ def test_after_kill_9_a_standby_goes_on_with_every_kind_of_query_and_who_comes_b
         )
     end = T0 + i * 500 + 120_000
     for one in (feed, doors):  # so that no partner of the others can come any more
-        one.send([end], device="clock", **{field: [0.0] for field in one.types})
+        values: dict[str, Any] = {field: [0.0] for field in one.types}
+        one.send([end], device="clock", **values)
         one.flush()
     expected = {
         place: sum(v)

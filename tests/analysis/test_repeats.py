@@ -212,13 +212,12 @@ def test_a_sequencer_that_is_away_makes_nothing_late_that_it_has_not_passed_on(
             wait_until(
                 lambda: results(feed.config, name)[-1]["n"] == 2, "the second one is counted"
             )
-            wait_until(
-                lambda: (
-                    lane.advance_in_silence()
-                    or watermarks(feed.config, name)[-1:] == [begin + 2_000]
-                ),
-                "then it is final",
-            )
+
+            def is_final() -> bool:
+                lane.advance_in_silence()
+                return bool(watermarks(feed.config, name)[-1:] == [begin + 2_000])
+
+            wait_until(is_final, "then it is final")
         finally:
             lane.stop()
     assert late_readings(feed.config, name) == []

@@ -31,15 +31,19 @@ from tests.analysis.support import (
     T0,
     Analysis,
     Feed,
+    declare,
     minutes,
     read,
+    register,
+    remove,
     results,
     sql,
     topic_ends,
+    totals,
     truth,
     unique,
 )
-from tests.analysis.test_process import declare, progress, register, remove, total_by_minute, totals
+from tests.analysis.test_process import progress, total_by_minute
 from tests.services import wait_until
 
 
@@ -103,10 +107,10 @@ def test_a_query_that_spark_refuses_and_one_that_breaks_its_lane_are_taken_out_a
     """Both faults are put into the functions that make columns: one cannot be analysed, one throws
     while it runs, and it is the oldest.
     """
-    monkeypatch.setitem(columns._FUNCTIONS, "ln", lambda _: F.col("nowhere"))  # type: ignore[arg-type]
+    monkeypatch.setitem(columns._FUNCTIONS, "ln", lambda _: F.col("nowhere"))
     monkeypatch.setitem(
         columns._FUNCTIONS, "exp", lambda _: F.raise_error(F.lit("boom")).cast("double")
-    )  # type: ignore[arg-type]
+    )
     good, refused, breaking = unique("good"), unique("refused"), unique("breaking")
     declare(feed)
     register(
@@ -195,8 +199,9 @@ def test_a_query_whose_results_cannot_be_finished_is_taken_out_alone(
         feed.flush()
         for name in (one, two):
             wait_until(
-                lambda name=name: results(feed.config, name)[-1]["n"] == 3, "the others go on"
-            )  # type: ignore[misc]
+                lambda name=name: results(feed.config, name)[-1]["n"] == 3,  # type: ignore[misc]
+                "the others go on",
+            )
         wait_until(
             lambda: [row["readings"] for row in minutes(feed).values()] == [3],
             "it is summed up beside them",
@@ -225,24 +230,25 @@ def test_a_full_checkpoint_disk_is_waited_for_and_nobody_is_blamed(
         with running(analysis.with_config(data_dir=disk)):
             for name in names:
                 wait_until(
-                    lambda name=name: totals(feed, name) == {(T0, "d1"): 1.0}, "a first result"
-                )  # type: ignore[misc]
+                    lambda name=name: totals(feed, name) == {(T0, "d1"): 1.0},  # type: ignore[misc]
+                    "a first result",
+                )
             fill(ballast)
             for turn in range(1, 4):  # more failures than any query was ever allowed
                 feed.send([T0 + turn], speed=[1.0])
                 feed.flush()
                 for name in names:
                     wait_until(
-                        lambda name=name: progress(feed.config, name)["state"] == "retrying",
+                        lambda name=name: progress(feed.config, name)["state"] == "retrying",  # type: ignore[misc]
                         "it says that it waits",
-                    )  # type: ignore[misc]
+                    )
             assert "No space left" in progress(feed.config, names[0])["detail"]
             ballast.unlink()
             for name in names:
                 wait_until(
-                    lambda name=name: totals(feed, name) == {(T0, "d1"): 4.0},
+                    lambda name=name: totals(feed, name) == {(T0, "d1"): 4.0},  # type: ignore[misc]
                     "they run again by themselves",
-                )  # type: ignore[misc]
+                )
                 assert progress(feed.config, name)["state"] == "running"
     finally:
         subprocess.run(["umount", "-l", disk], check=True)
@@ -415,8 +421,9 @@ def test_a_session_goes_on_after_a_pause_and_leaves_nothing_when_its_query_is_re
         feed.flush()
         for query in queries:
             wait_until(
-                lambda query=query: results(feed.config, query)[-1]["n"] >= turn, f"{query} has it"
-            )  # type: ignore[misc]
+                lambda query=query: results(feed.config, query)[-1]["n"] >= turn,  # type: ignore[misc]
+                f"{query} has it",
+            )
 
     with running(analysis):
         wait_until(lambda: progress(feed.config, paused).get("state") == "running", "it runs")

@@ -75,7 +75,8 @@ def small(new_feed: NewFeed) -> Feed:
 
 def fill(*feeds: Feed) -> None:
     for feed in feeds:
-        feed.send([T0, T0 + 1000], device="a", **{name: [1.0, 2.0] for name in feed.types})
+        values: dict[str, Any] = {name: [1.0, 2.0] for name in feed.types}
+        feed.send([T0, T0 + 1000], device="a", **values)
         feed.flush()
 
 
@@ -105,7 +106,7 @@ def test_every_shape_at_once_starts_and_another_stream_is_told_as_ever(
         fill(wide, small)
         wait_until(lambda: is_told(small, other), "the other stream's query is told")
         for name in texts:
-            wait_until(lambda name=name: is_told(wide, name), f"{texts[name]} is told")
+            wait_until(lambda name=name: is_told(wide, name), f"{texts[name]} is told")  # type: ignore[misc]
     assert results(wide.config, names["a sum of a dozen terms"])[0]["y"] == 78
 
 

@@ -21,8 +21,18 @@ import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.frames.field_type import FieldType
-from tests.analysis.support import Feed, data_file, results, sql, truth, unique, windows
-from tests.analysis.test_process import READY, declare, register
+from tests.analysis.support import (
+    Feed,
+    data_file,
+    declare,
+    register,
+    results,
+    sql,
+    truth,
+    unique,
+    windows,
+)
+from tests.analysis.test_process import READY
 from tests.services import Process, part, wait_until
 
 FIELDS: Final = ("humidity", "smoke", "temp")
@@ -82,7 +92,9 @@ def send(feed: Feed, order: Callable[[list[Frame]], list[Frame]], frames: list[F
     """
     received_at = max(int(message["ts"] * 1000) for frame in frames for message in frame)
     for frame in order(frames):
-        columns = {field: [message["data"].get(field) for message in frame] for field in FIELDS}
+        columns: dict[str, Any] = {
+            field: [message["data"].get(field) for message in frame] for field in FIELDS
+        }
         t = [int(message["ts"] * 1000) for message in frame]
         feed.send(
             t, device=f"{frame[0]['device']}.{order.__name__}", received_at=received_at, **columns

@@ -27,8 +27,18 @@ from edgewake.protocol import topics
 from edgewake.protocol.frames.field_type import FieldType
 from tests.analysis.recordings import DAY_MS, HOUR_MS, RECORDINGS, Recorded, Recording
 from tests.analysis.repair.test_repairs import ask, history
-from tests.analysis.support import Feed, late_readings, results, sql, topic_ends, truth, unique
-from tests.analysis.test_process import NewFeed, declare, progress, register
+from tests.analysis.support import (
+    Feed,
+    declare,
+    late_readings,
+    register,
+    results,
+    sql,
+    topic_ends,
+    truth,
+    unique,
+)
+from tests.analysis.test_process import NewFeed, progress
 from tests.services import Process, part, wait_until
 
 MOST: Final = int(os.environ.get("EDGEWAKE_TRUTH") or 0)
@@ -107,7 +117,7 @@ class Set:
     def send(self, order: Callable[[list[Frame]], list[Frame]]) -> None:
         """All readings, as devices of their own."""
         for frame in order(frames_of(self.readings)):
-            columns = {
+            columns: dict[str, Any] = {
                 field: [one.values.get(field) for one in frame] for field in self.recording.fields
             }
             device = f"{frame[0].device}.{order.__name__}"
@@ -142,13 +152,14 @@ class Set:
     def close(self) -> None:
         """Send what lets every window be closed."""
         at = self.end + 9 * DAY_MS + 2 * self.recording.size_ms
+        values: dict[str, Any] = {self.recording.fields[0]: [0.0]}
         for partition in topic_ends(self.feed.config, topics.stream_topic(self.feed.name)):
             self.feed.send(
                 [at],
                 device=CLOCK,
                 received_at=at,
                 partition=partition,
-                **{self.recording.fields[0]: [0.0]},
+                **values,
             )
         self.feed.flush()
 
@@ -219,9 +230,12 @@ def test_eleven_sets_are_the_truth_in_the_end(
     process = part("analysis", config, tmp_path / "analysis.log")
     process.start()
     began_s = time.monotonic()
-    sender = threading.Thread(
-        target=lambda: [one.send(order) for order, one in itertools.product(ORDERS, sets)]
-    )
+
+    def send() -> None:
+        for order, one in itertools.product(ORDERS, sets):
+            one.send(order)
+
+    sender = threading.Thread(target=send)
     try:
         sender.start()
         kills = kill_now_and_then(process, sets, sender)

@@ -64,7 +64,9 @@ def rights_of(directory: Path, mine: str, totals: str, maker: Maker) -> dict[str
                         "streams": [mine, totals],
                         "devices": ["$device"],
                         "fields": ["speed", "n"],
-                    }
+                    },
+                    {"publications": ["pub_mine_*"], "devices": ["$device"]},
+                    {"sets": ["set_mine_*"]},
                 ]
             },
             "single": {"grants": [{"streams": [mine]}], "streams_max": 1},

@@ -23,9 +23,9 @@ from fastapi import FastAPI
 from edgewake.cloud.access import app as application
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.latest.latest_stores import LatestStores
-from edgewake.cloud.access.lease_reports import LeaseReports
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
+from edgewake.cloud.access.reports.lease_reports import LeaseReports
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.rights.config import RightsConfig
@@ -43,7 +43,8 @@ RULES = {
     "/": OPEN, "/town": OPEN, "/docs": OPEN, "/openapi.json": OPEN, "/healthz": OPEN,
     "/readyz": OPEN, "/metrics": OPEN, "/v1/server": OPEN, "/page": OPEN, "/docs/{file}": OPEN,
     "/login/me": OPEN,
-    "/v1/streams": LISTS,
+    "/v1/streams": LISTS, "/v1/publications": LISTS,
+    "/v1/publications/{name}/events": NAMED,
     "/v1/streams/{name}/events": NAMED, "/v1/events": NAMED, "/v1/latest/{name}": NAMED,
     "/v1/sync/{name}": NAMED,
     "/v1/tickets": OWN, "/v1/session": OWN, "/v1/ws": OWN,

@@ -58,6 +58,8 @@ class Page:
     cursor: str
     live: bool
     """Is there nothing after it at the moment?"""
+    superseded: int = 0
+    """Events that later ones took the place of."""
 
 
 def form_of(accept: str, words: Sequence[str | None]) -> Form | None:
@@ -81,6 +83,12 @@ def form_of(accept: str, words: Sequence[str | None]) -> Form | None:
                 raise RequestError("accept", detail)
             return None
     return Form.JSON if is_page else None
+
+
+def check_pace(max_rate: str | None) -> None:
+    """Raises RequestError."""
+    if max_rate is not None:
+        raise RequestError("max_rate", "max_rate is for streams: a page has limit")
 
 
 def bounds_of(limit: str | None, wait: str | None) -> Bounds:
@@ -133,8 +141,10 @@ def response(
 def _body(page: Page, form: Form) -> bytes:
     live = b"true" if page.live else b"false"
     cursor = orjson.dumps(page.cursor)
+    more = b',"superseded":%d' % page.superseded if page.superseded else b""
     if form is Form.NDJSON:
         return b"".join(
             one + b"\n" for one in page.events
-        ) + b'{"$event":"end","cursor":%b,"live":%b}\n' % (cursor, live)
-    return b'{"events":[%b],"cursor":%b,"live":%b}' % (b",".join(page.events), cursor, live)
+        ) + b'{"$event":"end","cursor":%b,"live":%b%b}\n' % (cursor, live, more)
+    events = b",".join(page.events)
+    return b'{"events":[%b],"cursor":%b,"live":%b%b}' % (events, cursor, live, more)

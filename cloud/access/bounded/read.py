@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 from edgewake.cloud.access.bounded.answer import Bounds, Page
+from edgewake.cloud.access.paced import thing_of
 from edgewake.cloud.log.chunks import Chunk
+from edgewake.cloud.log.decode import DATA, Event
 from edgewake.cloud.log.following.subscriber import Subscriber, ViewEnded
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.reader import Step
 from edgewake.cloud.log.steps import Steps, item
 from edgewake.cloud.log.subscription import Gap, OnGap, Plan, Positions, Start
+from edgewake.cloud.log.wanted import FREE, Pace
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 
@@ -34,8 +37,17 @@ class BoundedRead:
     """One page; `end` makes it end with what it has."""
 
     def __init__(
-        self, hub: Hub, plan: Plan, start: Start, on_gap: OnGap, *, bounds: Bounds, clock: Clock
+        self,
+        hub: Hub,
+        plan: Plan,
+        start: Start,
+        on_gap: OnGap,
+        *,
+        bounds: Bounds,
+        pace: Pace = FREE,
+        clock: Clock,
     ) -> None:
+        """With conflation the page has of each thing the latest."""
         self._hub, self._plan, self._start, self._on_gap, self._bounds, self._clock = (
             hub,
             plan,
@@ -46,8 +58,12 @@ class BoundedRead:
         )
         self._news = asyncio.Event()
         self._has_ended = False
-        self._items: list[bytes] = [item(gap.event) for gap in start.gaps]
-        self._size = 0
+        self._pace = pace
+        self._items: dict[Hashable, bytes] = {}
+        """By what they are about, or by their number."""
+        self._superseded = self._number = self._size = 0
+        for gap in start.gaps:
+            self._add(gap.event, None)
 
     def end(self) -> None:
         """No more is read or waited for."""
@@ -79,7 +95,7 @@ class BoundedRead:
                     return self._page(where, live=False)
             elif found is not None:
                 gap = await self._hub.gap(subscriber, found, self._on_gap)
-                self._items.append(item(gap.event))
+                self._add(gap.event, None)
                 if self._on_gap is OnGap.STOP:
                     return self._stopped(gap)
             elif self._is_live(subscriber):
@@ -98,11 +114,24 @@ class BoundedRead:
         rows = [list(row) for row in before]
         for number, step in enumerate(steps, 1):
             rows[step.stream][step.partition] = step.position
-            self._items.append(item(step.event))
-            self._size += len(self._items[-1])
+            thing = None
+            if self._pace.conflate_ms is not None:
+                thing = thing_of(self._plan, step.stream, step.event, self._pace.per)
+            self._add(step.event, thing)
             if number < len(steps) and self._is_full():
                 return tuple(map(tuple, rows))
         return None
+
+    def _add(self, event: Event, thing: Hashable) -> None:
+        if thing is None:
+            self._number += 1
+            thing = self._number
+        before = self._items.pop(thing, None)
+        if before is not None:
+            self._size -= len(before)
+            self._superseded += event.kind == DATA
+        data = self._items[thing] = item(event)
+        self._size += len(data)
 
     def _is_full(self) -> bool:
         return len(self._items) >= self._bounds.limit or self._size >= BYTES_MAX
@@ -116,7 +145,9 @@ class BoundedRead:
                 await self._news.wait()
 
     def _page(self, positions: Positions, *, live: bool) -> Page:
-        return Page(self._items, self._hub.codec.encode(self._plan.cursor(positions)), live)
+        cursor = self._hub.codec.encode(self._plan.cursor(positions))
+        return Page(tuple(self._items.values()), cursor, live, self._superseded)
 
     def _stopped(self, gap: Gap) -> Page:
-        return Page(self._items, self._hub.codec.encode(gap.cursor), live=False)
+        cursor = self._hub.codec.encode(gap.cursor)
+        return Page(tuple(self._items.values()), cursor, False, self._superseded)

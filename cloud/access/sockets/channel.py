@@ -7,13 +7,14 @@ allowed. `next` never waits. Gaps, checkpoints and answers need no credit: of th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from edgewake.cloud.access import socket_wire as wire
-from edgewake.cloud.access.open_streams import OpenStreams
+from edgewake.cloud.access.open_streams import NOT_BEHIND, STATES, OpenStreams, Seen
 from edgewake.cloud.access.session_state import Change, State, after
 from edgewake.cloud.access.sockets.kept import KeptCursors
 from edgewake.cloud.access.sockets.reading import Reading
@@ -22,7 +23,6 @@ from edgewake.cloud.log.following.subscriber import ViewEnded, ViewFailed
 from edgewake.cloud.log.hub import Full, Hub
 from edgewake.cloud.log.subscription import (
     Gap,
-    LogEnd,
     OnGap,
     Plan,
     Positions,
@@ -34,7 +34,6 @@ from edgewake.cloud.log.subscription import (
 from edgewake.cloud.rights.principal import Principal, holder
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.leases.lease import Subscription
 
 OPEN_S: Final = 15.0
 """Seconds after which opening is given up: Kafka's own time-outs are shorter."""
@@ -56,6 +55,10 @@ class Room:
     kept: KeptCursors
     is_blocked: Callable[[], bool]
     """Does the connection take nothing at the moment?"""
+    unsent_bytes: Callable[[], int]
+    """Written to the connection, and not taken by the client yet."""
+    cut: Callable[[], None]
+    """Ends the connection at once."""
 
 
 class Channel:
@@ -67,14 +70,18 @@ class Channel:
         self,
         name: str,
         asked: Request,
+        chosen: Mapping[str, Any],
         allowed: int | None,
         client: str,
         room: Room,
         *,
         kept_as: str | None = None,
     ) -> None:
-        """`kept_as`: the name under which its client keeps a cursor."""
+        """`chosen`: its client's words, which a change adds to; `kept_as`: the name under which it
+        keeps a cursor.
+        """
         self.name = name
+        self.chosen = dict(chosen)
         self.client = client
         self.reader = room.reader
         self.sight: Sight | None = None
@@ -83,6 +90,8 @@ class Channel:
         """Is it being opened, changed or moved behind a gap? Then nothing is read."""
         self.why = ""
         """Why it ended."""
+        self.sent_bytes = 0
+        """Of events."""
         self._asked = asked
         self._credits = allowed
         self._room = room
@@ -112,7 +121,7 @@ class Channel:
         if self.kept_as is not None:
             kept = await self._room.kept.cursor(self._holder, self.kept_as)
             self._asked = replace(self._asked, cursor=self._asked.cursor or kept)
-        plan, start, reading = await self._read(self._asked)
+        self._asked, plan, start, reading = await self._read(self._asked)
         self._reading = reading
         self._room.streams.metrics.started.labels(start.how).inc()
         self.is_busy = False
@@ -130,8 +139,8 @@ class Channel:
         if start.ends:
             self.finish("gap")
 
-    async def change(self, subscription: Subscription, start: LogEnd | int) -> None:
-        """Go on with other streams or another filter from where it stands.
+    async def change(self, wanted: Request, chosen: Mapping[str, Any]) -> None:
+        """Go on with other streams, another filter or pace from where it stands.
 
         Raises as `open` does; then it goes on as it was.
         """
@@ -140,12 +149,10 @@ class Channel:
         self.is_busy = True
         old = self.sight
         cursor = before.cursor()
-        asked = replace(
-            self._asked, subscription=subscription, cursor=cursor, start=start, goes_on=True
-        )
+        asked = replace(wanted, cursor=cursor, on_gap=self._asked.on_gap, goes_on=True)
         self._room.streams.release(self)
         try:
-            _, begins, reading = await self._read(asked)
+            asked, _, begins, reading = await self._read(asked)
         except BaseException:
             self._room.streams.release(self)
             if old is not None and self.state is not State.GONE:
@@ -154,7 +161,7 @@ class Channel:
         finally:
             self.is_busy = False
         before.close()
-        self._asked, self._reading = asked, reading
+        self._asked, self._reading, self.chosen = asked, reading, dict(chosen)
         gaps = [gap for gap in begins.gaps if gap.event.fields["reason"] != "filter_changed"]
         changed = next((gap for gap in begins.gaps if gap not in gaps), None)
         self.say("changed", cursor=cursor if changed is None else self._encoded(changed))
@@ -162,17 +169,20 @@ class Channel:
         self._set(Change.FELL_BEHIND)
         self._begin(gaps)
 
-    async def _read(self, asked: Request) -> tuple[Plan, Start, Reading]:
+    async def _read(self, asked: Request) -> tuple[Request, Plan, Start, Reading]:
         room = self._room
         try:
             async with asyncio.timeout(OPEN_S):
-                await room.hub.check(asked.subscription.streams, room.reader)
+                asked = await room.hub.resolved(asked, room.reader)
                 room.streams.claim(self, sight(asked.subscription, room.reader))
                 plan = await room.hub.open(asked.subscription, room.reader)
                 try:
                     start = await room.hub.start(plan, asked)
                     room.streams.admit(self, replays=start.how != "latest")
-                    return plan, start, Reading(room.hub, plan, start, self._woken)
+                    reading = Reading(
+                        room.hub, plan, start, self._woken, pace=asked.pace, clock=room.clock
+                    )
+                    return asked, plan, start, reading
                 except BaseException:
                     room.hub.close(plan)
                     raise
@@ -193,11 +203,6 @@ class Channel:
         return self._room.hub.codec.encode(plan.cursor(start.positions))
 
     # What its client says.
-
-    @property
-    def asked(self) -> Request:
-        """What it reads, or is about to."""
-        return self._asked
 
     def allow(self, more: int, most: int) -> None:
         """Grant `more` credits; the client holds `most` at a time."""
@@ -266,7 +271,9 @@ class Channel:
                 self._announced = None
                 if self._credits is not None:
                     self._credits -= count
-                return wire.events(self.name, texts)
+                frame = wire.events(self.name, texts, reading.superseded())
+                self.sent_bytes += len(frame)
+                return frame
         return self._waiting.popleft() if self._waiting else None
 
     def beat(self) -> bool:
@@ -347,6 +354,31 @@ class Channel:
 
     def abort(self) -> None:
         """Its socket is aborted, too."""
+
+    def seen(self) -> Seen:
+        """How it is."""
+        is_slow = self._credits == 0 or self._room.is_blocked()
+        found = NOT_BEHIND
+        if self._reading is not None and (self.state is State.BEHIND or is_slow):
+            with contextlib.suppress(Unavailable):  # its view ends at the next event
+                found = self._reading.behind()
+        return Seen(
+            protocol="websocket",
+            state=STATES[self.state],
+            behind=found,
+            unsent_bytes=self._room.unsent_bytes(),
+            sent_bytes=self.sent_bytes,
+            slow="waits for its credit"
+            if self._credits is not None
+            else "waits for its connection",
+        )
+
+    def expel(self, reason: str) -> None:
+        """An operator ends it: say so with the reason. A client that takes nothing is cut off."""
+        self.say("problem", code="operator", detail=reason or "an operator ended this subscription")
+        self.finish("operator")
+        if self._room.is_blocked():
+            self._room.cut()
 
     def _note_where(self, reading: Reading) -> None:
         if not reading.is_live:

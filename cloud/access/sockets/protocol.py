@@ -27,7 +27,7 @@ from wsproto.connection import ConnectionState
 
 from edgewake.cloud.access.connection import EXTENSION, Connection
 
-MESSAGE_BYTES_MAX: Final = 256 * 1024
+MESSAGE_BYTES_MAX: Final = 1024 * 1024
 """Bytes of a client's message: a filter with a list of ten thousand devices."""
 CLOSE_S: Final = 2.0
 TOO_LARGE: Final = 1009

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from edgewake.cloud.access import paced
 from edgewake.cloud.access import socket_wire as wire
 from edgewake.cloud.access.socket_wire import Shown
 from edgewake.cloud.log.chunks import Chunk
@@ -11,16 +12,29 @@ from edgewake.cloud.log.following.behind import Behind
 from edgewake.cloud.log.following.cohort import Lost
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.subscription import Gap, OnGap, Plan, Positions, Start
+from edgewake.cloud.log.wanted import Pace
+from edgewake.protocol.clock import Clock
 
 
 class Reading:
     """Owns `plan` from the call on; `close` it. Raises Full or Unavailable."""
 
-    def __init__(self, hub: Hub, plan: Plan, start: Start, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        plan: Plan,
+        start: Start,
+        wake: Callable[[], None],
+        *,
+        pace: Pace,
+        clock: Clock,
+    ) -> None:
         self.plan = plan
         self._hub = hub
         self._encoder = wire.Encoder(hub.codec, plan)
-        self._subscriber = hub.subscribe(plan, self._encoder, start.positions, wake)
+        self._subscriber = paced.subscribe(
+            hub, plan, self._encoder, start.positions, wake, pace=pace, clock=clock
+        )
         self._held: Chunk[Shown] | None = None
         """A chunk of which not all was taken."""
         self._taken = 0
@@ -67,6 +81,10 @@ class Reading:
         if last == len(shown.ends):
             self._held = None
         return texts, last - first
+
+    def superseded(self) -> int:
+        """Events that others took the place of since this was asked last."""
+        return paced.superseded(self._subscriber)
 
     async def gap(self, lost: Lost, on_gap: OnGap) -> Gap:
         """Go on behind a range that is lost. Raises Unavailable."""

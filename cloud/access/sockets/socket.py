@@ -17,7 +17,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from edgewake.cloud.access import socket_wire as wire
 from edgewake.cloud.access.connection import Connection
@@ -33,12 +33,12 @@ from edgewake.cloud.log import subscription
 from edgewake.cloud.log.catalogue import UnknownStream
 from edgewake.cloud.log.following.turns import IsTimeUp
 from edgewake.cloud.log.hub import Hub
-from edgewake.cloud.log.subscription import Request, RequestError, Sight, normal
+from edgewake.cloud.log.named import UnknownPublication
+from edgewake.cloud.log.subscription import Request, RequestError, Sight
 from edgewake.cloud.rights.principal import Principal
 from edgewake.cloud.rights.rights import End
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import CursorError, FilterError, Unavailable
-from edgewake.protocol.leases.lease import Subscription
 
 SUBSCRIPTIONS_MAX: Final = 32
 """Subscriptions of one socket; each counts as a stream of its client, too."""
@@ -46,6 +46,8 @@ MESSAGES_PER_S: Final = 50
 MESSAGES_AT_ONCE: Final = 100
 """Messages of a client: a page that gives credits after each event comes to some tens a second.
 More have to wait."""
+CHARS_A_MESSAGE: Final = 16 * 1024
+"""Characters for which a message counts as one more: a list of ten thousand devices as forty."""
 MISTAKES_MAX: Final = 20
 """Messages of one socket that cannot be understood: its program is in a loop."""
 IDLE_S: Final = 60.0
@@ -58,6 +60,7 @@ REFUSED: Final = (
     FilterError,
     CursorError,
     UnknownStream,
+    UnknownPublication,
     Unavailable,
 )
 
@@ -125,6 +128,8 @@ class Socket:
             wake=self.write,
             kept=kept,
             is_blocked=lambda: connection.is_paused,
+            unsent_bytes=connection.waiting,
+            cut=self.abort,
         )
         streams.enter(self)
         self._right = streams.rights.watch(reader, self.end_of_right)
@@ -134,7 +139,7 @@ class Socket:
 
     async def hear(self, text: str) -> None:
         """One message."""
-        await self._in_turn()
+        await self._in_turn(len(text))
         try:
             said = words.read(text)
             match said:
@@ -152,14 +157,17 @@ class Socket:
             self._refuse(error)
         self.write()
 
-    async def _in_turn(self) -> None:
-        """Wait while the client takes no answers, or says too much at once."""
+    async def _in_turn(self, size: int) -> None:
+        """Wait while the client takes no answers, or says too much at once; a long message counts
+        as several.
+        """
         while self._connection.is_paused or self._said:
             self._writable.clear()
             await self._writable.wait()
         now = self._clock.monotonic_s()
         earned = (now - self._heard_at) * MESSAGES_PER_S
-        self._messages = min(MESSAGES_AT_ONCE, self._messages + earned) - 1
+        self._messages = min(MESSAGES_AT_ONCE, self._messages + earned)
+        self._messages -= 1 + size / CHARS_A_MESSAGE
         self._heard_at = now
         if self._messages < 0:
             await self._clock.sleep(-self._messages / MESSAGES_PER_S)
@@ -211,7 +219,13 @@ class Socket:
         try:
             asked = self._request(said)
             channel = Channel(
-                said.id, asked, said.credits, self.client, self._room, kept_as=said.name
+                said.id,
+                asked,
+                said.model_dump(include={"streams", "publication", *words.CHOSEN}),
+                said.credits,
+                self.client,
+                self._room,
+                kept_as=said.name,
             )
             self._streams.enter(channel)
         except REFUSED as error:
@@ -222,14 +236,26 @@ class Socket:
         self._start(channel, channel.open(), ends=True)
 
     def _request(self, said: words.Subscribe) -> Request:
+        chosen = said.model_dump(include={"streams", "publication", *words.CHOSEN})
+        return self._read(chosen, said.start, on_gap=said.on_gap, after=said.after)
+
+    def _read(
+        self,
+        chosen: dict[str, Any],
+        start: str | int | None,
+        *,
+        on_gap: str | None = None,
+        after: str | None = None,
+    ) -> Request:
+        """Raises RequestError."""
+        texts = ("sample", "conflate", "max_rate")
+        told = {name: None if chosen[name] is None else str(chosen[name]) for name in texts}
         return subscription.request(
-            said.streams,
+            **chosen | told | {"streams": chosen["streams"] or ()},
             now_ms=self._clock.now_ms(),
-            where=said.where,
-            select=said.select,
-            start=None if said.start is None else str(said.start),
-            on_gap=said.on_gap,
-            cursors=(said.after,),
+            start=None if start is None else str(start),
+            on_gap=on_gap,
+            cursors=(after,),
         )
 
     def _change(self, said: words.Change) -> None:
@@ -242,22 +268,14 @@ class Socket:
                 expected="a subscription that said subscribed or changed last",
                 name=said.id,
             )
-        before = channel.asked.subscription
-        given = said.model_fields_set
-        wanted = Subscription(
-            streams=said.streams or before.streams,
-            where=said.where if "where" in given else before.where,
-            select=said.select if "select" in given else before.select,
-        )
         try:
-            start = subscription.parse_start(
-                "latest" if said.start is None else str(said.start), self._clock.now_ms()
-            )
+            wanted = self._read(channel.chosen | _given(said), said.start)
         except RequestError as error:
             self._refuse_request(said.id, error)
             return
         channel.is_busy = True
-        self._start(channel, channel.change(normal(wanted), start), ends=False)
+        chosen = channel.chosen | _given(said)
+        self._start(channel, channel.change(wanted, chosen), ends=False)
 
     def _acknowledge(self, said: words.Ack) -> None:
         channel = self._channel(said.id)
@@ -414,6 +432,12 @@ class Socket:
         """End at once."""
         self._connection.abort()
 
+    def seen(self) -> None:
+        """Its subscriptions are the streams."""
+
+    def expel(self, reason: str) -> None:
+        """Its subscriptions are ended one by one."""
+
     def close(self) -> None:
         """Leave nothing behind."""
         if self._is_closed:
@@ -440,11 +464,28 @@ class Socket:
             self.closing.set_result(Closing(code, reason))
 
 
+def _given(said: words.Change) -> dict[str, Any]:
+    """What a change says, null included; other streams are in the place of a publication, and the
+    other way round.
+    """
+    found = said.model_dump(
+        include=said.model_fields_set & {"streams", "publication", *words.CHOSEN}
+    )
+    for name, other in (("streams", "publication"), ("publication", "streams")):
+        if found.get(name) is not None and found.get(other) is None:
+            found[other] = None
+        elif name in found and found[name] is None:
+            del found[name]
+    return found
+
+
 def _where(error: Exception) -> str | None:
     """Which part of a message an error is about."""
     match error:
         case UnknownStream():
             return "streams"
+        case UnknownPublication():
+            return "publication"
         case CursorError():
             return "after"
         case FilterError():

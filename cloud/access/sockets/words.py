@@ -1,8 +1,9 @@
 """The messages of a client on a WebSocket: one JSON object a message. Pure.
 
-    subscribe     id, streams, where, select, after or from, on_gap, credits, name
+    subscribe     id, streams or publication, where, select, devices, sample, conflate, max_rate,
+                  per, after or from, on_gap, credits, name
     credit        id, credits             so many events more
-    change        id, streams, where, select, from   another filter, or other streams, while open
+    change        id, and of these words those that are to be others, while it is open
     unsubscribe   id
     ack           id, cursor              keep this cursor under the subscription's name, from
                                           which the next subscribe with that name goes on
@@ -17,6 +18,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from edgewake.cloud.log.wanted import DEVICES_MAX
 from edgewake.protocol.cursor import TEXT_MAX
 from edgewake.protocol.expectation import expectation
 from edgewake.protocol.names import STREAMS_PER_SUBSCRIPTION_MAX
@@ -50,13 +52,29 @@ class _Words(BaseModel):
     """Chosen by the client; it stands in every message about this subscription."""
 
 
-class Subscribe(_Words):
+class _Chosen(_Words):
+    """What is read."""
+
+    streams: Streams | None = None
+    publication: Annotated[str, Field(max_length=64)] | None = None
+    """In the place of streams."""
+    where: str | None = None
+    select: str | None = None
+    devices: Annotated[tuple[str, ...], Field(max_length=DEVICES_MAX)] | None = None
+    """These alone."""
+    sample: str | float | None = None
+    conflate: str | int | None = None
+    max_rate: str | float | None = None
+    per: str | None = None
+
+
+CHOSEN: Final = ("where", "select", "devices", "sample", "conflate", "max_rate", "per")
+
+
+class Subscribe(_Chosen):
     """Open a subscription."""
 
     type: Literal["subscribe"]
-    streams: Streams
-    where: str | None = None
-    select: str | None = None
     after: str | None = None
     """A cursor, of whatever protocol it came."""
     start: Annotated[str | int | None, Field(alias="from")] = None
@@ -74,13 +92,10 @@ class Credit(_Words):
     credits: Credits
 
 
-class Change(_Words):
-    """Change the filter or the streams; parts that are left out stay, null removes one."""
+class Change(_Chosen):
+    """Another filter, other streams or another pace; what is left out stays, null is none."""
 
     type: Literal["change"]
-    streams: Streams | None = None
-    where: str | None = None
-    select: str | None = None
     start: Annotated[str | int | None, Field(alias="from")] = None
     """Where streams begin that are new."""
 

@@ -1,5 +1,4 @@
-"""Spark's checkpoint of a lane: what we read of it, what is mended in it after a power cut, and
-when it is thrown away.
+"""Spark's checkpoint of a lane: reads it, repairs it after a power cut, and removes it.
 
     offsets/N   where batch N ends; written before it runs       commits/N   batch N is done
     state/O/P/  files of operator O, partition P; those of version N+1 are the state after batch N
@@ -45,8 +44,9 @@ def offsets_of(checkpoint: Path, batch: int) -> Offsets:
 
 
 def sync_offsets(checkpoint: Path, batch: int) -> None:
-    """Put a batch's offsets on disk, before its results are committed: otherwise a power cut could
-    lose what they were made of.
+    """Sync a batch's offsets to disk before its results are committed.
+
+    Otherwise a power cut could lose what they were made of.
     """
     for path, flags in (
         (checkpoint / "offsets" / str(batch), os.O_RDONLY),
@@ -172,8 +172,9 @@ def _remove_state(checkpoint: Path) -> None:
 
 
 def remove_other_format(checkpoint: Path, form: int, store: StateStore) -> bool:
-    """Remove a checkpoint whose state has other columns than ours or lies in another store; it is
-    built again from the stream.
+    """Remove a checkpoint whose state has other columns than ours or is in another store.
+
+    It is built again from the stream.
 
     Spark would refuse other columns. It would go on with the store that the checkpoint was begun
     with, whatever its settings say now. The file `format` says which columns a lane's state has
@@ -190,8 +191,9 @@ def remove_other_format(checkpoint: Path, form: int, store: StateStore) -> bool:
 
 
 def copied(checkpoint: Path, other: Path, identity: str) -> None:
-    """Make `other` a copy from which another Spark query goes on, whose `identity` (a UUID) is its
-    own. Raises OSError.
+    """Copy a checkpoint to `other`, for another Spark query whose UUID is `identity`.
+
+    Raises OSError.
 
     No Spark query may run on `checkpoint`. Those who keep house there may still be at it: what they
     write last names what they wrote before, and lies higher up, so it is listed first; what they
@@ -214,11 +216,10 @@ def copied(checkpoint: Path, other: Path, identity: str) -> None:
 def remove_unused(
     folder: Path, *, queried: Container[str], kinds: Container[str], apart: Container[str] = ()
 ) -> list[tuple[str, str]]:
-    """Remove the states of lanes that nobody needs: of streams that no query reads (running or
-    not), and of no kind that there is.
+    """Remove the states of lanes that nobody needs; return their places and lanes.
 
-    `folder`: <place>/<lane>, each a checkpoint; `apart`: queries (label) that have lanes of their
-    own. Returns place and lane of what was removed.
+    They are of streams that no query reads (running or not), or of an unknown kind. `folder`:
+    <place>/<lane>, each a checkpoint; `apart`: isolated queries (label).
     """
     removed = []
     for checkpoint in list(folder.glob("*/*")):
@@ -282,8 +283,9 @@ def _version(path: Path) -> int:
 
 
 def _offsets(path: Path) -> Offsets | None:
-    """The source's line comes last: {topic: {partition: offset}}; None of a file that is not
-    whole.
+    """The source's line, which is the last: {topic: {partition: offset}}.
+
+    None for a file that is incomplete.
     """
     try:
         _, _, *sources = path.read_bytes().splitlines()

@@ -1,6 +1,4 @@
-"""What a repair reads from Kafka: the range of a stream's log that can hold a window's readings,
-and the rows that were told of it.
-"""
+"""A repair's reads from Kafka: the range of a log for a window, and the window's emitted rows."""
 
 from __future__ import annotations
 
@@ -119,9 +117,7 @@ def _check_kept(
 
 
 def _kept_from(consumer: Consumer, topic: str, partition: int, kept: tuple[int, int]) -> int | None:
-    """All readings of windows that begin at this event time (ms) or later are kept; None where
-    nothing is.
-    """
+    """The event time (ms) from which on windows have all their readings; None: none has."""
     first = _first_record(consumer, topic, partition, *kept)
     return None if first is None else first.timestamp()[1] + LOG_BEFORE_MS
 
@@ -144,8 +140,7 @@ def kept_from(kafka: KafkaConfig, topic: str, *, now_ms: int) -> int | None:
 def starts(
     kafka: KafkaConfig, topic: str, first_begin_ms: int, end: Mapping[int, int]
 ) -> dict[int, int]:
-    """Return partition → first offset kept that may have readings of windows that begin then or
-    later.
+    """Return partition → first retained offset with readings of windows from that time on.
 
     Offsets are before `end`. Raises Unavailable.
     """

@@ -1,5 +1,6 @@
-"""Rows of `ew.windows`, the states of sessions, patterns and joins: kept as long as their query is
-registered, running or not.
+"""Rows of `ew.windows`: the states of sessions, patterns and joins.
+
+They are kept as long as their query is registered, running or not.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ FLUSH_S: Final = 10.0
 
 
 def kept_rows(config: KafkaConfig, place: str = "") -> dict[str, bytes]:
-    """The rows whose keys begin with `place|`, or all, as they stand (state_parts); what was
-    written longest ago is the first.
+    """The rows whose keys begin with `place|`, or all; those written longest ago are first.
+
+    They are as stored (state_parts).
 
     Call after `Transactions` is made: it ends what a dead predecessor left open. Raises
     Unavailable.

@@ -28,10 +28,10 @@ _NOTE: Final = "tries"
 
 
 def records_max(checkpoint: Path, firsts: Callable[[], Offsets], most: int) -> int:
-    """How many records a batch may have from this start on: `most`, unless the planned one was
-    begun too often.
+    """How many records a batch may have from this start on. Raises LocalError, Unavailable.
 
-    `firsts`: where the topics begin, of which nothing was computed. Raises LocalError, Unavailable.
+    It is `most`, unless the planned one was begun too often. `firsts`: where topics begin of which
+    nothing was computed.
     """
     batch = checkpoints.unfinished(checkpoint)
     if batch is None:

@@ -26,8 +26,9 @@ def records(
     *,
     group: str | None = None,
 ) -> DataFrame:
-    """Committed records from `start` (a partition that is missing: from its beginning) to before
-    `end`.
+    """Read committed records from `start` to before `end`.
+
+    A partition that is missing in `start` is read from its beginning.
 
     `group`: whose consumers are kept for the next range; without it each range has consumers of its
     own, idle for minutes afterwards.

@@ -29,9 +29,7 @@ class BatchRows:
     """Reads the batches of a lane, which all have the same columns."""
 
     def __init__(self, session: SparkSession, queries: Sequence[Registered] = ()) -> None:
-        """`queries`: whose results are made of the rows; those that can have their texts with them
-        (result_texts).
-        """
+        """`queries`: those whose results are made of the rows; some have their texts with them."""
         self._session, self._queries = session, queries
         self._known: tuple[Any, Any, pa.Schema] | None = None
 

@@ -1,6 +1,4 @@
-"""What a lane has emitted, and how it emits more: results, its progress and its record in one Kafka
-transaction.
-"""
+"""A lane's emissions: results, progress and record in one Kafka transaction."""
 
 from __future__ import annotations
 
@@ -48,7 +46,8 @@ class Emission:
         unknown_to: Mapping[str, int],
         broken: dict[str, str],
     ) -> None:
-        """`kept`: the rows of `ew.windows` that the lane has; `told`, `unknown_to`: see emit.Batch;
+        """`kept`: the rows of `ew.windows` that the lane has; `told`, `unknown_to`: see emit.Batch.
+
         `broken`: Lane.broken, to which it adds.
         """
         self._job, self._name, self._clock, self._counters = job, name, clock, counters

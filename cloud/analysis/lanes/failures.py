@@ -92,9 +92,7 @@ _LOST_WORKER: Final = ("ExecutorLostFailure", "Executor heartbeat timed out", "P
 
 
 def classify(causes: Sequence[str]) -> Fault:
-    """Judge an exception of Spark by its chain of causes, each as Java writes it: `class:
-    message`.
-    """
+    """Judge an exception of Spark by its chain of causes, each written as `class: message`."""
     if any(word in cause for cause in causes for word in _OVERTAKEN):
         return Fault.OVERTAKEN
     if any(word in cause for cause in causes for word in _STATE_LOST) and not any(
@@ -124,8 +122,9 @@ def step(trouble: Trouble, failure: Failure) -> tuple[Trouble, Step]:
 
 
 def guilty(queries: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
-    """Those of the queries that fail alone, found by halving: about two runs for each doubling of
-    their number, for each guilty one.
+    """Bisect a batch's queries; return those that fail on their own.
+
+    It takes about two runs for each doubling of their number, for each guilty one.
     """
     if not queries or not fails(queries):
         return []

@@ -1,5 +1,6 @@
-"""How Spark reads streams from Kafka: committed records only, from the earliest on, and never past
-a loss.
+"""Spark's source of streams in Kafka: committed records only, never past a loss.
+
+It begins with the earliest.
 """
 
 from __future__ import annotations

@@ -99,8 +99,10 @@ class Lane:
         self._failure: Failure | None = None
 
     def plan(self, beside: Executor) -> None:
-        """Begin to make the plan: a thousand questions to the JVM, beside which another lane may
-        end and Kafka be asked. `start` waits for it; without it `start` makes it itself.
+        """Begin to make the plan in the background; `start` waits for it.
+
+        That is a thousand questions to the JVM, beside which another lane may end and Kafka be
+        asked. Without it `start` makes the plan itself.
         """
         self._planning = beside.submit(self._planned)
 
@@ -210,9 +212,10 @@ class Lane:
         return self._running.batches.silent_s()
 
     def say_running(self) -> None:
-        """Say so when it is true and was not said yet: when a batch was committed, or Spark ran the
-        plan and waits for readings; then what event time waits for when that changed, which where
-        nothing comes no batch says. Raises KafkaException.
+        """Publish that the lane runs, once it does. Raises KafkaException.
+
+        It runs when a batch was committed, or Spark ran the plan and waits for readings. Later it
+        publishes what event time waits for when that changed: without new records no batch does.
         """
         running = self._active()
         if running is None or not self._is_news(running):
@@ -280,8 +283,10 @@ class Lane:
             self.session.sparkContext.cancelJobGroup(str(self._running.query.runId))
 
     def _await_note(self) -> None:
-        """Without Spark's note the batch would be computed again, and a query that was added
-        meanwhile would see its readings.
+        """Wait for Spark's note of the last batch.
+
+        Without it the batch would be computed again, and a query that was added meanwhile would see
+        its readings.
         """
         if not self.finished:
             return

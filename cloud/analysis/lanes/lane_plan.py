@@ -1,5 +1,4 @@
-"""The Spark query of a lane: its plan, what its batches say of themselves, and what is changed in
-it between two batches.
+"""The Spark query of a lane: its plan, its batches' reports, and its changes between batches.
 
 Everything here that asks Spark's insides says so: a lane needs to know of a batch, within it, what
 Spark tells only after it.
@@ -74,8 +73,9 @@ class LanePlan:
         checkpoint: Path,
         process: Callable[[DataFrame, int], None],
     ) -> StreamingQuery:
-        """Let Spark run the plan: `process` is called with the rows of each batch and its number,
-        in a thread of Spark's.
+        """Let Spark run the plan.
+
+        `process` is called with the rows of each batch and its number, in a thread of Spark's.
         """
         self._session.sparkContext.setLocalProperty("spark.scheduler.pool", name)
         self._query = (

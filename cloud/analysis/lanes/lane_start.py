@@ -1,5 +1,6 @@
-"""Where a lane stands when it starts: its record on `ew.lanes`, its checkpoint, and its states on
-`ew.windows`, brought into agreement.
+"""A lane's position at its start: brings record, checkpoint and states into agreement.
+
+The record is on `ew.lanes`, the states are on `ew.windows`.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ log = logging.getLogger("edgewake.analysis")
 
 
 def record_of(config: AnalysisConfig, job: Job, name: str, folder: Path) -> LaneRecord:
-    """The lane's record. Its checkpoint in `folder` is mended, or removed where its state is none
-    that the lane can read.
+    """The lane's record.
+
+    Its checkpoint in `folder` is repaired, or removed where the lane cannot read its state.
 
     Raises LocalError, Unavailable.
     """
@@ -85,8 +87,9 @@ def begun(
 
 
 def _cut_to(kafka: KafkaConfig, job: Job, now_ms: int) -> int | None:
-    """The event time, ms, from which on all topics have windows whole; None where retention took
-    nothing. Raises Unavailable.
+    """The event time, ms, from which on all topics have whole windows. Raises Unavailable.
+
+    None where retention removed nothing.
     """
     found = [kept_from(kafka, topic, now_ms=now_ms) for topic in job.source_topics.topics]
     return max((at for at in found if at is not None), default=None)

@@ -1,6 +1,4 @@
-"""What a lane does while no batch comes: says that it runs and what it waits for, and lets event
-time go on until its last windows are final.
-"""
+"""A lane without a batch: it reports its state, and event time goes on to its last windows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Up to when everything that bridges received was passed on to the streams: event time waits for
-what a sequencer has not passed on. Pure.
+"""Holds event time back while a sequencer has unprocessed records. Pure.
 
 While a sequencer is away the devices of its partitions of `ew.up` look silent, and those of others
 go on; their readings would be late when it is back. What waits is known: the sequencers' group says
@@ -42,8 +41,9 @@ class Sequenced:
     _looked_ms: int = 0
 
     def look(self, now_ms: int, ends: Mapping[int, int], sequenced: Mapping[int, int]) -> None:
-        """`ends`: partition → offset after its last record; `sequenced`: below which all is passed
-        on.
+        """`ends`: partition → offset after its last record.
+
+        `sequenced`: the offset of the next one.
         """
         self._looked_ms = now_ms
         for partition, end in ends.items():

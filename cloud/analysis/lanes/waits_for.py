@@ -14,8 +14,10 @@ as nobody knows whether more comes."""
 
 
 def unread(behind: Collection[int], *, is_known: bool, is_late: bool = False) -> str:
-    """For what is unread in the partitions that are `behind`, if any; `is_known`: did Kafka say how
-    much that is? `is_late`: or does it wait for more, because what came is long past (event_time)?
+    """A sentence on unread records in the partitions that are `behind`, if any.
+
+    `is_known`: did Kafka say how many they are? `is_late`: or does event time wait for more,
+    because the readings are of long ago (event_time)?
     """
     if not behind:
         return "event time waits for what belongs to readings of long ago" if is_late else ""

@@ -1,5 +1,4 @@
-"""How many records a lane's next batch has at most: as many as BATCH_S are enough for, whatever is
-in them.
+"""Decides how many records a lane's next batch has at most: what BATCH_S suffice for.
 
 A record is a frame of one reading or of thousands, and a query may make a hundred rows of each. So
 what they take is measured. A lane that keeps up reads little and is set for little: the first batch
@@ -52,8 +51,9 @@ class BatchLimit:
         return min(self._most, self._size.records)
 
     def learn(self, read: int, readings: int, took_s: float, *, left: int) -> bool:
-        """After a batch of `read` records with `readings`, and with so many records `left`: was it
-        cut off? Then the next one is to be at once.
+        """Learn from a batch of `read` records with `readings`, and `left` records after it.
+
+        Returns whether the batch reached its limit, in which case the next one starts immediately.
         """
         is_cut_off = left > 0 and read >= _FULL * self.records
         took_s -= 0.0 if self._has_compiled else COMPILE_S

@@ -28,7 +28,8 @@ class PieceSize:
     records: int = FIRST
 
     def after(self, read: int, share: float) -> PieceSize:
-        """What is right after a piece of `read` records that cost so much of what a piece may cost:
+        """The size after a piece of `read` records, by its cost in relation to the allowed one.
+
         2 is twice as much.
         """
         if not read:

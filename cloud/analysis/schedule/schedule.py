@@ -94,9 +94,7 @@ def last_end(windows: Collection[Window], at_ms: int) -> int | None:
 
 
 def has_second_looks(windows: Collection[Window], least_ms: int) -> bool:
-    """Do windows of a busy stream end so seldom that a second look is worth more than the next
-    end's?
-    """
+    """Do windows of a busy stream end so seldom that a second poll pays?"""
     slides = [window.slide_ms for window in _ending(windows)]
     return bool(slides) and min(slides) >= 2 * least_ms
 
@@ -145,8 +143,9 @@ def learned(
 
 
 def is_busy(readings_per_s: float, *, read: int, left: int | None) -> bool:
-    """`read`: readings of the last batch; `left`: records that wait, None where Kafka does not
-    say.
+    """Is the stream busy?
+
+    `read`: readings of the last batch; `left`: records that wait, None where Kafka does not say.
     """
     return readings_per_s >= BUSY_PER_S or (left is not None and left > max(read, BACKLOG))
 
@@ -157,10 +156,10 @@ def is_new(queries: Iterable[Registered], now_ms: int) -> bool:
 
 
 def asks_ms(least_ms: int) -> int:
-    """How often Spark looks whether there is anything new, ms: at full steps of it since 1970, or
-    where a batch took longer, after that.
+    """How often Spark polls for new records, ms: at full multiples of it since 1970.
 
-    400 ms with the default of a second, so that a second look seldom waits for a full step.
+    Where a batch took longer, it polls after that. It is 400 ms with the default of a second, so
+    that a second poll seldom waits for a full multiple.
     """
     return least_ms * 2 // 5
 
@@ -223,9 +222,7 @@ def _next_on_grid(began_ms: int, step_ms: int, settle_ms: int) -> int:
 
 
 def _next_of_busy(began_ms: int, windows: Collection[Window], least_ms: int, settle: Settle) -> int:
-    """A little after the next full step; where that is the last one before the look at an end,
-    nearer to it.
-    """
+    """A little after the next full step, or nearer to the end that the next poll is for."""
     step_ms = _next_on_grid(began_ms, least_ms, settle.ms)
     if least_ms <= AHEAD_MS or not has_second_looks(windows, least_ms):
         return step_ms

@@ -1,6 +1,4 @@
-"""The part of a lane that lets its queries leave readings out: asks the policy after each batch,
-and sets the plan's dials.
-"""
+"""Sheds readings of a lane's queries: asks the policy after each batch, sets the plan's dials."""
 
 from __future__ import annotations
 

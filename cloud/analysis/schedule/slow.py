@@ -42,9 +42,7 @@ class Cost:
     """Seconds of the batch; 0: not known."""
 
     def of(self, labels: Iterable[str], records: int) -> float:
-        """Return the seconds that some queries take for so many records of a kind; 0: no batch is
-        known.
-        """
+        """Return the seconds that some queries take for records of a kind; 0: no batch is known."""
         return (
             sum(self.took.get(label, 0.0) for label in labels) * records / self.records
             if self.records

@@ -1,5 +1,6 @@
-"""Which queries of a lane are at fault when Spark refuses its plan, or a batch of it fails twice:
-those that fail alone, too.
+"""Finds the queries at fault when Spark refuses a plan, or a batch fails twice.
+
+They fail alone, too.
 
 Nothing is emitted, and no state is touched. failures.py decides when this is asked.
 """

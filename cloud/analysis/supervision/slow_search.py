@@ -155,8 +155,9 @@ class SlowSearch:
             self._worker.join(CLOSE_S)
 
     def _is_due(self, key: Key, job: Job, cost: Cost) -> bool:
-        """May one of its queries wait for another, and is known what the driver takes, where it
-        computes? Then the next is due later.
+        """May one of its queries delay another? Then the next search is due later.
+
+        The driver's cost must be known, where the driver computes.
         """
         if len(job.queries) < 2 or (job.is_driven and not cost.records):
             return False

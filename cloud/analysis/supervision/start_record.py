@@ -1,5 +1,6 @@
-"""Which queries were being started when the analysis ended, kept on disk: one that twice took it
-down with it is found at the next start.
+"""The queries that were being started when the analysis ended, kept on disk.
+
+One that twice ended it is found at the next start.
 
 A query is *proven* when a lane with it has run. Who was being started when the process died, and
 was never proven, is a suspect; of those that were there twice the youngest is taken out, at each

@@ -1,5 +1,4 @@
-"""Lanes whose plans are being made: beside the main loop, so that one that takes long holds up no
-other, nor the signs of life.
+"""Makes lanes' plans beside the main loop, so that a slow one delays nothing else.
 
 Small plans are made one after the other, and large ones, too, in a thread of their own: whoever
 registers a small query does not wait for somebody's large one.

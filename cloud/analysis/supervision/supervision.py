@@ -1,5 +1,6 @@
-"""Keeps one lane running for each job that is wanted: plans it, starts it, starts it again after a
-failure, takes out queries that are at fault, and stops it.
+"""Keeps one lane running for each wanted job.
+
+It plans and starts it, restarts it after a failure, takes out queries at fault, and stops it.
 
 All of it belongs to the main loop (run.py); plans are made beside it (starts.py).
 """
@@ -137,8 +138,7 @@ class Lanes:
         return any(not place.is_held and now_s >= place.not_before_s for place in stand)
 
     def look_after(self) -> bool:
-        """Say which run, and take note of those that ended by themselves and of queries in them
-        that broke. Did anything happen?
+        """Publish which lanes run, and note those that ended and queries that failed; did any?
 
         Raises LocalError where another process computes a lane, Unavailable where Spark has ended.
         """
@@ -300,7 +300,9 @@ class Lanes:
     def _on_failure(
         self, key: LaneKey, place: SupervisedLane, job: Job, checkpoint: Path, failure: Failure
     ) -> None:
-        """Raises LocalError where another process computes the lane, Unavailable where Spark has
+        """Handle a failure of a lane.
+
+        Raises LocalError where another process computes the lane, Unavailable where Spark has
         ended: a new process starts a new one.
         """
         self._around.check_spark()

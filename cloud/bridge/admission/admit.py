@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import orjson
 from pydantic import ValidationError
 
+from edgewake.cloud.bridge.admission import request_key
 from edgewake.cloud.bridge.admission.catalogue import Catalogue, NotNow
 from edgewake.cloud.bridge.admission.compiled import CompiledStreams
 from edgewake.cloud.bridge.admission.envelope import Envelope
@@ -77,11 +78,13 @@ def admit(
     received_at: int,
     compiled: CompiledStreams | None = None,
 ) -> Admitted:
-    """Check a message on `ew/v1/<device>/up/<stream>`, or of a thing behind a gateway; raises
-    Rejected, NotNow or AwaitsCatalogueError. Whether the gateway may speak for it, the caller has
-    checked.
+    """Check a message on `ew/v1/<device>/up/<stream>`, or of a thing behind a gateway.
 
-    `compiled`: the decoders of known streams, tried first.
+    Raises Rejected, NotNow or AwaitsCatalogueError. The caller has checked whether the gateway may
+    speak for it.
+
+    Raises Rejected, NotNow or AwaitsCatalogueError. `compiled`: the decoders of known streams,
+    tried first.
     """
     topic = parse_up(message.topic)
     device, stream, via = topic.device, topic.stream, topic.via
@@ -96,6 +99,9 @@ def admit(
         payload, placement = _admit_plain(
             message.payload, device, stream, catalogue, received_at, compiled
         )
+        if placement.discipline is Discipline.FREE and message.user_properties:
+            keyed = request_key.placement_of(message.user_properties, stream, message.payload)
+            placement = keyed or placement
     else:
         # A one_way frame may be lost, so nobody may wait for its number.
         discipline = Discipline.ORDERED if mode is Mode.ACK else Discipline.NUMBERED
@@ -328,7 +334,8 @@ def check_answer(message: Envelope, device: str) -> None:
 
 
 def can_answer(topic: str, correlation: bytes | None, device: str) -> bool:
-    """Is it one of the two topics on which this device is answered, and can the answer stand there?
+    """Is it one of the two topics on which this device is answered, and does the answer fit there?
+
     A bridge may write nowhere else.
     """
     return topic == topics.ack(device) or (
@@ -337,8 +344,9 @@ def can_answer(topic: str, correlation: bytes | None, device: str) -> bool:
 
 
 def _sent_at(message: Envelope) -> int | None:
-    """The user property `sent_at`; None where it is missing or no time: a wrong clock harms only
-    its own device.
+    """The user property `sent_at`; None where it is missing or not a time.
+
+    A wrong clock harms only its own device.
     """
     for name, value in message.user_properties:
         if (

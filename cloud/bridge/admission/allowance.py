@@ -247,9 +247,7 @@ class Allowance:
         return account
 
     def of_thing(self, thing: str, gateway: str, now_s: float) -> Account:
-        """A thing's, as far as this gateway sends for it: what another one sends costs it nothing
-        here.
-        """
+        """A thing's account at this gateway: what another gateway sends costs it nothing here."""
         key = f"{thing}|{gateway}"
         account = self._accounts.get(key)
         if account is None:

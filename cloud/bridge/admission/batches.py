@@ -1,7 +1,7 @@
-"""Several readings of a plain device in one message: a JSON list, JSON lines, or SenML, by its
-content type. Each is a message of its own from here on. No I/O.
+"""Splits a message with several readings of a plain device. No I/O.
 
-A list needs no content type: no single reading begins so.
+By its content type it is a JSON list, JSON lines, or SenML. Each reading is a message of its own
+from here on. A list needs no content type: no single reading begins so.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, Final
 import mqtt5
 import orjson
 
+from edgewake.cloud.bridge.admission import request_key
 from edgewake.cloud.bridge.admission.mapped import Part
 from edgewake.cloud.bridge.admission.records import is_answerable
 from edgewake.protocol.errors import Rejected, RejectReason
@@ -32,8 +33,9 @@ def is_batch(payload: bytes, content_type: str | None) -> bool:
 
 
 def parts(packet: mqtt5.PublishPacket, received_at: int) -> list[Part] | None:
-    """The readings, or what is refused of them; None: it is to be looked at as one message, for
-    it asks for the answer of another, or nothing in it is meant as a reading.
+    """The readings and refusals in a message; None: it is a single message.
+
+    That is so where it asks for another kind of answer, or nothing in it is meant as a reading.
     """
     if packet.response_topic is not None and not is_answerable(packet):
         return None
@@ -48,7 +50,12 @@ def parts(packet: mqtt5.PublishPacket, received_at: int) -> list[Part] | None:
         return [Part(packet, error)]
     if not any(isinstance(one, dict | bytes) for one in items):
         return None
-    found = [_part(packet, one) for one in items[:READINGS_MAX]]
+    try:
+        named = request_key.key_in(packet.user_properties)
+        key = None if named is None else request_key.of_request(named, payload)
+    except Rejected as error:
+        return [Part(packet, error)]
+    found = [_part(packet, one, key, at) for at, one in enumerate(items[:READINGS_MAX])]
     if len(items) > READINGS_MAX:
         why = Rejected(
             RejectReason.OVERSIZE,
@@ -85,9 +92,13 @@ def _flat(one: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _part(packet: mqtt5.PublishPacket, item: Any) -> Part:
+def _part(packet: mqtt5.PublishPacket, item: Any, key: str | None, index: int) -> Part:
     try:
         payload = item if isinstance(item, bytes) else orjson.dumps(item)
     except TypeError as error:
         return Part(packet, Rejected(RejectReason.SHAPE, f"no JSON can say it: {error}"))
-    return Part(mqtt5.PublishPacket(packet.topic, payload, user_properties=packet.user_properties))
+    properties = packet.user_properties
+    if key is not None:
+        others = [one for one in properties if one[0] not in (request_key.KEY, request_key.INDEX)]
+        properties = [*others, *request_key.numbered(key, index)]
+    return Part(mqtt5.PublishPacket(packet.topic, payload, user_properties=properties))

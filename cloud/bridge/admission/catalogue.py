@@ -52,8 +52,9 @@ _GIVEN: Final = {ANSWERS: ANSWER_FIELDS, REQUESTS: REQUEST_FIELDS}
 
 
 class NotNow(RemoteError):
-    """A message that may be accepted later: `later` tells a device that can be answered, `refusal`
-    makes the dead letter of another.
+    """A message that may be accepted later.
+
+    `later` answers a device that can be answered, `refusal` makes the dead letter of another.
     """
 
     def __init__(self, later: Later, reason: RejectReason) -> None:
@@ -72,8 +73,9 @@ def too_much(device: str, wait_s: float) -> NotNow:
 
 
 class AwaitsCatalogueError(Exception):
-    """A message with something new of `stream`, which is on its way to the catalogue: check it
-    again when that came back.
+    """A message with a new stream or field that is on its way to the catalogue.
+
+    Check it again when the catalogue has it.
     """
 
     def __init__(self, stream: str) -> None:
@@ -107,10 +109,10 @@ class Catalogue:
         kinds: Kinds,
         renamed: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """Are these columns of this stream's types? `renamed`: field → what it was called when it
-        came, asked for where something is new.
+        """Are these columns of this stream's types?
 
-        Raises AwaitsCatalogueError, Rejected(field_type | name) or NotNow(field_type | quota).
+        `renamed`: field → its original name, called where a field is new. Raises
+        AwaitsCatalogueError, Rejected(field_type | name) or NotNow(field_type | quota).
         """
         if self._last.get(stream) == kinds:
             return
@@ -246,9 +248,7 @@ class Catalogue:
         return bool(self._proposed)
 
     def unpublished(self) -> list[Stream]:
-        """Rows for the topic since the last call: what is proposed, and merged rows that the topic
-        lacks.
-        """
+        """Take the rows to publish since the last call: proposals, and merged rows it lacks."""
         rows = list(self._unpublished.values())
         self._unpublished.clear()
         return rows
@@ -288,16 +288,15 @@ class Catalogue:
                 _add(self._device_fields, info.first_device, by)
 
     def expected(self, stream: str) -> tuple[Mapping[str, FieldType], bool]:
-        """The types of a stream's fields as far as they are known, and whether there may be no
-        others.
-        """
+        """The types of a stream's fields as far as they are known, and whether they are fixed."""
         if stream in _GIVEN:
             return _GIVEN[stream], True
         return self._types.get(stream, {}), False
 
     def sendable(self, stream: str) -> Stream | None:
-        """The confirmed row of a stream that devices may send; None also for the name of a query
-        and for the system's own streams.
+        """The confirmed row of a stream that devices may send.
+
+        None also for the name of a query and for the system's own streams.
         """
         row = self._confirmed.get(stream)
         return (

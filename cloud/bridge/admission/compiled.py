@@ -1,9 +1,8 @@
-"""Decoders made from the catalogue: a message of a known stream is parsed and checked in one pass
-of C code (msgspec). No I/O.
+"""Decoders made from the catalogue: they parse and check a message in one pass of C code (msgspec).
 
-They only ever say yes. What they do not recognise at once (a new field, a nested object, an escape
-in a string, a gap, anything wrong) is decided by `protocol.frame`, which has the sentences for
-refusals; `tests/bridge/admission/test_compiled.py` shows that both agree on every yes.
+No I/O. They only ever accept. What they do not recognise at once (a new field, a nested object, an
+escape in a string, a gap, anything wrong) is decided by `protocol.frame`, which has the sentences
+for refusals; `tests/bridge/admission/test_compiled.py` shows that both agree on every acceptance.
 """
 
 from __future__ import annotations
@@ -90,8 +89,9 @@ class CompiledStreams:
     def plain(
         self, stream: str, payload: bytes, *, device: str, received_at: int
     ) -> PlainReading | None:
-        """A plain reading in order, as `from_plain` and `encode` give it; None where those must
-        decide.
+        """Decode a plain reading in order, as `from_plain` and `encode` do.
+
+        None where those must decide.
         """
         decoders = self._of(stream, payload)
         if decoders is None:

@@ -1,7 +1,6 @@
-"""What a message is, whatever brought it: MQTT's own packet fits as it is, and so would an HTTP
-request.
+"""The interface of a message, whatever brought it: MQTT's own packet has it, and so has HTTP's.
 
-An attribute protocol rather than a class, so that nothing is copied on the way of every message.
+It is a protocol of attributes rather than a class, so that no message is copied on its way.
 """
 
 from __future__ import annotations
@@ -16,9 +15,7 @@ class Envelope(Protocol):
 
     @property
     def topic(self) -> str:
-        """`ew/v1/<device>/up/<stream>` or `ew/v1/<device>/status`, whatever the transport calls its
-        address.
-        """
+        """The address in MQTT's form: `ew/v1/<device>/up/<stream>` or `ew/v1/<device>/status`."""
 
     @property
     def payload(self) -> bytes:

@@ -37,8 +37,10 @@ class Gateways:
     """The rules."""
 
     def __init__(self, rules: Sequence[GatewayRule], *, knows_devices: bool) -> None:
-        """`knows_devices`: does the broker know who is who? Where it does not and there are no
-        rules, everybody may speak for everything, as everybody may write every topic anyway.
+        """`knows_devices`: does the broker authenticate devices?
+
+        Where it does not and there are no rules, everybody may speak for everything, as everybody
+        may write every topic anyway.
         """
         self._rules = rules
         self._allows_all = not rules and not knows_devices

@@ -1,10 +1,8 @@
-"""A message that says less than it means as the message that it stands for: what comes after it,
-dead letters included, knows no other kind. Pure.
+"""Expands a compact message to the full form that all later code expects. Pure.
 
-    ew/2 as content type               an agent's compact message
-                                       (`edgewake.protocol.frames.compact`)
-    ew/v1/<device>/up/<stream>/ack     of a device that cannot name a response topic (MQTT 3.1.1):
-                                       it is answered on `ew/v1/<device>/acks` as `<stream>|<seq>`
+* `ew/2` as content type: an agent's compact message (`edgewake.protocol.frames.compact`).
+* `ew/v1/<device>/up/<stream>/ack`: a message of a device that cannot name a response topic (MQTT
+  3.1.1); it is answered on `ew/v1/<device>/acks` as `<stream>|<seq>`.
 """
 
 from __future__ import annotations
@@ -26,9 +24,7 @@ SEQ_BYTES_MAX: Final = 64 * 1024
 
 
 def in_full(packet: mqtt5.PublishPacket | Unreadable) -> mqtt5.PublishPacket | Unreadable:
-    """The packet with the properties that it leaves out; any other as it is, one that nobody can
-    read among them.
-    """
+    """The packet with the properties that it leaves out; any other packet is returned as it is."""
     if isinstance(packet, Unreadable):
         return packet
     if packet.topic.endswith(topics.ASKING_SUFFIX):
@@ -77,8 +73,9 @@ def _name_of(topic: topics.UpTopic) -> str:
 
 
 def _seq_of(payload: bytes) -> str:
-    """The number that a plain message says; of several readings the last one's. Empty where there
-    is none: then the answer names the stream alone.
+    """The number in a plain message, or in the last one of several readings.
+
+    Empty without one: then the answer names the stream alone.
     """
     if len(payload) > SEQ_BYTES_MAX:
         return ""

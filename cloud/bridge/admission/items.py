@@ -1,5 +1,6 @@
-"""A frame in which a few readings have a value of the wrong type: they are set aside, and the good
-ones pass. No I/O.
+"""Sets aside readings of a frame with a value of the wrong type, so that the good ones pass.
+
+No I/O.
 
 Such a value becomes null in its reading, and the reading as it came is kept as a dead letter. A
 frame in which a field has the wrong type throughout is a matter of the stream: its device is asked
@@ -34,17 +35,17 @@ class Aside(NamedTuple):
     """A reading that was set aside."""
 
     payload: bytes
-    """As a plain device would send it: JSON, flat."""
+    """The reading as a plain device would send it: JSON, flat."""
     detail: str
 
 
 def without_wrong(
     frame: Frame, expected: Mapping[str, FieldType], *, given: bool
 ) -> tuple[Frame, Sequence[Aside]] | None:
-    """The frame without what is wrong, and the readings that had it; None where there is nothing
-    good, nothing wrong or too much of it.
+    """The frame without wrong values, and the readings that had them.
 
-    `expected`: the types of the stream's fields; with `given` there are no others.
+    None where there is nothing good, nothing wrong or too much of it. `expected`: the types of the
+    stream's fields; with `given` there are no others.
     """
     wrong: dict[int, list[str]] = {}
     columns: dict[str, Sequence[Scalar]] = {}

@@ -1,5 +1,6 @@
-"""Messages of devices that speak in their own words, as messages of plain devices: everything
-behind knows no other kind. No I/O.
+"""Turns messages in foreign formats into messages of plain devices, the only kind behind it.
+
+No I/O.
 
 A message may give several readings; each is a message of its own device and stream from here on,
 with its own dead letter where it is refused. What no map can read is refused with its reason.
@@ -40,12 +41,10 @@ def is_mapped(topic: str) -> bool:
 
 
 class Mapper:
-    """By the maps that there are now."""
+    """Maps messages by the current map file."""
 
     def __init__(self, maps: Maps, prefix: str, devices: Sequence[str] = ()) -> None:
-        """`devices`: patterns of the names that the maps may give, the prefix included; none:
-        any.
-        """
+        """`devices`: patterns of names that the maps may give, with the prefix; none: any."""
         self._prefix = prefix
         self._devices = devices
         self.follow(maps)
@@ -78,8 +77,10 @@ class Mapper:
         document: Any = MISSING,
         device: str = "",
     ) -> list[Part]:
-        """The same. `document`: what the payload says, where it was read already; `device`: whose
-        all readings are, whatever they say; empty: the map names it.
+        """Split a message like `parts`.
+
+        `document`: the payload's contents, where it was parsed already; `device`: the owner of all
+        readings, whatever they name; empty: the map names it.
         """
         outcome = apply(
             self.maps,

@@ -1,5 +1,6 @@
-"""What goes to Kafka for a message: a record for `ew.up`, a status for `ew.devices`, or a dead
-letter with its reason. No I/O.
+"""Makes the Kafka record of a message: for `ew.up`, a status for `ew.devices`, or a dead letter.
+
+No I/O.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frames.dead_letter import DeadLetter
 from edgewake.protocol.frames.record import PLACEMENT_HEADER
+from edgewake.protocol.frames.stream import Stream
 from edgewake.protocol.mqtt import PACKET_BYTES_MAX, Unreadable
 
 TRUNCATED_BYTES: Final = 64 * 1024
@@ -124,6 +126,13 @@ def aside_letter(
     )
 
 
+def catalogue_row(stream: Stream, received_at: int) -> KafkaRecord:
+    """The record that proposes or repeats a stream's row of the catalogue."""
+    return KafkaRecord(
+        topics.STREAMS, stream.name, stream.model_dump_json().encode(), [], received_at
+    )
+
+
 def left_out_letter(left_out: LeftOut, *, part: str, received_at: int) -> KafkaRecord:
     """The record that says how many dead letters of a device were counted and not kept."""
     letter = DeadLetter(
@@ -141,8 +150,9 @@ def left_out_letter(left_out: LeftOut, *, part: str, received_at: int) -> KafkaR
 
 
 def too_large(record: KafkaRecord, detail: str, *, part: str) -> KafkaRecord | None:
-    """The dead letter for a record that Kafka refuses by its size; None where it is one already and
-    cut to its smallest.
+    """The dead letter for a record that Kafka refuses by its size.
+
+    None where the record is a dead letter already and cut to its smallest.
     """
     if record.topic == topics.DEAD:
         value = record.value or b""

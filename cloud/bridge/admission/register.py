@@ -1,10 +1,11 @@
-"""The register of sessions that bridges keep on their MQTT brokers: `ew.bridges`, so that no
-session is forgotten when all bridges die.
+"""The register of sessions that bridges keep on their MQTT brokers: `ew.bridges`.
+
+So no session is forgotten when all bridges die.
 
 Key `<site>|<bridge>`, value `{"instance":"…"}`: the process that last started under this name. A
 bridge writes its row before it connects, and the process that ended a session deletes it. A process
-that finds another one in its row has a twin that started later, and ends; one that finds no row was
-adopted while it was frozen, and writes it again. No I/O.
+that finds another one in its row has a twin that started later, and ends; one whose row is missing
+was adopted while it was frozen, and writes it again. No I/O.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Delivery:
         self.is_left_out = False
         """A status that says nothing new: nobody needs it."""
         self.parts: list[Delivery] | None = None
-        """Of a message that was taken apart: what is not settled of it yet."""
+        """The parts of a split message that are not settled yet."""
         self.part_of: Delivery | None = None
         """The message that this is a part of."""
 
@@ -95,8 +95,9 @@ class Delivery:
         return self.response_topic is not None
 
     def note_part(self, part: Delivery) -> bool:
-        """A part is settled. True: it was the last, and the device may be answered: with its
-        place, or with the first dead letter and why where there was one.
+        """Note that a part is settled; return True after the last, when the device may be answered.
+
+        The answer has its place, or the first dead letter and its reason.
         """
         if part.rejected is not None and self.rejected is None:
             self.rejected = part.rejected
@@ -107,9 +108,7 @@ class Delivery:
         return self.is_settled
 
     def answer(self) -> Answer | None:
-        """What its device is owed now; None where it asked for nothing or Kafka has not
-        confirmed.
-        """
+        """The answer to its device now; None where it asked for none or Kafka has not confirmed."""
         if self.response_topic is None:
             return None
         if self.later is not None:
@@ -178,8 +177,9 @@ class AckLedger:
         return len(self._in_order)
 
     def connected(self, *, session_present: bool) -> None:
-        """A new connection: what the broker still waits for comes again; without its session
-        nothing does.
+        """Note a new connection.
+
+        The broker sends unacknowledged messages again, if it kept the session.
         """
         carried = {one.packet_id: one for one in self._in_order if one.packet_id is not None}
         self._carried = {**self._carried, **carried} if session_present else {}
@@ -222,8 +222,9 @@ class InFlight:
 
     @property
     def is_full(self) -> bool:
-        """Must reading stop? The broker keeps to the number of QoS 1 messages by itself; QoS 0 and
-        bytes it does not count.
+        """Must reading stop?
+
+        The broker itself bounds the number of QoS 1 messages; QoS 0 and bytes it does not count.
         """
         return self.messages >= self._messages_max or self.bytes >= self._bytes_max
 

@@ -1,12 +1,10 @@
-"""Empties the MQTT session of a bridge that is gone, so that nothing that the broker confirmed to a
-device waits in it for ever.
+"""Empties the MQTT session of a bridge that is gone, so that no confirmed message stays in it.
 
 It connects under the dead bridge's client id with `clean_start=False`: the broker ends the old
 connection if there still is one, and sends what it has queued. The shared subscriptions are given
-up first, so that nothing more is dealt to this session. When all is in Kafka and acknowledged, and
-the broker has nothing more to send, the session is ended for good. Should the owner come back
-meanwhile, the broker ends
-*this* connection, and the owner gets what is left.
+up first, so that no more messages are dealt to this session. When all is in Kafka and acknowledged,
+and the broker has nothing more to send, the session is ended for good. Should the owner come back
+meanwhile, the broker ends *this* connection, and the owner gets what is left.
 """
 
 from __future__ import annotations
@@ -94,8 +92,7 @@ class Adoption:
         self._on_message(packet)
 
     async def _emptied(self, connection: Connection) -> None:
-        """Until the broker answered a ping that was sent when all was acknowledged, and sent
-        nothing before that answer.
+        """Wait until the broker answers a ping after all was acknowledged, with nothing before.
 
         A broker fills the window as soon as it is acknowledged, so what is queued would come before
         the answer.

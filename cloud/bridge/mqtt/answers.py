@@ -1,6 +1,4 @@
-"""What devices are owed, as packets: one for each answer, or several answers joined for a device
-that asks for that. No I/O.
-"""
+"""Encodes answers to devices: one packet each, or several answers joined on request. No I/O."""
 
 from __future__ import annotations
 
@@ -14,8 +12,9 @@ from edgewake.protocol.topics import JOINED_SUFFIX
 
 
 class Answers:
-    """Collected between two writes, so that a device gets one message for all that Kafka confirmed
-    meanwhile.
+    """Answers collected between two writes.
+
+    So a device gets one message for all that Kafka confirmed meanwhile.
     """
 
     def __init__(self) -> None:

@@ -1,5 +1,6 @@
-"""One TCP connection to the MQTT broker under asyncio: bytes to packets, packets to futures and to
-a handler. It decides nothing.
+"""One TCP connection to the MQTT broker: bytes to packets, packets to futures and to a handler.
+
+It runs under asyncio and decides nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The bridge's own session on the MQTT broker: it subscribes, passes every publish on, and
-acknowledges only what Kafka has.
+"""The bridge's own session on the MQTT broker.
 
-The broker keeps the session under a stable client id, so what was not acknowledged comes again
-after a reconnection, with its old packet id. A lost connection is restored with jittered back-off,
-for ever. Raises nothing but what the handler raises: that is a bug and takes the process down.
+It subscribes, passes every publish on, and acknowledges only what Kafka has.
+
+The broker keeps the session under a stable client id, so unacknowledged messages come again after a
+reconnection, with their old packet ids. A lost connection is restored with jittered back-off,
+without end. Raises nothing but what the handler raises: that is a bug and takes the process down.
 """
 
 from __future__ import annotations
@@ -195,16 +196,15 @@ class MqttSource:
             self._connection.give_up(RemoteError("other topics are wanted: connecting anew"))
 
     def write(self, data: bytes) -> None:
-        """Send on the connection that there is; without one the bytes mean nothing to anybody and
-        are left out.
+        """Send on the current connection; without one the bytes are dropped.
+
+        They would mean nothing on another one.
         """
         if self._connection is not None:
             self._connection.write(data)
 
     def set_reading(self, wanted: bool) -> None:
-        """Stop reading, so that the broker's own buffers fill and then its queue; or start
-        again.
-        """
+        """Stop reading, so that the broker's own buffers fill and then its queue; or resume."""
         self._paused = not wanted
         self._pause_or_resume()
 

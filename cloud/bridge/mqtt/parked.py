@@ -1,8 +1,8 @@
-"""Messages with a new stream or field, which wait until the catalogue has it: some ten
-milliseconds, once for each. No I/O.
+"""Messages with a new stream or field, which wait until the catalogue has it. No I/O.
 
-They count as in flight like any other, so their number is bounded with theirs. Messages that follow
-on the same MQTT topic wait behind them: what a device sends of a stream stays in its order.
+That takes some ten milliseconds, once for each. They count as in flight like any other, so their
+number is bounded with theirs. Messages that follow on the same MQTT topic wait behind them: a
+device's messages of a stream stay in order.
 """
 
 from __future__ import annotations

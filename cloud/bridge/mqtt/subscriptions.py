@@ -100,8 +100,9 @@ def subscriptions(
     mapped: Sequence[str] = (),
     former: Sequence[str] = (),
 ) -> Subscriptions:
-    """The subscriptions of a bridge that knows these keys, the present one first; without keys the
-    group has the name that everybody knows.
+    """The subscriptions of a bridge that knows these keys, the current one first.
+
+    Without keys the group has the name that everybody knows.
 
     The bridges of an installation share the messages among them; those of another one get each of
     them, too. `mapped`: filters of the maps, `former`: those of maps before.
@@ -121,3 +122,8 @@ def subscriptions(
         tuple(f"$share/{present}/{one}" for one in mapped if one not in numbered),
         {f"$share/{present}/{one}": number for one, number in numbered.items()},
     )
+
+
+def client_id(installation: str, bridge: str) -> str:
+    """A bridge's client id: no device can have it, for a device's name holds no colon."""
+    return f"bridge:{installation}:{bridge}"

@@ -1,6 +1,4 @@
-"""What a host application hears, as messages of plain devices: everything behind knows no other
-kind. No I/O.
-"""
+"""Turns what a host application receives into messages of plain devices. No I/O."""
 
 from __future__ import annotations
 
@@ -21,8 +19,9 @@ from edgewake.protocol.sparkplug.host import Event, Odd, Presence, Reading
 def parts_of(
     events: Iterable[Event], topic: str, payload: bytes, *, stream: str, prefix: str
 ) -> list[Part]:
-    """Readings and presences in order, and dead letters of messages that are lost. `topic`,
-    `payload`: of the message that brought the events.
+    """Readings and presences in order, and dead letters of messages that are lost.
+
+    `topic`, `payload`: of the message that brought the events.
     """
     found: list[Part] = []
     for one in events:

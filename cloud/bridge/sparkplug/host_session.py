@@ -1,11 +1,11 @@
-"""The bridges' host application of Sparkplug B: one of them at a time has it, with a connection of
-its own to the broker.
+"""The bridges' host application of Sparkplug B, which one of them at a time runs.
+
+It has a connection of its own to the broker.
 
 The first by name of the bridges that live is the host (`watch`). All connect under one client id,
 so the broker itself ends the connection of one that was taken for dead and is not: there are never
-two. Sparkplug wants no session of the broker's: what nodes said while nobody listened they say
-again, those whose primary host this is from what they kept, and all others by their next births,
-for which they are asked.
+two. Sparkplug has no session: messages that nobody heard are sent again by nodes whose primary host
+this is, from what they kept, and by all others with their next births, for which they are asked.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ BIRTH_PACKET: Final = 3
 
 
 class HostSession:
-    """Of one bridge."""
+    """The host session of one bridge."""
 
     def __init__(
         self, config: BridgeConfig, bridge: Bridge, clock: Clock, backoff: Backoff
@@ -216,7 +216,7 @@ class HostSession:
         self._give(parts, packet_id)
 
     def _give(self, parts: Sequence[Part], packet_id: int | None) -> None:
-        """To the bridge; the broker is answered when Kafka has all of it."""
+        """Pass parts to the bridge; the broker is answered when Kafka has all of them."""
         if not parts and packet_id is None:
             return
         now_s = self._clock.monotonic_s()

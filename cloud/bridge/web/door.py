@@ -1,4 +1,4 @@
-"""The bridge's door for HTTP. What is answered is true and stays true:
+"""The bridge's door for HTTP. What is answered is true and stays true.
 
     200 (or the form's own word)  Kafka has the readings; it says how many, and which were refused
     422, 400                      nothing of it was a reading

@@ -1,5 +1,4 @@
-"""What an HTTP request says, as messages of plain devices: everything behind knows no other kind.
-No I/O.
+"""Turns HTTP requests into messages of plain devices, the only kind behind it. No I/O.
 
     /ew/v1/DEVICE/up/STREAM, …/status    a plain device, as it would publish to that MQTT topic
     any other path                       a form of other systems' clients (`protocol.maps`), or a
@@ -10,12 +9,14 @@ What is refused of a request is a dead letter, as with MQTT, and its sender hear
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Final, NamedTuple
 
 import mqtt5
 
-from edgewake.cloud.bridge.admission import batches
+from edgewake.cloud.bridge.admission import batches, request_key
 from edgewake.cloud.bridge.admission.mapped import OWN, Mapper, Part
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected, RejectReason
@@ -44,12 +45,23 @@ class Asked(NamedTuple):
     form: Form
     head: Head
     topic: str = ""
-    """Of a plain device; empty: a map is asked."""
+    """The topic of a plain device; empty: a map decides."""
 
     @property
     def payer(self) -> str:
         """The device at whose expense it is; empty: nobody showed whose."""
         return self.head.device or self.head.gateway
+
+    @property
+    def key(self) -> str | None:
+        """The sender's name for the request. An event of CloudEvents has one: source and id."""
+        headers = self.head.headers
+        shown = headers.get("idempotency-key")
+        if shown is not None or self.form is not Form.CLOUDEVENTS:
+            return shown
+        # In headers, or in the body, which is part of the key anyway.
+        source, event = headers.get("ce-source", ""), headers.get("ce-id", "")
+        return blake2b(f"{source}\0{event}".encode()).hexdigest()
 
     def reply(self, outcome: Outcome) -> Reply:
         """In the words of its own server."""
@@ -57,7 +69,7 @@ class Asked(NamedTuple):
 
 
 class Requests:
-    """Of one bridge."""
+    """The HTTP requests of one bridge."""
 
     def __init__(
         self, mapper: Mapper, tokens: DeviceTokens | None, prefix: str, body_bytes_max: int
@@ -74,6 +86,10 @@ class Requests:
         found = known(head, None, self._tokens, form=form)
         if isinstance(found, Reply):
             return found
+        shown = head.headers.get("idempotency-key")
+        if shown is not None and not 1 <= len(shown) <= request_key.KEY_CHARS_MAX:
+            expected = f"expected 1 to {request_key.KEY_CHARS_MAX} characters"
+            return refused(form, head, 400, f"Idempotency-Key: {expected}")
         if not is_own:
             return Asked(form, found)
         topic = head.path.strip("/")
@@ -106,6 +122,20 @@ class Requests:
 
     def parts(self, asked: Asked, body: bytes, now_ms: int) -> Sequence[Part]:
         """The readings, and what is refused of them."""
+        found = self._parts(asked, body, now_ms)
+        named = asked.key
+        if named is None:
+            return found
+        key = request_key.of_request(named, body)
+        at: Counter[str] = Counter()
+        keyed: list[Part] = []
+        for one in found:
+            topic = one.packet.topic
+            keyed.append(_with_key(one, key, at[topic]))
+            at[topic] += 1
+        return keyed
+
+    def _parts(self, asked: Asked, body: bytes, now_ms: int) -> Sequence[Part]:
         try:
             plain = unpacked(
                 body, asked.head.headers.get("content-encoding", ""), self._body_bytes_max
@@ -131,6 +161,17 @@ class Requests:
             raise Rejected(RejectReason.JSON, "an empty body: expected JSON")
         found = batches.parts(packet, now_ms) if batches.is_batch(body, kind) else None
         return [Part(packet)] if found is None else found
+
+
+def _with_key(part: Part, key: str, index: int) -> Part:
+    packet = part.packet
+    if not isinstance(packet, mqtt5.PublishPacket):
+        return part
+    properties = request_key.numbered(key, index)
+    packet = mqtt5.PublishPacket(
+        packet.topic, packet.payload, content_type=packet.content_type, user_properties=properties
+    )
+    return part._replace(packet=packet)
 
 
 def readings_in(parts: Sequence[Part]) -> int:

@@ -1,5 +1,6 @@
-"""`where=` and `select=` evaluated: a checked tree becomes closures, compiled once per subscription
-and called once per event.
+"""Evaluates `where=` and `select=`.
+
+A checked tree becomes closures, compiled once per subscription and called once per event.
 
 SQL's three-valued logic: a missing field is NULL, a comparison with NULL is NULL, and only TRUE
 lets an event pass. Values keep their JSON types: a number compared with a string, or any operator
@@ -8,9 +9,10 @@ stream; lists and objects compare with nothing. `/` divides as 64-bit floats, x 
 compare by code point; LIKE tells case, ILIKE compares in lower case; LIKE, length, lower and upper
 of a text over 8192 characters are NULL.
 
-Functions: abs, ceil, coalesce, floor, length, lower, nullif, round, starts_with, upper. Operators:
-= <> < <= > >= + - * / %, AND, OR, NOT, IN (…), BETWEEN … AND …, IS [NOT] NULL | TRUE | FALSE, [NOT]
-LIKE, [NOT] ILIKE, ESCAPE.
+Functions: abs, ceil, coalesce, floor, length, lower, nullif, round, starts_with, upper; of places,
+words and objects: `edgewake.cloud.log.filters.filter_functions`. Operators: = <> < <= > >= + - * /
+%, AND, OR, NOT, IN (…), IN SET('…'), BETWEEN … AND …, IS [NOT] NULL | TRUE | FALSE, [NOT] LIKE,
+[NOT] ILIKE, ESCAPE.
 
 Every part of a tree is evaluated at most once for an event, so that the cost is known beforehand
 (`edgewake.cloud.log.filters.filter_cost`).
@@ -33,15 +35,21 @@ from edgewake.cloud.log.filters.filter_cost import (
     nodes_of,
     own_cost,
 )
+from edgewake.cloud.log.filters.filter_functions import FUNCTIONS
 from edgewake.cloud.log.filters.filter_like import like_matcher
 from edgewake.cloud.log.filters.filter_syntax import (
     Call,
     Field,
     Node,
+    SetOf,
+    Sets,
     Value,
+    bound,
     parse_select,
     parse_where,
+    sets_in,
 )
+from edgewake.protocol.errors import FilterError
 
 Event: TypeAlias = Mapping[str, Any]
 Evaluate: TypeAlias = Callable[[Event], Any]
@@ -61,6 +69,8 @@ class Where:
     cost: int
     """Steps for one event at worst."""
     passes: Predicate
+    sets: frozenset[str] = frozenset()
+    """The named sets that it uses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +84,23 @@ class Select:
 
 
 @lru_cache(_FILTERS_KEPT)
-def compile_where(text: str) -> Where:
-    """A condition for `where=`; raises FilterError."""
+def compile_where(text: str, sets: Sets | None = None) -> Where:
+    """A condition for `where=`; raises FilterError.
+
+    `sets`: where its named sets are found; None: it may have none.
+    """
     tree = parse_where(text)
+    names = sets_in(tree)
+    if names and sets is None:
+        raise FilterError(
+            f"where: SET({min(names)!r}): named sets are for streams, pages, sockets, deliveries "
+            "and groups; expected IN with a list here"
+        )
     steps = check_cost("where", [tree])
+    if sets is not None:
+        tree = bound(tree, sets)
     evaluate = compile_node(tree)
-    return Where(tree, steps, lambda event: evaluate(event) is True)
+    return Where(tree, steps, lambda event: evaluate(event) is True, names)
 
 
 @lru_cache(_FILTERS_KEPT)
@@ -134,6 +155,10 @@ def _compile(node: Node, count: Callable[[int], None] | None) -> Evaluate:
                 compile_node(left, count),
                 frozenset(str(item.value) for item in items if isinstance(item, Value)),
             )
+        case Call("in_set", (left, SetOf(name, sets))):
+            return _in_set(compile_node(left, count), name, sets)
+        case Call(name, args) if name in FUNCTIONS:
+            return _compile_function(name, args, count)
         case Call(name, args) if name in _WITH_PATTERN:
             return _compile_like(name, compile_node(args[0], count), args[1:])
         case Call(name, args):
@@ -145,9 +170,7 @@ def _compile(node: Node, count: Callable[[int], None] | None) -> Evaluate:
 
 
 def _decided_by(decisive: bool, *parts: Evaluate) -> Evaluate:
-    """AND is decided by the first False, OR by the first True; else one that is neither True nor
-    False makes it NULL.
-    """
+    """AND is decided by the first False, OR by the first True; else NULL wins."""
     undecided = not decisive
 
     def run(event: Event) -> bool | None:
@@ -194,6 +217,31 @@ def _in_texts(left: Evaluate, texts: frozenset[str]) -> Evaluate:
         return value in texts if type(value) is str else None
 
     return run
+
+
+def _in_set(left: Evaluate, name: str, sets: Sets) -> Evaluate:
+    """The set as it is when the event is looked at; NULL for what is no text."""
+
+    def run(event: Event) -> bool | None:
+        value = left(event)
+        members = sets.members(name)
+        return value in members if type(value) is str and members is not None else None
+
+    return run
+
+
+def _compile_function(
+    name: str, args: Sequence[Node], count: Callable[[int], None] | None
+) -> Evaluate:
+    told = FUNCTIONS[name]
+    literals = [arg.value for arg in args[told.parts :] if isinstance(arg, Value)]
+    calculate = told.calculate(literals)
+    parts = [compile_node(arg, count) for arg in args[: told.parts]]
+    if len(parts) == 1:
+        (only,) = parts
+        return lambda event: calculate(only(event))
+    first, second = parts
+    return lambda event: calculate(first(event), second(event))
 
 
 def _between(value: Evaluate, low: Evaluate, high: Evaluate) -> Evaluate:

@@ -1,8 +1,7 @@
-"""What in a filter can hardly be meant, by what the catalogue knows: a field that no stream has, a
-comparison that is never true.
+"""Warns of mistakes in a filter, by what the catalogue knows. Pure.
 
-These are warnings and no refusals: a stream's fields are learnt, and one that is unknown today may
-come tomorrow. Pure.
+Such are a field that no stream has, and a comparison that is never true. These are warnings and not
+refusals: a stream's fields are learnt, and one that is unknown today may come tomorrow.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from edgewake.cloud.log.filters.filter_syntax import Call, Field, Node, Value
+from edgewake.cloud.log.filters.filter_syntax import Call, Field, Node, SetOf, Value
 from edgewake.protocol.names import RESERVED_FIELDS
 
 Kinds = Mapping[str, str]
@@ -25,17 +24,24 @@ _ENVELOPE: Final[Kinds] = dict.fromkeys(RESERVED_FIELDS, "number") | {
     **dict.fromkeys(("stream", "query", "device", "via", "mode", "clock_flag"), "string"),
     "final": "boolean",
 }
+_OF_PLACES: Final = frozenset({"distance_m", "in_box", "in_polygon"})
 _NUMERIC: Final = frozenset({"+", "-", "*", "/", "%", "neg", "abs", "ceil", "floor", "round"})
-_TEXTUAL: Final = frozenset(
-    {"lower", "upper", "length", "starts_with", "like", "ilike", "not_like", "not_ilike"}
+_OF_WORDS: Final = frozenset({"has_words", "has_any_word"})
+_TEXTUAL: Final = (
+    frozenset({"lower", "upper", "length", "starts_with", "like", "ilike", "not_like", "not_ilike"})
+    | _OF_WORDS
 )
 _COMPARING: Final = frozenset({"=", "<>", "<", "<=", ">", ">=", "in", "between"})
 _RESULT: Final[Kinds] = (
-    dict.fromkeys(_NUMERIC | {"length"}, "number")
+    dict.fromkeys(_NUMERIC | {"length", "distance_m"}, "number")
     | dict.fromkeys(("lower", "upper"), "string")
     | dict.fromkeys(
         (
             *_COMPARING,
+            *_OF_WORDS,
+            "in_set",
+            "in_box",
+            "in_polygon",
             "and",
             "or",
             "not",
@@ -91,7 +97,7 @@ def _check(node: Node, known: Mapping[str, str | None]) -> Iterator[FilterWarnin
 
 def _argument_kind(function: str) -> str | None:
     """The kind of argument that a function takes; None where any will do."""
-    if function in _NUMERIC:
+    if function in _NUMERIC or function in _OF_PLACES:
         return "number"
     return "string" if function in _TEXTUAL else None
 
@@ -108,7 +114,7 @@ def _check_call(call: Call, known: Mapping[str, str | None]) -> Iterator[FilterW
                     f"{_shown(first)} is a {kind} and {_shown(other)} a {found}: never true",
                 )
     wanted = _argument_kind(call.name)
-    for arg in call.args if wanted == "number" else call.args[:1]:
+    for arg in _arguments(call, wanted):
         found = _kind(arg, known)
         if wanted is not None and found is not None and found != wanted:
             yield FilterWarning(
@@ -116,6 +122,13 @@ def _check_call(call: Call, known: Mapping[str, str | None]) -> Iterator[FilterW
                 f"{_shown(arg)} is a {found}, and {call.name.replace('_', ' ').upper()} of it is "
                 "always NULL",
             )
+
+
+def _arguments(call: Call, wanted: str | None) -> Sequence[Node]:
+    """Those that must be of the kind that its function takes."""
+    if call.name in _OF_PLACES:
+        return call.args[:2]
+    return call.args if wanted == "number" else call.args[:1]
 
 
 def _kind(node: Node, known: Mapping[str, str | None]) -> str | None:
@@ -140,6 +153,8 @@ def _shown(node: Node) -> str:
             return name
         case Value(value):
             return repr(value)
+        case SetOf(name):
+            return f"SET({name!r})"
         case Call(name, args):
             return f"{name}({', '.join(map(_shown, args))})"
     raise AssertionError(node)

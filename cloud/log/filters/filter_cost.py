@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from edgewake.cloud.log.filters.filter_functions import FUNCTIONS
 from edgewake.cloud.log.filters.filter_like import search_width
 from edgewake.cloud.log.filters.filter_syntax import Call, Column, Node, Value
 from edgewake.protocol.errors import FilterError
@@ -58,6 +59,12 @@ def own_cost(node: Node) -> int:
         return 1
     if is_list(node):
         return _STEPS_PER_LIST
+    if node.name == "in_set":
+        return _STEPS_PER_LIST
+    if node.name in FUNCTIONS:
+        told = FUNCTIONS[node.name]
+        literals = [arg.value for arg in node.args[told.parts :] if isinstance(arg, Value)]
+        return told.cost(literals)
     if node.name in _LIKES:
         return 1 + _like_cost(node)
     if node.name == "round":
@@ -71,7 +78,7 @@ def check_cost(what: str, nodes: Sequence[Node]) -> int:
     if steps > COST_MAX:
         raise FilterError(
             f"{what}: costs {steps} steps an event at worst, expected at most {COST_MAX}; dearest "
-            "are LIKE patterns with _ between two %"
+            "are LIKE patterns with _ between two %, and searches for words"
         )
     return steps
 

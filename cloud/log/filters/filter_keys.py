@@ -1,20 +1,23 @@
-"""What an event must hold to be shown at all: one field, and the values of it that can pass.
+"""What an event must hold to be shown at all: one field, and the values of it that can pass; or a
+place, and the boxes that it must lie in.
 
 A condition such as `device = 'car-7' AND speed_kmh > 50` can pass for no event whose device is
 another one, so readers with such conditions are found by an event's values
 (`edgewake.cloud.log.following.event_index`) in place of being tried one after the other. What is
-left of a condition is evaluated on what was found. Keys are read from `=`, IN with literals, IS
-TRUE, IS FALSE and a bare boolean field, through AND and OR, and from the devices that a reader may
-see. Pure.
+left of a condition is evaluated on what was found. Keys are read from `=`, IN with literals, IN
+SET, IS TRUE, IS FALSE and a bare boolean field, from `in_box`, `in_polygon` and `distance_m(…) <
+metres`, through AND and OR, and from the devices that a reader may see or asks for. Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
-from edgewake.cloud.log.filters.filter_syntax import Call, Field, Node, Value
+from edgewake.cloud.log.filters.filter_functions import places_within
+from edgewake.cloud.log.filters.filter_geo import Box, around
+from edgewake.cloud.log.filters.filter_syntax import Call, Field, Node, SetOf, Value
 from edgewake.cloud.rights.scope import Scope
 from edgewake.protocol.frames.frame import Scalar
 
@@ -31,14 +34,36 @@ class Keys:
     values: frozenset[Scalar]
 
 
-def keys_of(where: Node | None, scope: Scope | None) -> Keys | None:
-    """The keys of a condition (None: no condition) in the sight of `scope` (None: everything); None
-    where an event's values cannot rule it out.
+@dataclass(frozen=True, slots=True)
+class Places:
+    """No event is shown whose `lat` and `lon` lie in none of `boxes`; with no boxes, none at
+    all.
     """
-    seen, wanted = _of_scope(scope), _of_condition(where)
-    if seen is not None and wanted is not None and seen.field == wanted.field:
-        return Keys(seen.field, seen.values & wanted.values)
-    return _fewest([keys for keys in (seen, wanted) if keys is not None])
+
+    lat: str
+    lon: str
+    boxes: frozenset[Box]
+
+
+Key: TypeAlias = Keys | Places
+
+_PLACES_LIKE: Final = 8
+"""Values of a field that rule out as much as a place does, roughly."""
+
+
+def keys_of(
+    where: Node | None,
+    scope: Scope | None,
+    devices: frozenset[str] | None = None,
+    also: Node | None = None,
+) -> Key | None:
+    """The keys of a condition (None: no condition) in the sight of `scope` (None: everything), of
+    `devices` alone (None: all) and of what passes `also`; None where an event's values cannot rule
+    it out.
+    """
+    named = None if devices is None else Keys(DEVICE, frozenset[Scalar](devices))
+    found = (_of_scope(scope), named, _of_condition(where), _of_condition(also))
+    return _fewest([keys for keys in found if keys is not None])
 
 
 def _of_scope(scope: Scope | None) -> Keys | None:
@@ -52,7 +77,7 @@ def _of_scope(scope: Scope | None) -> Keys | None:
     return Keys(DEVICE, frozenset(devices))
 
 
-def _of_condition(node: Node | None) -> Keys | None:
+def _of_condition(node: Node | None) -> Key | None:
     match node:
         case Field(name):
             return _keys(name, [True])
@@ -62,6 +87,16 @@ def _of_condition(node: Node | None) -> Keys | None:
             return _keys(name, [value])
         case Call("in", (Field(name), *items)):
             return _of_list(name, items)
+        case Call("in_set", (Field(name), SetOf(named, sets))):
+            members = sets.members(named)
+            return None if members is None else Keys(name, frozenset[Scalar](members))
+        case Call("in_box" | "in_polygon" as name, (Field(lat), Field(lon), *literals)):
+            boxes = places_within(name, [one.value for one in literals if isinstance(one, Value)])
+            return None if boxes is None else Places(lat, lon, frozenset(boxes))
+        case Call("<" | "<=", (Call("distance_m", to), Value(metres))) | Call(
+            ">" | ">=", (Value(metres), Call("distance_m", to))
+        ):
+            return _near(to, metres)
         case Call("and", parts):
             return _fewest([keys for keys in map(_of_condition, parts) if keys is not None])
         case Call("or", parts):
@@ -75,19 +110,53 @@ def _of_list(name: str, items: Sequence[Node]) -> Keys | None:
 
 
 def _keys(name: str, values: Sequence[Scalar]) -> Keys | None:
-    """Of what a gap tells, a text compared with no text is NULL, which rules no gap out."""
+    """The keys of some values; None where a gap may match in spite of them.
+
+    For fields that a gap has, a text compared with no text is NULL, which rules no gap out.
+    """
     if name in KNOWN_OF_A_GAP and not all(isinstance(value, str) for value in values):
         return None
     return Keys(name, frozenset(value for value in values if value is not None))
 
 
-def _fewest(found: Sequence[Keys]) -> Keys | None:
-    return min(found, key=lambda keys: len(keys.values), default=None)
+def _near(to: Sequence[Node], metres: Scalar) -> Places | None:
+    match to:
+        case (
+            Field(lat),
+            Field(lon),
+            Value(int() | float() as north),
+            Value(int() | float() as east),
+        ):
+            if isinstance(metres, bool) or not isinstance(metres, int | float):
+                return None
+            return Places(lat, lon, frozenset(around(north, east, metres)))
+    return None
 
 
-def _together(found: Sequence[Keys | None]) -> Keys | None:
-    """One of the conditions is enough: all must be of one field."""
-    known = [keys for keys in found if keys is not None]
-    if len(known) < len(found) or len({keys.field for keys in known}) != 1:
-        return None
-    return Keys(known[0].field, frozenset().union(*(keys.values for keys in known)))
+def _fewest(found: Sequence[Key]) -> Key | None:
+    """Of several that all hold the one that rules out most; of one field what all of them have."""
+    by_field: dict[str, Keys] = {}
+    places: list[Key] = []
+    for one in found:
+        if isinstance(one, Places):
+            places.append(one)
+            continue
+        before = by_field.get(one.field)
+        by_field[one.field] = one if before is None else Keys(one.field, one.values & before.values)
+    return min([*by_field.values(), *places], key=_weight, default=None)
+
+
+def _weight(keys: Key) -> int:
+    return len(keys.values) if isinstance(keys, Keys) else _PLACES_LIKE * len(keys.boxes)
+
+
+def _together(found: Sequence[Key | None]) -> Key | None:
+    """One of the conditions is enough: all must be of one field, or of one place."""
+    values = [one for one in found if isinstance(one, Keys)]
+    places = [one for one in found if isinstance(one, Places)]
+    if len(values) == len(found) and len({one.field for one in values}) == 1:
+        return Keys(values[0].field, frozenset().union(*(one.values for one in values)))
+    if len(places) == len(found) and len({(one.lat, one.lon) for one in places}) == 1:
+        boxes = frozenset[Box]().union(*(one.boxes for one in places))
+        return Places(places[0].lat, places[0].lon, boxes)
+    return None

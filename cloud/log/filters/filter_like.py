@@ -31,9 +31,7 @@ def like_matcher(
 
 
 def search_width(pattern: str, *, escape: str | None = None) -> int:
-    """Characters that are compared for each character of the text, at worst; 0 where matching is
-    linear.
-    """
+    """Comparisons for each character of the text, at worst; 0 where matching is linear."""
     return max((len(piece) for piece in _split(pattern, escape)[1:-1] if _ANY in piece), default=0)
 
 

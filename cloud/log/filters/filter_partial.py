@@ -1,5 +1,4 @@
-"""What a condition comes to when only some fields are known: enough to hide what it can never let
-pass.
+"""Evaluates a condition when only some fields are known, to hide what it can never let pass.
 
 A gap names the device that lost readings and nothing of what was in them. `device = 'car-7'` rules
 a gap of car-8 out; `speed_kmh > 50` rules none out, because nobody knows how fast the lost ones
@@ -13,7 +12,8 @@ from enum import Enum
 from typing import Any, Final
 
 from edgewake.cloud.log.filters.filter import compile_node
-from edgewake.cloud.log.filters.filter_syntax import Call, Field, Node, Value
+from edgewake.cloud.log.filters.filter_functions import FUNCTIONS
+from edgewake.cloud.log.filters.filter_syntax import Call, Field, Node, SetOf, Value
 
 
 class _Unknown(Enum):
@@ -34,6 +34,12 @@ def _value(node: Node, known: Mapping[str, Any]) -> Any:
             return known.get(name, _UNKNOWN)
         case Value(value):
             return value
+        case Call("in_set", (left, SetOf(name, sets))):
+            found = _value(left, known)
+            members = sets.members(name)
+            if not isinstance(found, str) or members is None:
+                return _UNKNOWN
+            return found in members
         case Call(name, args):
             return _call(name, [_value(arg, known) for arg in args])
     raise AssertionError(node)
@@ -48,7 +54,7 @@ def _call(name: str, values: list[Any]) -> Any:
         if True in found:
             return True
         return _UNKNOWN if _UNKNOWN in values else _apply("in", values)
-    if _UNKNOWN in values:
+    if _UNKNOWN in values or name in FUNCTIONS:
         return _UNKNOWN
     return (
         _apply(name, values)

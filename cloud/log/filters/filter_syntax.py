@@ -2,12 +2,14 @@
 
 Raises FilterError, which says what and where, and nothing else.
 
-A tree has three kinds of node (Field, Value, Call) and only the operators and functions that are
-named here, so whatever sqlglot may learn to parse one day, nothing new gets in. Bounds: 1024 bytes
-of text, 10 levels, 50 fields and literals, 50 columns, 256 characters of a LIKE pattern, and what
-the whole costs (`edgewake.cloud.log.filters.filter_cost`). A list of texts, `device IN ('a', 'b',
-…)`, has bounds of its own, 1000 values and 20,480 bytes, and counts as one literal. A field whose
-name is a word of SQL is written in double quotes, text in single ones: `"case" = 'open'`.
+A tree has few kinds of node (Field, Value, SetOf, Call) and only the operators and functions that
+are named here, so whatever sqlglot may learn to parse one day, nothing new gets in. Bounds: 1024
+bytes of text, 10 levels, 50 fields and literals, 50 columns, 256 characters of a LIKE pattern, and
+what the whole costs (`edgewake.cloud.log.filters.filter_cost`). Lists of texts, `device IN ('a',
+'b', …)`, have bounds of their own, 1000 values and 20,480 bytes, and so have polygons, 500 points
+and 20,480 bytes; each counts as one literal. `device IN SET('north')` is a named set that operators
+keep. A field whose name is a word of SQL is written in double quotes, text in single ones: `"case"
+= 'open'`.
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
+from edgewake.cloud.log.filters import filter_functions
+from edgewake.cloud.log.filters.filter_taken import NOTHING, Taken, take_out
 from edgewake.protocol.errors import FilterError
 from edgewake.protocol.frames.frame import Scalar
-from edgewake.protocol.names import FIELD_PATTERN
+from edgewake.protocol.names import FIELD_PATTERN, STREAM_PATTERN
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -35,10 +39,6 @@ DEPTH_MAX: Final = 10
 """Nesting of operators; a chain of AND, or of OR, counts once. Over it: refused."""
 TERMS_MAX: Final = 50
 """Fields and literals in one expression. Over it: refused."""
-LISTED_MAX: Final = 1000
-"""Texts in the lists of one condition: the vehicles of a dispatcher. Over it: refused."""
-LISTED_BYTES_MAX: Final = 20 * 1024
-"""UTF-8 bytes of these lists: a request's head has 32 KB. Over it: refused."""
 LIKE_CHARS_MAX: Final = 256
 """Characters of a LIKE pattern. Over it: refused."""
 COLUMNS_MAX: Final = 50
@@ -55,6 +55,7 @@ FUNCTIONS: Final = (
     "round",
     "starts_with",
     "upper",
+    *filter_functions.FUNCTIONS,
 )
 
 
@@ -72,17 +73,36 @@ class Value:
     value: Scalar
 
 
+class Sets(Protocol):
+    """Named sets as they are now."""
+
+    def members(self, name: str) -> frozenset[str] | None:
+        """The texts in a set; None where there is no such set."""
+
+    def __hash__(self) -> int:
+        """By which compiled filters are kept for the next one who uses them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetOf:
+    """A named set, whose members may change from one event to the next."""
+
+    name: str
+    sets: Sets
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operator or function, by a name that `edgewake.cloud.log.filters.filter` knows, and its
-    arguments.
+    """An operator or function with its arguments.
+
+    `edgewake.cloud.log.filters.filter` knows its name.
     """
 
     name: str
     args: tuple[Node, ...]
 
 
-Node: TypeAlias = Field | Value | Call
+Node: TypeAlias = Field | Value | SetOf | Call
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +118,35 @@ def parse_where(text: str, *, has_lists: bool = True) -> Node:
     import sqlglot
     from sqlglot import exp
 
-    short, lists = _without_lists(text) if has_lists else (text, [])
-    _check_text("where", short)
+    taken = take_out(text) if has_lists else Taken(text)
+    _check_text("where", taken.text)
     try:
-        tree = sqlglot.parse_one(short, into=exp.Condition)
+        tree = sqlglot.parse_one(taken.text, into=exp.Condition)
     except RecursionError:
         raise FilterError(f"where: nested too deep, expected at most {DEPTH_MAX} levels") from None
     except sqlglot.errors.SqlglotError as error:
-        raise FilterError(f"where: {_reason(error)}") from None
-    return _Checker("where", lists).node(tree, 1)
+        raise FilterError(f"where: {_reason(error, taken)}") from None
+    return _Checker("where", taken).node(tree, 1)
+
+
+def sets_in(node: Node) -> frozenset[str]:
+    """The named sets that a condition uses."""
+    match node:
+        case Call("in_set", (left, Value(name))):
+            return sets_in(left) | {str(name)}
+        case Call(_, args):
+            return frozenset[str]().union(*map(sets_in, args))
+    return frozenset()
+
+
+def bound(node: Node, sets: Sets) -> Node:
+    """The condition with its named sets found in `sets`."""
+    match node:
+        case Call("in_set", (left, Value(name))):
+            return Call("in_set", (bound(left, sets), SetOf(str(name), sets)))
+        case Call(name, args):
+            return Call(name, tuple(bound(arg, sets) for arg in args))
+    return node
 
 
 def parse_select(text: str) -> Sequence[Column]:
@@ -121,56 +161,17 @@ def parse_select(text: str) -> Sequence[Column]:
     except RecursionError:
         raise FilterError(f"select: nested too deep, expected at most {DEPTH_MAX} levels") from None
     except sqlglot.errors.SqlglotError as error:
-        raise FilterError(f"select: {_reason(error, len(prefix))}") from None
+        raise FilterError(f"select: {_reason(error, skipped=len(prefix))}") from None
     others = [name for name, value in tree.args.items() if value and name != "expressions"]
     if not isinstance(tree, exp.Select) or others or not tree.expressions:
         raise FilterError(
             f"select: expected a list of columns, found {', '.join(others) or 'something else'}"
         )
-    checker = _Checker("select")
+    checker = _Checker("select", skipped=len(prefix))
     columns = [checker.column(column) for column in tree.expressions]
     if len(columns) > COLUMNS_MAX or len({column.name for column in columns}) < len(columns):
         raise FilterError(f"select: expected at most {COLUMNS_MAX} columns with different names")
     return columns
-
-
-_TEXT: Final = r"'(?:[^']|'')*+'"
-_LIST: Final = re.compile(
-    rf"""{_TEXT}|"(?:[^"]|"")*+"|\b(?i:IN)\s*\(\s*(?P<list>{_TEXT}(?:\s*,\s*{_TEXT})++)\s*\)"""
-)
-"""A text or a quoted name, which is passed, or a list of texts."""
-_LISTED: Final = re.compile(_TEXT)
-_PLACE: Final = "\0"
-"""Stands before the number of a list that was taken out; no text may have it."""
-
-
-def _without_lists(text: str) -> tuple[str, list[tuple[Value, ...]]]:
-    """The condition with each list of texts replaced by its number, and the lists: the parser takes
-    a hundred microseconds for each value, and this one.
-    """
-    if _PLACE in text or "--" in text or "/*" in text:  # a quote in a comment begins no text
-        return text, []
-    lists: list[tuple[Value, ...]] = []
-    sizes: list[int] = []
-
-    def take_out(found: re.Match[str]) -> str:
-        listed = found["list"]
-        if listed is None:
-            return found[0]
-        sizes.append(len(listed.encode("utf-8", "replace")))
-        texts = [one[1:-1].replace("''", "'") for one in _LISTED.findall(listed)]
-        lists.append(tuple(map(Value, dict.fromkeys(texts))))
-        return f"IN ('{_PLACE}{len(lists) - 1}')"
-
-    short = _LIST.sub(take_out, text)
-    count = sum(map(len, lists))
-    if count > LISTED_MAX:
-        raise FilterError(f"where: lists of {count} values, expected at most {LISTED_MAX} together")
-    if sum(sizes) > LISTED_BYTES_MAX:
-        raise FilterError(
-            f"where: lists of {sum(sizes)} bytes, expected at most {LISTED_BYTES_MAX} together"
-        )
-    return short, lists
 
 
 def _check_text(what: str, text: str) -> None:
@@ -181,22 +182,25 @@ def _check_text(what: str, text: str) -> None:
         raise FilterError(f"{what}: is empty")
 
 
-def _reason(error: Exception, skipped: int = 0) -> str:
+def _reason(error: Exception, taken: Taken = NOTHING, *, skipped: int = 0) -> str:
     found: list[dict[str, object]] = getattr(error, "errors", [])
     if not found:
         return f"cannot be read: {str(error)[:100]}"
     first = found[0]
     at = int(str(first.get("col") or skipped)) - skipped
     description = re.sub(r"for <class '[\w.]+\.(\w+)'>", r"for \1", str(first["description"]))
-    return f"at character {max(at, 1)}, near {str(first.get('highlight'))[:40]!r}: {description}"
+    near = taken.shown(str(first.get("highlight")))[:40]
+    return f"at character {taken.at(max(at, 1))}, near {near!r}: {description}"
 
 
 class _Checker:
     """Turns sqlglot's tree into ours and refuses all that it does not know."""
 
-    def __init__(self, what: str, lists: Sequence[tuple[Value, ...]] = ()) -> None:
+    def __init__(self, what: str, taken: Taken = NOTHING, *, skipped: int = 0) -> None:
+        """`skipped`: characters before the client's own."""
         self._what = what
-        self._lists = lists
+        self._taken = taken
+        self._skipped = skipped
         self._terms = 0
 
     def column(self, tree: exp.Expr) -> Column:
@@ -219,13 +223,17 @@ class _Checker:
             raise self._error(tree, f"nested deeper than {DEPTH_MAX}")
         leaf = self._leaf(tree)
         if leaf is not None:
-            self._terms += 1
-            if self._terms > TERMS_MAX:
-                raise self._error(tree, f"more than {TERMS_MAX} fields and literals")
+            self._count(tree)
             return leaf
-        if isinstance(tree, exp.In) and self._listed(tree) is not None:
-            self._terms += 1
-            return Call("in", (self.node(tree.this, depth + 1), *(self._listed(tree) or ())))
+        if isinstance(tree, exp.In):
+            listed = self._listed(tree)
+            if listed is not None:
+                self._count(tree)
+                return Call(listed.name, (self.node(tree.this, depth + 1), *listed.args))
+        if isinstance(tree, exp.Anonymous):
+            name = str(tree.this).lower()
+            if name in filter_functions.FUNCTIONS:
+                return self._function(tree, name, depth)
         name, args = self._call(tree)
         return Call(name, tuple(self.node(arg, depth + 1) for arg in args))
 
@@ -278,12 +286,55 @@ class _Checker:
                 raise self._error(tree, "expected IS [NOT] NULL, TRUE or FALSE")
         return name, [part for part in (tree.this, tree.args.get("expression")) if part is not None]
 
-    def _listed(self, tree: exp.In) -> tuple[Value, ...] | None:
-        """The texts of a list that was taken out of the condition."""
+    def _count(self, tree: exp.Expr) -> None:
+        self._terms += 1
+        if self._terms > TERMS_MAX:
+            raise self._error(tree, f"more than {TERMS_MAX} fields and literals")
+
+    def _listed(self, tree: exp.In) -> Call | None:
+        """What an IN has that was taken out of the condition: a list of texts, or a set."""
         only = tree.expressions[0] if len(tree.expressions) == 1 else None
-        if not self._lists or only is None or not only.name.startswith(_PLACE):
+        if only is None:
             return None
-        return self._lists[int(only.name.removeprefix(_PLACE))]
+        texts, named = self._taken.list_of(only.name), self._taken.set_of(only.name)
+        if texts is not None:
+            return Call("in", tuple(map(Value, texts)))
+        if named is None:
+            return None
+        if not STREAM_PATTERN.fullmatch(named):
+            raise self._error(tree, "expected SET with a name, 1-64 of a-z 0-9 _, a letter first")
+        return Call("in_set", (Value(named),))
+
+    def _function(self, tree: exp.Anonymous, name: str, depth: int) -> Call:
+        """A function whose last arguments are literals, which are checked here."""
+        told = filter_functions.FUNCTIONS[name]
+        args = list(tree.expressions)
+        if len(args) != told.parts + len(told.literals):
+            raise self._error(tree, f"expected {told.usage}")
+        parts = [self.node(arg, depth + 1) for arg in args[: told.parts]]
+        literals = [
+            self._literal(arg, kind, told.usage)
+            for arg, kind in zip(args[told.parts :], told.literals, strict=True)
+        ]
+        try:
+            told.calculate(literals)
+        except ValueError as error:
+            raise self._error(tree, str(error)) from None
+        return Call(name, (*parts, *map(Value, literals)))
+
+    def _literal(self, tree: exp.Expr, kind: type, usage: str) -> Scalar:
+        from sqlglot import exp
+
+        self._count(tree)
+        is_minus = isinstance(tree, exp.Neg)
+        inner = tree.this if is_minus else tree
+        if not isinstance(inner, exp.Literal) or inner.is_string != (kind is str):
+            what = "a text in quotes" if kind is str else "a number"
+            raise self._error(tree, f"expected {what} here, as in {usage}")
+        if kind is str:
+            return self._taken.polygon_of(inner.name) or inner.name
+        number = self._number(inner)
+        return -number if is_minus else number
 
     def _in_list(self, tree: exp.Expr) -> list[exp.Expr]:
         if not tree.expressions or any(
@@ -318,7 +369,11 @@ class _Checker:
         return name, [tree.this, pattern, *([escape] if escape is not None else [])]
 
     def _error(self, tree: exp.Expr, why: str) -> FilterError:
-        return FilterError(f"{self._what}: {_shown(tree)}: {why}")
+        starts = [int(one.meta["start"]) for one in tree.walk() if "start" in one.meta]
+        at = ""
+        if starts:
+            at = f" at character {self._taken.at(max(0, min(starts) - self._skipped) + 1)}"
+        return FilterError(f"{self._what}: {_shown(tree, self._taken)}{at}: {why}")
 
 
 def _hint(tree: exp.Expr) -> str:
@@ -333,9 +388,9 @@ def _hint(tree: exp.Expr) -> str:
     return f"did you mean {close[0]}()?" if close else f"functions are {', '.join(FUNCTIONS)}"
 
 
-def _shown(tree: exp.Expr) -> str:
+def _shown(tree: exp.Expr, taken: Taken) -> str:
     try:
-        text = tree.sql()
+        text = taken.shown(tree.sql())
     except (RecursionError, ValueError):
         text = type(tree).__name__
     return repr(text if len(text) <= 60 else text[:57] + "…")

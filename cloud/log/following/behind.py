@@ -12,9 +12,11 @@ from edgewake.cloud.log.subscription import Positions
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """`records` of Kafka, at most: transaction markers take numbers too, a record holds one or many
-    readings, and a filter may hide some. `seconds` is the age of the oldest of them; of what is
-    older than memory, the age of the oldest in memory, so at least.
+    """How far a reader is behind: `records` of Kafka at most, and `seconds`.
+
+    Transaction markers count too, a record holds one or many readings, and a filter may hide some.
+    `seconds` is the age of the oldest of them; where it is older than memory, the age of the oldest
+    in memory, so at least.
     """
 
     records: int
@@ -22,7 +24,7 @@ class Behind:
 
 
 def behind(entries: Iterable[Followed], positions: Positions, *, now_ms: int) -> Behind:
-    """Of a reader that stands at `positions`, per entry and partition."""
+    """How far a reader at `positions` is behind, per entry and partition."""
     records, oldest_ms = 0, now_ms
     for entry, row in zip(entries, positions, strict=True):
         for tail, latest, position in zip(entry.tails, entry.latest, row, strict=True):

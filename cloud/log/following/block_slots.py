@@ -32,8 +32,9 @@ class BlockSlots:
         self.reserved = 0
 
     def reserve(self, claim: Claim, count: int) -> bool:
-        """Have room for `count` blocks; False: not now, and what it had is given back until it is
-        granted all.
+        """Reserve room for `count` blocks; False: not now.
+
+        What it had is released until it is granted all.
         """
         if claim.has >= count:
             return True

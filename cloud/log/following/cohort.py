@@ -1,5 +1,7 @@
-"""A cohort: all subscribers of a view that stand at the same place, one second or one week behind,
-and the chunk being made for them.
+"""A cohort: all subscribers of a view at the same position, and the chunk being made for them.
+
+They may be one second or one week behind. One reading, one filtering and one encoding serve them
+all:
 
 One reading, one filtering and one encoding serve them all:
 
@@ -40,7 +42,7 @@ class Lost:
 
 
 class Member(Protocol):
-    """Who waits in a cohort: a subscriber of its view."""
+    """A subscriber of the view that waits in a cohort."""
 
     wake: Callable[[], None]
 
@@ -171,9 +173,7 @@ class Cohort:
             self._view.unpark(self)
 
     def move_on(self, key: Key, positions: Positions) -> None:
-        """Stand at `key` from now on: the chunk made shows nothing, so nobody has to be woken for
-        it.
-        """
+        """Move to `key`: the chunk shows nothing, so nobody must be woken for it."""
         self.key, self.positions = key, positions
         self._reader = None
         self._left_out.clear()
@@ -181,8 +181,9 @@ class Cohort:
     # Older records.
 
     def _has_blocks(self, reader: Reader) -> bool:
-        """Are there blocks for all older partitions? Asks for those that are missing, once there is
-        room for them.
+        """Does it have blocks for all older partitions?
+
+        It requests the missing ones, once there is room for them.
         """
         wanted = [at for at in reader.older() if at not in self._left_out]
         if wanted and self._room.has < len(wanted):

@@ -1,5 +1,6 @@
-"""New records go to the views that have something to show of them, found by an index for each
-stream: the cost of an event follows who gets it, and not who listens.
+"""Passes new records to the views that show something of them, found by an index per stream.
+
+So the cost of an event follows its recipients, and not the listeners.
 
 A view is *indexed* where what it shows can be told by an event's values (`Plan.keys`). Its cohorts
 that have read everything are *covered*: they wait here, are not touched by records that show them
@@ -20,8 +21,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from edgewake.cloud.log.chunks import Key
+from edgewake.cloud.log.chunks import Key as ChunkKey
 from edgewake.cloud.log.decode import Decoder, Event, Record
+from edgewake.cloud.log.filters.filter_keys import Key
 from edgewake.cloud.log.following.event_index import EventIndex
 from edgewake.cloud.log.following.turns import IsTimeUp, Turns
 from edgewake.cloud.log.subscription import Plan, Positions
@@ -51,7 +53,7 @@ class Watching(Protocol):
     def on_records(self) -> None:
         """Records came: who waits reads on."""
 
-    def on_found(self, found: Sequence[Candidate], end: Positions, end_key: Key) -> None:
+    def on_found(self, found: Sequence[Candidate], end: Positions, end_key: ChunkKey) -> None:
         """All there is for those who are covered between where they stand and `end`."""
 
     def uncover(self) -> None:
@@ -91,7 +93,7 @@ class FanOut:
         self._turns = turns
         self._horizon = horizon
         self._streams: dict[int, _Indexed] = {}
-        """By the identity of their tails; at most one for each followed stream."""
+        """Streams by the identity of their tails; at most one for each followed stream."""
         self._lookouts: dict[Watching, Lookout] = {}
         self._found: dict[Watching, list[Candidate]] = {}
         """What one look found; handed out before the next one."""
@@ -119,21 +121,21 @@ class FanOut:
                 stream = self._streams[id(source.tails)] = _Indexed(source.tails)
             streams.append(stream)
             if not stream.members.add((view, i), key):
-                self._take_out(view, streams)
+                self._take_out(view, streams, keys)
                 return None
-        lookout = self._lookouts[view] = Lookout(view, streams, self._restless)
+        lookout = self._lookouts[view] = Lookout(view, streams, keys, self._restless)
         return lookout
 
     def remove(self, view: Watching) -> None:
         """Look for it no longer."""
         lookout = self._lookouts.pop(view, None)
         if lookout is not None:
-            self._take_out(view, lookout.streams)
+            self._take_out(view, lookout.streams, lookout.keys)
             self._found.pop(view, None)
             self._restless.discard(view)
 
-    def _take_out(self, view: Watching, streams: Sequence[_Indexed]) -> None:
-        for i, (stream, key) in enumerate(zip(streams, view.plan.keys or (), strict=False)):
+    def _take_out(self, view: Watching, streams: Sequence[_Indexed], keys: Sequence[Key]) -> None:
+        for i, (stream, key) in enumerate(zip(streams, keys, strict=False)):
             stream.members.remove((view, i), key)
             if not stream.members:
                 self._streams.pop(id(stream.tails), None)
@@ -241,9 +243,15 @@ class Lookout:
     """What an indexed view knows of the look-out for it."""
 
     def __init__(
-        self, view: Watching, streams: Sequence[_Indexed], restless: set[Watching]
+        self,
+        view: Watching,
+        streams: Sequence[_Indexed],
+        keys: Sequence[Key],
+        restless: set[Watching],
     ) -> None:
         self.streams = streams
+        self.keys = keys
+        """By which it is found: of named sets, what they held then."""
         self._view = view
         self._restless = restless
 
@@ -253,7 +261,7 @@ class Lookout:
         return tuple(stream.looked for stream in self.streams)
 
     @property
-    def end_key(self) -> Key:
+    def end_key(self) -> ChunkKey:
         """The canonical form of `end`."""
         return tuple(stream.key for stream in self.streams)
 

@@ -1,5 +1,4 @@
-"""The streams that are followed: their tails, filled by the one Kafka reader, within bounds of
-bytes.
+"""The streams that are followed: their tails, filled by the one Kafka reader, bounded in bytes.
 
 Also the order of records. `order` is a record's timestamp, made larger than the horizon, which
 moves with each tick: so what came later is ordered later, whatever its timestamp, and all readers
@@ -50,8 +49,9 @@ class Followed:
         )
 
     def has_caught_up(self) -> bool:
-        """Do the tails reach to where the stream ended when it was first followed? Before, their
-        end is not its end.
+        """Do the tails reach to where the stream ended when it was first followed?
+
+        Before, their end is not its end.
         """
         return all(tail.end >= latest for tail, latest in zip(self.tails, self.latest, strict=True))
 
@@ -64,8 +64,9 @@ OnLost: TypeAlias = Callable[[Followed], None]
 
 
 class FollowedStreams:
-    """The streams that are followed. `on_lost` is called for a stream whose next records are not
-    kept any more.
+    """The streams that are followed.
+
+    `on_lost` is called for a stream whose next records are no longer retained.
     """
 
     def __init__(self, config: HubBounds, *, on_lost: OnLost) -> None:
@@ -100,8 +101,9 @@ class FollowedStreams:
         return True
 
     def add_batch(self, assignments: Mapping[str, int], batch: Sequence[Found]) -> int:
-        """Put what the Kafka reader brought into the tails; its bytes, 0 where nobody's tail
-        moved.
+        """Put the Kafka reader's records into the tails.
+
+        Return their bytes, 0 where no tail moved.
         """
         size = 0
         for topic, partition, found in batch:
@@ -140,8 +142,9 @@ class FollowedStreams:
                 return len(record.value) + 1
 
     def _keep_within_bounds(self, entry: Followed) -> None:
-        """Evict the oldest of the stream while it is over its bound, and of the largest while all
-        are.
+        """Evict a stream's oldest records while it is over its bound.
+
+        While all streams together are, evict the largest's.
         """
         while entry.bytes > self._config.tail_bytes:
             self._evict(entry)

@@ -20,9 +20,7 @@ C = TypeVar("C")
 
 
 class ViewEnded(Exception):
-    """Nothing more comes from this view: a stream was recreated or lost. Open again with the
-    cursor.
-    """
+    """The view has ended: a stream was recreated or lost. Open again with the cursor."""
 
 
 class ViewFailed(ViewEnded):
@@ -53,6 +51,27 @@ class Subscribed(Protocol[C]):
 
     def leave(self, subscriber: Subscriber[C]) -> None:
         """One subscriber less."""
+
+
+class Planned(Protocol):
+    """A view, as far as its plan goes."""
+
+    plan: Plan
+
+
+class Standing(Protocol):
+    """Who reads a view and can be moved behind a range that is lost."""
+
+    @property
+    def view(self) -> Planned:
+        """What it reads."""
+
+    @property
+    def positions(self) -> Positions:
+        """Where it stands."""
+
+    def skip(self, at: At, offset: int) -> Position:
+        """Go to `offset` in one partition, unread; the position before."""
 
 
 class Subscriber(Generic[C]):

@@ -100,11 +100,12 @@ class View(Generic[C]):
         self._covered: set[Cohort] = set()
         """Parked ones that are woken only for what the index finds."""
         self.lookout: Lookout | None = None
-        """Who looks for an indexed view; set before its first subscriber."""
+        """The index of an indexed view; set before its first subscriber."""
         self.end_key: Key | None = None
         """Where nothing is left to read until records come that show something."""
         self._live_key: Key | None = None
         """Where the latest chunk of new records ended."""
+        self._members = plan.members()
 
     def key(self, positions: Positions) -> Key:
         """The canonical form of positions."""
@@ -182,12 +183,23 @@ class View(Generic[C]):
             self.fail(error)
 
     def uncover(self) -> None:
-        """Who was covered reads on by itself."""
+        """Let covered cohorts read on by themselves."""
         self.end_key = None
         for cohort in list(filter(self._has_come_along, list(self._covered))):
             self._covered.discard(cohort)
             cohort.is_parked = False
             self._start(cohort, live=True)
+
+    def is_outdated(self) -> bool:
+        """Has a named set changed that its filters use?"""
+        return bool(self._members) and self.plan.members() != self._members
+
+    def renew(self) -> None:
+        """Named sets changed: chunks that were made are no more, and nobody looks for it."""
+        self._members = self.plan.members()
+        self._number = next(_numbers)
+        self.uncover()
+        self.lookout = None
 
     def end(self, error: ViewEnded) -> None:
         """No more comes."""
@@ -223,8 +235,9 @@ class View(Generic[C]):
     def finish(
         self, cohort: Cohort, batch: Batch, *, is_at_end: bool, end_key: Key | None = None
     ) -> None:
-        """A cohort's chunk is ready; with `is_at_end` nothing is left after it. `end_key`: the
-        canonical form of its end, where that is known.
+        """Finish a cohort's chunk; with `is_at_end` nothing is left after it.
+
+        `end_key`: the canonical form of its end, where that is known.
         """
         content, size = self.encoding.encode(batch) if batch.steps else (None, 0)
         size += CHUNK_OVERHEAD_BYTES
@@ -294,8 +307,9 @@ class View(Generic[C]):
             self._shared.on_cohorts(-1)
 
     def _rest(self, cohort: Cohort) -> None:
-        """A cohort waits for records; for those that show it something, if the index has not come
-        further.
+        """Let a cohort wait for records.
+
+        Where the index has not passed it, only for those that show it something.
         """
         if self.lookout is None:
             self._parked.add(cohort)
@@ -306,9 +320,7 @@ class View(Generic[C]):
             self.lookout.call()
 
     def _has_come_along(self, cohort: Cohort) -> bool:
-        """Move a covered cohort to where the index has come to; False where it is no more, or met
-        another one there.
-        """
+        """Move a covered cohort to the index' position; False where it is gone or merged there."""
         positions = self.positions_of(cohort)
         if not cohort.subscribers:
             self.left(cohort)
@@ -328,8 +340,9 @@ class View(Generic[C]):
     def _hand_out(
         self, cohort: Cohort, found: Sequence[Candidate], end: Positions, end_key: Key
     ) -> None:
-        """The chunk of what was found for a covered cohort; with too much for one it reads on by
-        itself.
+        """Make the chunk of what was found for a covered cohort.
+
+        With too much for one it reads on by itself.
         """
         steps: list[Step] = []
         room = CHUNK_BYTES

@@ -23,6 +23,8 @@ RECORDS_MAX: Final = 2_000
 """Records of one stream in one answer, the newest."""
 EVENTS_MAX: Final = 5_000
 """Readings and rows in one answer; the oldest are left out, and that is said."""
+RECORDS_OF_DEVICE_MAX: Final = 20_000
+"""The same where those of one device are picked out: they are passed over without being read."""
 PLACE_CHARS_MAX: Final = 4_096
 """Characters of a place: positions in sixteen streams of some dozen partitions each; the head of a
 request has room for it, however it is written."""
@@ -64,12 +66,19 @@ def decode(text: str) -> Places:
 
 
 def read(
-    session: KafkaSession, wanted: Mapping[str, str], after: Places, *, begin: int
+    session: KafkaSession,
+    wanted: Mapping[str, str],
+    after: Places,
+    *,
+    begin: int,
+    device: str | None = None,
 ) -> tuple[list[tuple[str, Message]], Places, bool]:
     """(name, record) of topics since their places, or since `begin`; the places behind them.
 
-    `wanted`: topic → name. Raises Unavailable.
+    `wanted`: topic → name; `device`: only what this one sent. Raises Unavailable.
     """
+    most = RECORDS_MAX if device is None else RECORDS_OF_DEVICE_MAX
+    key = None if device is None else device.encode()
     found: list[tuple[str, Message]] = []
     places: Places = {}
     is_cut = False
@@ -82,12 +91,16 @@ def read(
             if start is None:
                 first = session.offset_at(topic, partition, begin)
                 start = high if first is None else first
-            newest = max(low, high - RECORDS_MAX // count)
+            newest = max(low, high - most // count)
             is_cut = is_cut or newest > start
             start = min(max(start, newest), high)
             places[topic][partition] = high
             try:
-                found += ((name, one) for one in session.read(topic, partition, start, high))
+                found += (
+                    (name, one)
+                    for one in session.read(topic, partition, start, high)
+                    if key is None or one.key() == key
+                )
             except DeadlinePassed as error:
                 places[topic][partition] = error.offset
                 is_cut = True

@@ -22,12 +22,13 @@ from edgewake.cloud.ops.routes.shared import (
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol import topics
-from edgewake.protocol.names import STREAM_PATTERN
+from edgewake.protocol.names import DEVICE_PATTERN, STREAM_PATTERN
 from edgewake.protocol.ops.board import Board, BoardText
 
 SOURCES_MAX: Final = 16
 """Streams and queries of one question."""
 BoardName = Annotated[str, Path(pattern=f"^{STREAM_PATTERN.pattern}$")]
+DeviceAsked = Annotated[str | None, Query(pattern=f"^{DEVICE_PATTERN.pattern}$")]
 SourceName = Annotated[str, Query(pattern=f"^{STREAM_PATTERN.pattern}$")]
 
 
@@ -85,10 +86,12 @@ def router(services: Services) -> APIRouter:
         source: Annotated[list[SourceName], Query(min_length=1, max_length=SOURCES_MAX)],
         after: Annotated[str | None, Query(max_length=PLACE_CHARS_MAX)] = None,
         minutes: Annotated[int, Query(ge=1, le=60)] = 15,
+        device: DeviceAsked = None,
     ) -> Recent:
-        """What streams and queries had in the last minutes; with `after` what came since then.
+        """Return the recent readings of streams and queries.
 
-        A name that is not there gives nothing.
+        They are of the last minutes; with `after` those since then; with `device` only those of
+        this one.
         """
         try:
             places = {} if after is None else recent.decode(after)
@@ -98,7 +101,9 @@ def router(services: Services) -> APIRouter:
         wanted = {topic: name for name, topic in topics.items() if topic}
         begin = services.clock.now_ms() - minutes * 60_000
         return await services.lookup.run(
-            lambda session: _answer(*recent.read(session, wanted, places, begin=begin))
+            lambda session: _answer(
+                *recent.read(session, wanted, places, begin=begin, device=device)
+            )
         )
 
     return routes

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from itertools import islice
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel
@@ -10,11 +11,14 @@ from pydantic import BaseModel
 from edgewake.cloud.bridge.admission.catalogue import AwaitsCatalogueError, NotNow
 from edgewake.cloud.ops.letters import dead_letters, letter_replay
 from edgewake.cloud.ops.letters.dead_letters import DeadLetterPage, Filter
+from edgewake.cloud.ops.letters.letter_replay import Replay
+from edgewake.cloud.ops.letters.letter_replayer import Letter
 from edgewake.cloud.ops.lookups.kafka_lookup import OutOfRange
 from edgewake.cloud.ops.routes.shared import OFFSET_MAX, Offset, Services
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.errors import RejectReason, RemoteError
+from edgewake.protocol.frames import record
 from edgewake.protocol.frames.dead_letter import known_reason
 from edgewake.protocol.topics import parse_up
 
@@ -36,6 +40,27 @@ class ReplayView(BaseModel):
     """Name of the key by which it was asked for."""
     was_replayed: bool
     """True: it was there before, and nothing was done."""
+
+
+class CheckedView(BaseModel):
+    """What would be given back."""
+
+    device: str
+    stream: str
+    is_mended: bool
+    """Is it another payload than the letter's?"""
+    readings: list[dict[str, Any]]
+    """The first readings of it."""
+
+
+READINGS_SHOWN: Final = 20
+MENDED_BODY: Final[dict[str, Any]] = {
+    "requestBody": {
+        "required": False,
+        "description": "A payload in place of the letter's; none: the letter as it came.",
+        "content": {"application/octet-stream": {}},
+    }
+}
 
 
 class Payload(Response):
@@ -83,23 +108,58 @@ def router(services: Services) -> APIRouter:
         }
         return Payload(value, headers=headers)
 
-    @routes.post("/v1/dead-letters/{offset}/replay", responses=problems(404, 409, 422))
-    async def replay(offset: Offset, request: Request) -> ReplayView:
-        """Give a letter back to its stream, once its cause is fixed.
-
-        Asked again it says where the readings are, and changes nothing.
-        """
+    async def prepared(offset: int, request: Request) -> tuple[Replay, Letter, bool]:
+        """As the bridges would take it now; True: with the payload of the request in its place."""
+        mended = await request.body()
         try:
             origin, value, letter = await services.lookup.run(
                 lambda session: dead_letters.for_replay(session, offset)
             )
             row = services.tables.names.get(parse_up(origin.topic).stream)
-            prepared = letter_replay.prepare(origin, value, row, now_ms=services.clock.now_ms())
-            found, was_replayed = await services.replayer.replay(
-                prepared, letter, holder=request.state.holder.name
+            found = letter_replay.prepare(
+                origin, mended or value, row, now_ms=services.clock.now_ms()
             )
         except OutOfRange as error:
             raise _unknown(error) from error
+        except (RemoteError, AwaitsCatalogueError) as error:
+            raise _refused(error) from error
+        return found, letter, mended not in (b"", value)
+
+    @routes.post(
+        "/v1/dead-letters/{offset}/check",
+        responses=problems(404, 409, 422),
+        openapi_extra=MENDED_BODY,
+    )
+    async def check(offset: Offset, request: Request) -> CheckedView:
+        """Would the letter be accepted now? With a body: would this payload, in its place?
+
+        Nothing is given back; 409 or 422 says why not.
+        """
+        found, _, is_mended = await prepared(offset, request)
+        readings = list(islice(record.readings(record.decode(found.value)), READINGS_SHOWN))
+        return CheckedView(
+            device=found.device, stream=found.stream, is_mended=is_mended, readings=readings
+        )
+
+    @routes.post(
+        "/v1/dead-letters/{offset}/replay",
+        responses=problems(404, 409, 422),
+        openapi_extra=MENDED_BODY,
+    )
+    async def replay(offset: Offset, request: Request) -> ReplayView:
+        """Give a letter back to its stream, once its cause is fixed.
+
+        With a body: this payload in its place, which the audit says.
+
+        Asked again it says where the readings are, and changes nothing.
+        """
+        ready, letter, is_mended = await prepared(offset, request)
+        if is_mended:
+            request.state.audit = "with another payload"
+        try:
+            found, was_replayed = await services.replayer.replay(
+                ready, letter, holder=request.state.holder.name
+            )
         except (RemoteError, AwaitsCatalogueError) as error:
             raise _refused(error) from error
         return ReplayView(

@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from edgewake.cloud.ops.routes.shared import PAGE_DEFAULT, After, DeviceName, Limit, Page, Services
+from edgewake.cloud.ops.tables.device_table import Mark
 from edgewake.cloud.ops.tables.devices import DeviceView, Presence
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
@@ -15,6 +16,13 @@ from edgewake.protocol import topics
 from edgewake.protocol.ops.device_note import DeviceNote, Group
 
 Part = Annotated[str, Query(max_length=64, description="A part of the name, in any case.")]
+
+
+class DevicesPage(Page[DeviceView]):
+    """Devices in order of name."""
+
+    counts: dict[str, int]
+    """Of all devices: how many are in each state, and have each mark."""
 
 
 def router(services: Services) -> APIRouter:
@@ -35,16 +43,27 @@ def router(services: Services) -> APIRouter:
         state: Presence | None = None,
         q: Part = "",
         group: Annotated[Group | None, Query()] = None,
-    ) -> Page[DeviceView]:
-        """Devices by name. `state` is as old as the last look at the time, a second at most."""
-        if not q and group is None:
+        has: Mark | None = None,
+        stream: Annotated[str | None, Query(max_length=64)] = None,
+    ) -> DevicesPage:
+        """List devices by name.
+
+        `state` is at most a second old; `has`: readings that wait for a minute and more, or were
+        lost; an agent, or none; `stream`: those that sent on it.
+        """
+        if not q and (group, has, stream) == (None, None, None):
             found = table.page(after, limit + 1, state, now=clock.now_ms())
             total = table.total(state)
         else:
             wanted = _filter(notes, q, group)
-            found, total = table.find(after, limit + 1, wanted, state, now=clock.now_ms())
+            found, total = table.find(
+                after, limit + 1, wanted, state, mark=has, stream=stream, now=clock.now_ms()
+            )
         following = found[limit - 1].device if len(found) > limit else None
-        return Page(items=[noted(one) for one in found[:limit]], next=following, total=total)
+        counts = {one.value: table.total(one) for one in Presence}
+        counts |= {one.value: table.marked[one] for one in Mark}
+        items = [noted(one) for one in found[:limit]]
+        return DevicesPage(items=items, next=following, total=total, counts=counts)
 
     @routes.get("/v1/devices/{device}", responses=problems(404))
     async def device(device: DeviceName) -> DeviceView:

@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from typing import Annotated, Literal
 
-from fastapi import APIRouter
-from pydantic import BaseModel
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
 
-from edgewake.cloud.ops.routes.shared import Services
+from edgewake.cloud import process_metrics
+from edgewake.cloud.ops.routes.shared import PAGE_DEFAULT, Limit, Services
 from edgewake.cloud.ops.services.problems import KnownProblem, alert_problems
+from edgewake.cloud.ops.services.system_look import Look
 from edgewake.cloud.ops.tables.devices import Presence
-from edgewake.cloud.ops.tables.tables import PartView
+from edgewake.cloud.ops.tables.flow import Point
+from edgewake.cloud.ops.tables.tables import OpsTables, PartView
 from edgewake.cloud.web.openapi import problems
+from edgewake.protocol.ops.problem import NOTE_CHARS_MAX, Kind, Problem
+from edgewake.protocol.ops.query import QueryState
+
+
+class Hop(BaseModel):
+    """A part of the way, for all its processes together."""
+
+    name: Literal["devices", "bridge", "sequencer", "analysis", "access", "push"]
+    per_s: float | None
+    """Records a second, of the analysis readings; null where nobody counts them."""
+    behind: int | None
+    """What waits for it: readings on devices, Kafka offsets, records that clients have not read."""
+    count: int
+    """Devices online, streams, queries that run, clients, leases."""
+    state: Literal["well", "soon", "bad", "unknown"]
 
 
 class Overview(BaseModel):
@@ -30,7 +50,32 @@ class Overview(BaseModel):
     """Queries by state."""
     leases: int
     dead_letters: dict[str, int]
-    """Dead letters of the last hour by reason, among the newest hundred."""
+    """Of the last hour by reason, among the newest hundred."""
+    clients: int
+    """Open streams at the access servers."""
+    hops: list[Hop]
+    """The way of a reading, from devices to clients."""
+    flow: list[Point]
+    """The last quarter of an hour, oldest first: seconds ago, received, passed on, computed, each a
+    second."""
+    version: str
+    """Of this operations server."""
+
+
+class ProblemsPage(BaseModel):
+    """Problems, the newest first."""
+
+    items: list[Problem]
+    next: str | None
+    """`before` of the next page; null at the end."""
+
+
+class Acknowledgement(BaseModel):
+    """Somebody looks after a problem."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    note: Annotated[str, Field(max_length=NOTE_CHARS_MAX)] = ""
 
 
 def router(services: Services) -> APIRouter:
@@ -52,6 +97,118 @@ def router(services: Services) -> APIRouter:
             queries=dict(Counter(query.state for query in look.queries)),
             leases=len(tables.leases),
             dead_letters=dict(look.dead),
+            clients=sum(one.total for one in tables.clients.servers.values()),
+            hops=hops_of(tables, look),
+            flow=tables.flow.points(services.clock.monotonic_s()),
+            version=process_metrics.VERSION,
+        )
+
+    @routes.get("/v1/problems", tags=["problems"])
+    async def all_problems(
+        is_open: Annotated[bool | None, Query(alias="open", description="Only those.")] = None,
+        kind: Kind | None = None,
+        limit: Limit = PAGE_DEFAULT,
+        before: Annotated[str | None, Query(max_length=64)] = None,
+    ) -> ProblemsPage:
+        """When which problem began and ended, and who acknowledged it; kept for 90 days."""
+        rows = sorted(
+            (
+                row
+                for row in tables.problems.values()
+                if (is_open is None or (row.ended_at is None) == is_open)
+                and (kind is None or row.kind == kind)
+            ),
+            key=place_of,
+            reverse=True,
+        )
+        first = tables.problems.get(before) if before is not None else None
+        if first is not None:
+            rows = [row for row in rows if place_of(row) < place_of(first)]
+        following = rows[limit - 1].id if len(rows) > limit else None
+        return ProblemsPage(items=rows[:limit], next=following)
+
+    @routes.post(
+        "/v1/problems/{problem}/acknowledge", tags=["problems"], responses=problems(404, 503)
+    )
+    async def acknowledge(
+        problem: Annotated[str, Path(pattern=r"^[0-9]{1,20}-[0-9]{1,10}$")],
+        body: Acknowledgement,
+        request: Request,
+    ) -> Problem:
+        """Say that you look after it. It stays until its cause is gone."""
+        return await services.problems.acknowledge(
+            problem, by=request.state.holder.name, note=body.note
         )
 
     return routes
+
+
+def place_of(row: Problem) -> tuple[int, str]:
+    """The order of the list."""
+    return row.began_at, row.id
+
+
+def hops_of(tables: OpsTables, look: Look) -> list[Hop]:
+    """The chain."""
+    now = tables.flow.newest
+    running = [one for one in look.queries if one.state is QueryState.RUNNING]
+    known = [one.lag for one in look.queries if one.lag is not None]
+    clients = tables.clients
+    online = tables.devices.total(Presence.ONLINE)
+    reads = [one.behind_records for _, one in clients.all()]
+    up = {one.part: one.state for one in look.parts}
+    return [
+        Hop(name="devices", per_s=None, behind=None, count=online, state=_state(bool(online))),
+        Hop(
+            name="bridge",
+            per_s=None if now is None else now.received_per_s,
+            behind=None,
+            count=_alive(up, "bridge"),
+            state=_of_parts(up, "bridge"),
+        ),
+        Hop(
+            name="sequencer",
+            per_s=None if now is None else now.passed_on_per_s,
+            behind=None,
+            count=_alive(up, "sequencer"),
+            state=_of_parts(up, "sequencer"),
+        ),
+        Hop(
+            name="analysis",
+            per_s=None if now is None else now.computed_per_s,
+            behind=max(known, default=None),
+            count=len(running),
+            state=_of_parts(up, "analysis"),
+        ),
+        Hop(
+            name="access",
+            per_s=None,
+            behind=max(reads, default=None),
+            count=sum(one.total for one in clients.servers.values()),
+            state=_state(bool(clients.servers)),
+        ),
+        Hop(
+            name="push",
+            per_s=None,
+            behind=None,
+            count=len(tables.leases),
+            state=_of_parts(up, "push"),
+        ),
+    ]
+
+
+def _alive(parts: Mapping[str, str], name: str) -> int:
+    return sum(part.startswith(name) and state == "ready" for part, state in parts.items())
+
+
+def _of_parts(parts: Mapping[str, str], name: str) -> Literal["well", "soon", "bad", "unknown"]:
+    states = {state for part, state in parts.items() if part.startswith(name)}
+    if not states:
+        return "unknown"
+    if states == {"ready"}:
+        return "well"
+    return "soon" if "ready" in states or "starting" in states else "bad"
+
+
+def _state(is_there: bool) -> Literal["well", "unknown"]:
+    return "well" if is_there else "unknown"

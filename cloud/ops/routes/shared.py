@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from edgewake.cloud.health import Health
 from edgewake.cloud.lake.asking import Asking
 from edgewake.cloud.ops.credentials.desk import CredentialDesk
+from edgewake.cloud.ops.history.problem_desk import ProblemDesk
 from edgewake.cloud.ops.letters.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.letters.letter_replayer import LetterReplayer
 from edgewake.cloud.ops.login.auth import Access
@@ -22,8 +23,10 @@ from edgewake.cloud.ops.lookups.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.services.alert_desk import AlertDesk
 from edgewake.cloud.ops.services.board_desk import BoardDesk
 from edgewake.cloud.ops.services.catalogue_editor import CatalogueEditor
+from edgewake.cloud.ops.services.client_desk import ClientDesk
 from edgewake.cloud.ops.services.device_commands import DownDesk
 from edgewake.cloud.ops.services.eraser import EraserDesk
+from edgewake.cloud.ops.services.named_desk import NamedDesk
 from edgewake.cloud.ops.services.previews import PreviewDesk
 from edgewake.cloud.ops.services.queries import Registry
 from edgewake.cloud.ops.services.repairs import RepairDesk
@@ -71,6 +74,8 @@ class Services:
     alerts: AlertDesk
     system: SystemLook
     boards: BoardDesk
+    named: NamedDesk
+    clients: ClientDesk
     audit: AuditRing
     eraser: EraserDesk
     registry: Registry
@@ -85,6 +90,7 @@ class Services:
     replayer: LetterReplayer
     ring: EventRing
     past: Past
+    problems: ProblemDesk
     access: Access
     clock: Clock
     metrics: CollectorRegistry

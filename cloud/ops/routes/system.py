@@ -1,4 +1,4 @@
-"""Routes about the system itself: leases, parts, and changes as they happen."""
+"""Routes about the system itself: parts, and changes as they happen."""
 
 from __future__ import annotations
 
@@ -22,30 +22,17 @@ from edgewake.cloud.ops.routes.shared import (
 from edgewake.cloud.ops.tables.audit_ring import AuditEntry
 from edgewake.cloud.ops.tables.past import Happening
 from edgewake.cloud.ops.tables.tables import PartView
-from edgewake.protocol.leases.lease_record import Lease, LeaseState
 
 
-class LeaseView(BaseModel):
-    """A lease, without what would let one wake or read in its name."""
+class TopicView(BaseModel):
+    """A topic of Kafka."""
 
-    id: str
-    streams: list[str]
-    where: str | None
-    endpoint: str
-    """Host of the endpoint; its path may be a secret."""
-    created_at: int
-    expires_at: int
-    state: LeaseState
-    count: int
-    """Events after its client's cursor, as of its last wake-up."""
-    wakes: int
-    last_wake_at: int | None
-    unanswered: int
-    """Wake-ups since its client last resumed."""
-    failures: int
-    due_at: int | None
-    """When the next wake-up or try goes out (due, notified), or when a pause ends (paused)."""
-    disabled: str | None
+    name: str
+    partitions: int
+    records: int
+    """Kept now."""
+    written: int
+    """Since the topic was made."""
 
 
 class AuditPage(BaseModel):
@@ -67,27 +54,10 @@ class HistoryPage(BaseModel):
     """`before` of the next page; null at the end."""
 
 
-def _lease_view(lease: Lease) -> LeaseView:
-    values = {
-        name: getattr(lease, name)
-        for name in LeaseView.model_fields
-        if name not in ("streams", "endpoint")
-    }
-    return LeaseView(**values, streams=list(lease.streams), endpoint=lease.endpoint_host)
-
-
 def router(services: Services) -> APIRouter:
-    """List leases and parts; follow changes."""
+    """List parts; follow changes."""
     routes = APIRouter()
     tables = services.tables
-
-    @routes.get("/v1/leases", tags=["leases"])
-    async def leases(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[LeaseView]:
-        """Leases of sleeping clients by id, without their secrets."""
-        ids = tables.lease_ids.after(after)
-        return page_of(
-            ids, lambda id_: _lease_view(tables.leases[id_]), limit=limit, total=len(tables.leases)
-        )
 
     @routes.get("/v1/parts", tags=["parts"])
     async def parts(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[PartView]:
@@ -98,6 +68,22 @@ def router(services: Services) -> APIRouter:
             limit=limit,
             total=len(tables.parts),
         )
+
+    @routes.get("/v1/topics", tags=["topics"])
+    async def kafka_topics() -> list[TopicView]:
+        """List topics of streams, results, bridges and dead letters, with their numbers of records.
+
+        Markers of transactions count, too.
+        """
+        return [
+            TopicView(
+                name=name,
+                partitions=len(found.next),
+                records=sum(found.next) - sum(found.first),
+                written=sum(found.next),
+            )
+            for name, found in sorted(tables.offsets.items())
+        ]
 
     @routes.get("/v1/audit", tags=["audit"])
     async def audit(
@@ -120,7 +106,7 @@ def router(services: Services) -> APIRouter:
     ) -> HistoryPage:
         """List what happened to devices, queries, parts, repairs and erasures, the newest first.
 
-        It is what this server saw since it started, at most its newest 50,000 entries.
+        At most the newest 50,000 entries of the last 90 days.
         """
         found = services.past.newest(kind=kind, name=name, before=before, limit=limit)
         return HistoryPage(items=found, next=found[-1].number if len(found) == limit else None)

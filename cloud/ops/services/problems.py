@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from pydantic import BaseModel
 
@@ -13,6 +13,7 @@ from edgewake.cloud.ops.services.queries import QueryView
 from edgewake.cloud.ops.tables.tables import PartView
 from edgewake.protocol.leases.lease_record import Lease
 from edgewake.protocol.ops.alert import Alert, Note, NoteState, State
+from edgewake.protocol.ops.problem import Kind
 from edgewake.protocol.ops.query import QueryState
 
 LETTER_AGE_MS: Final = 3_600_000
@@ -26,9 +27,10 @@ LEASES_MAX: Final = 20
 class KnownProblem(BaseModel):
     """Something that needs attention."""
 
-    kind: Literal["operations", "part", "query", "dead_letters", "lease", "alert"]
+    kind: Kind
     name: str
-    """Name of the part, query or lease, or the reason of the letters; a page opens it."""
+    """Of the part, query or lease, the reason of the letters, or the mark of devices; what a page
+    opens for it."""
     text: str
     """One sentence."""
 
@@ -89,6 +91,14 @@ def alert_problems(alerts: Iterable[Alert], notes: Iterable[Note]) -> Iterator[K
     for destination, count in lost.items():
         text = f"{destination} could not be told of alerts, {count} times within a day"
         yield KnownProblem(kind="alert", name="", text=text)
+
+
+def device_problems(waiting: int, named: Sequence[str]) -> Iterator[KnownProblem]:
+    """Devices whose readings wait: how many, and some of their names."""
+    if waiting:
+        more = f" and {waiting - len(named)} more" if waiting > len(named) else ""
+        text = f"readings wait for a minute and more on {', '.join(named)}{more}"
+        yield KnownProblem(kind="device", name="waiting", text=text)
 
 
 def _trouble_of(query: QueryView) -> str | None:

@@ -31,6 +31,7 @@ from edgewake.cloud.kafka import clients, metadata, offsets, topic_admin
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
 from edgewake.cloud.kafka.mortal import Admin
 from edgewake.cloud.ops.letters.dead_letters import DeadLetterIndex
+from edgewake.cloud.ops.tables.past import ENTRIES_MAX
 from edgewake.cloud.ops.tables.tables import (
     ANSWERS_TOPIC,
     PARTS_STREAM,
@@ -53,17 +54,26 @@ TABLES: Final = (
     topics.REPAIRS,
     topics.PREVIEWS,
     topics.BOARDS,
+    topics.SETS,
+    topics.PUBLICATIONS,
     topics.ERASURES,
     topics.ALERT_RULES,
     topics.ALERTS,
     topics.DOWN,
     topics.REQUESTS,
     topics.LEASES,
+    topics.ENDINGS,
+    topics.PROBLEMS,
 )
 PARTS_TOPIC: Final = topics.stream_topic(PARTS_STREAM)
 BATCH_MAX: Final = 200
 """Changes that the event loop applies at once; 200 devices cost it some 5 ms."""
-AWAITED: Final = {PARTS_TOPIC: 500, ANSWERS_TOPIC: 1_000_000, REQUESTS_TOPIC: 1_000_000}
+AWAITED: Final = {
+    PARTS_TOPIC: 500,
+    ANSWERS_TOPIC: 1_000_000,
+    REQUESTS_TOPIC: 1_000_000,
+    topics.HISTORY: ENTRIES_MAX,
+}
 """Streams that are there once somebody has published on them, and how many records of each
 partition are read back at the start: of part states a minute; of devices' answers and requests as
 good as all, for those that came while nobody was here."""
@@ -128,7 +138,13 @@ class Reader:
         topic_admin.ensure_partitions(self._config, [topics.LEASES], lease_record.PARTITIONS)
         topic_admin.ensure_topics(
             self._config,
-            [*(topic for topic in TABLES if topic != topics.LEASES), topics.DEAD, topics.UP],
+            [
+                *(topic for topic in TABLES if topic != topics.LEASES),
+                topics.DEAD,
+                topics.UP,
+                topics.CLIENTS,
+                topics.HISTORY,
+            ],
         )
         settings: dict[str, Any] = {
             "enable.partition.eof": True,
@@ -149,7 +165,9 @@ class Reader:
                 for p in range(count)
             ]
             self._unread = {(place.topic, place.partition) for place in self._assigned}
-            self._assigned.append(TopicPartition(topics.DEAD, 0, OFFSET_END))
+            self._assigned += [
+                TopicPartition(topic, 0, OFFSET_END) for topic in (topics.DEAD, topics.CLIENTS)
+            ]
             consumer.assign(self._assigned)
             looked_at = float("-inf")
             awaited = dict(AWAITED)

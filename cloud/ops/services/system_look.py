@@ -10,8 +10,15 @@ from typing import Final
 from edgewake.cloud.ops.letters import dead_letters
 from edgewake.cloud.ops.letters.dead_letters import DeadLetterIndex, Filter
 from edgewake.cloud.ops.lookups.kafka_lookup import KafkaLookup
-from edgewake.cloud.ops.services.problems import KnownProblem, dead_by_reason, problems_of
+from edgewake.cloud.ops.services.problems import (
+    KEYS_NAMED,
+    KnownProblem,
+    dead_by_reason,
+    device_problems,
+    problems_of,
+)
 from edgewake.cloud.ops.services.queries import QueryView, Registry
+from edgewake.cloud.ops.tables.device_table import Mark
 from edgewake.cloud.ops.tables.tables import OpsTables, PartView
 from edgewake.protocol.clock import Clock
 
@@ -59,4 +66,8 @@ class SystemLook:
         found = problems_of(
             parts, queries, list(tables.leases.values()), dead, is_ready=self.ready.is_set()
         )
-        return Look(list(found), parts, queries, dead)
+        devices = tables.devices
+        of_devices = device_problems(
+            devices.marked[Mark.WAITING], devices.names_with(Mark.WAITING, KEYS_NAMED)
+        )
+        return Look([*found, *of_devices], parts, queries, dead)

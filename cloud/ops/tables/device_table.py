@@ -19,6 +19,7 @@ from bisect import bisect_right
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import islice
 from typing import Any, Final
 
@@ -42,7 +43,34 @@ LOOKED_AT_MAX: Final = 250
 """Devices that one look at the time goes over; a fleet that goes offline at once is announced in
 several."""
 
+OLD_S: Final = 60.0
+"""Age of the oldest reading not acknowledged, from which on a device counts as waiting: less
+is the way itself."""
+
 Event = dict[str, Any]
+
+
+class Mark(StrEnum):
+    """What devices are looked for by, beside their presence."""
+
+    WAITING = "waiting"
+    """An agent whose readings have waited for a minute and more."""
+    LOST = "lost"
+    """An agent that has given readings up."""
+    AGENT = "agent"
+    PLAIN = "plain"
+    """It has no agent of ours."""
+
+
+def _marks_of(status: DeviceStatus | None) -> frozenset[Mark]:
+    if status is None or status.plain:
+        return frozenset({Mark.PLAIN})
+    found = {Mark.AGENT}
+    if (status.oldest_unacked_s or 0.0) > OLD_S:
+        found.add(Mark.WAITING)
+    if status.lost_readings:
+        found.add(Mark.LOST)
+    return frozenset(found)
 
 
 @dataclass(slots=True)
@@ -58,6 +86,7 @@ class _Entry:
     is_scheduled: bool = False
     heard: int = 0
     """When its last record came, ms."""
+    marks: frozenset[Mark] = frozenset()
 
     def reports(self) -> tuple[DeviceStatus | None, DeviceSeen | None]:
         status = None if self.status is None else DeviceStatus.from_json(self.status)
@@ -82,6 +111,9 @@ class DeviceTable:
         """In the order in which they were heard of last."""
         self._names = NameIndex()
         self._names_of = {state: NameIndex() for state in Presence}
+        self._names_with = {mark: NameIndex() for mark in Mark}
+        self.marked: Counter[Mark] = Counter()
+        """Devices by mark."""
         self._quiet_at: list[tuple[int, str]] = []
         self._things: dict[str, set[str]] = {}
         """By gateway, those that are behind it now."""
@@ -99,8 +131,9 @@ class DeviceTable:
         return device in self._entries
 
     def put(self, device: str, what: str, value: bytes | None, *, now: int) -> Event | None:
-        """A row of `ew.devices`: `what` is status, seen, or seen|gateway; None removes it. The
-        event, where it is worth one. Raises ValidationError.
+        """Store a row of `ew.devices`; return an event where one is due. Raises ValidationError.
+
+        `what` is status, seen, or seen|gateway; None removes it.
         """
         entry = self._entries.get(device) or _Entry()
         before = (entry.status, dict(entry.seen))
@@ -130,6 +163,7 @@ class DeviceTable:
             self._names.add(device)
             self._count(device, entry.presence, 1)
         self._entries.move_to_end(device)
+        self._mark(device, entry, _marks_of(status))
         if seen is not None and not entry.streams.issuperset(seen.streams):
             entry.streams = entry.streams.union(seen.streams)
         notable = hash(
@@ -197,6 +231,7 @@ class DeviceTable:
         self._is_behind(device, entry, "")
         self._to_look_at |= dict.fromkeys(self._things.get(device, ()))
         self._count(device, entry.presence, -1)
+        self._mark(device, entry, frozenset())
         self._names.remove(device)
         return {"kind": "device", "device": device, "removed": True}
 
@@ -261,14 +296,24 @@ class DeviceTable:
         is_wanted: Callable[[str], bool],
         state: Presence | None = None,
         *,
+        mark: Mark | None = None,
+        stream: str | None = None,
         now: int,
     ) -> tuple[list[DeviceView], int]:
         """Up to `limit` of the wanted devices after `after`, by name, and how many there are.
 
-        It looks at every name.
+        It looks at every name that has the mark.
         """
         names = self._names if state is None else self._names_of[state]
-        wanted = [name for name in names.after(None) if is_wanted(name)]
+        if mark is not None:
+            names = self._names_with[mark]
+        wanted = [
+            name
+            for name in names.after(None)
+            if is_wanted(name)
+            and (stream is None or stream in self._entries[name].streams)
+            and (state is None or self._entries[name].presence is state)
+        ]
         behind = wanted if after is None else wanted[bisect_right(wanted, after) :]
         shown = (self.get(name, now=now) for name in behind[:limit])
         return [found for found in shown if found is not None], len(wanted)
@@ -276,6 +321,19 @@ class DeviceTable:
     def total(self, state: Presence | None = None) -> int:
         """How many there are."""
         return len(self._entries) if state is None else self.presences[state]
+
+    def names_with(self, mark: Mark, limit: int) -> list[str]:
+        """The first devices that have it, by name."""
+        return list(islice(self._names_with[mark].after(None), limit))
+
+    def _mark(self, device: str, entry: _Entry, marks: frozenset[Mark]) -> None:
+        for mark in entry.marks - marks:
+            self._names_with[mark].remove(device)
+            self.marked[mark] -= 1
+        for mark in marks - entry.marks:
+            self._names_with[mark].add(device)
+            self.marked[mark] += 1
+        entry.marks = marks
 
     def _count(self, device: str, state: Presence, change: int) -> None:
         self.presences[state] += change

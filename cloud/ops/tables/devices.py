@@ -80,8 +80,9 @@ class DeviceView(BaseModel):
 
 
 def joined(ways: Iterable[DeviceSeen]) -> DeviceSeen | None:
-    """What was seen of a device by all ways that it came: it is where its newest reading came from,
-    whatever another gateway had kept and brings late. None where nothing was.
+    """Join what was seen of a device on all its ways; None where nothing was.
+
+    It is where its newest reading came from, whatever another gateway had kept and brings late.
     """
     ordered = sorted(ways, key=lambda one: (one.newest or 0, one.last_seen))
     if not ordered:
@@ -93,8 +94,9 @@ def joined(ways: Iterable[DeviceSeen]) -> DeviceSeen | None:
 
 
 def reason(seen: DeviceSeen | None, state: Presence, gateway: Presence | None, *, now: int) -> str:
-    """Why a thing behind a gateway is silent; empty for others. `gateway`: as it is, None where
-    nothing is known of it.
+    """Why a thing behind a gateway is silent; empty for others.
+
+    `gateway`: its state, None where it is unknown.
     """
     if seen is None or not seen.via or state is Presence.ONLINE:
         return ""

@@ -1,7 +1,8 @@
 """What happened lately, for people who come after: the live events once more, with their times.
 
-In memory, of this server since it started; the newest ENTRIES_MAX of all together, so that one
-device that comes and goes takes the room of others only when all of it is used. No I/O.
+The newest ENTRIES_MAX of all together are held, so that one device that comes and goes takes the
+room of others only when all of it is used. They stand on `ew.history` (`history_log`), so they are
+there after a restart. No I/O.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 ENTRIES_MAX: Final = 50_000
-"""Entries kept, some 300 bytes each."""
+"""Entries held, some 300 bytes each."""
 FACTS: Final[Mapping[str, tuple[str, ...]]] = {
     "device": ("state", "version", "epoch", "lost_readings", "backlog_readings", "removed"),
     "query": ("state", "registered", "paused", "detail"),
@@ -27,11 +28,9 @@ FACTS: Final[Mapping[str, tuple[str, ...]]] = {
 _NAMES: Final = ("device", "name", "part", "id")
 
 
-class Happening(BaseModel):
-    """Something that changed."""
+class Noted(BaseModel):
+    """Something that changed, as it stands on `ew.history`."""
 
-    number: int
-    """Grows by one with each, since this server started."""
     at: int
     """ms since 1970 UTC."""
     kind: str
@@ -41,11 +40,28 @@ class Happening(BaseModel):
     """What it was from then on."""
 
 
-class Past:
-    """The ring of what happened."""
+class Happening(Noted):
+    """The same, with its place."""
 
-    def __init__(self, now_ms: Callable[[], int], entries_max: int = ENTRIES_MAX) -> None:
+    number: int
+    """Grows with each: the place on `ew.history`."""
+
+
+class Past:
+    """The newest of what happened."""
+
+    def __init__(
+        self,
+        now_ms: Callable[[], int],
+        entries_max: int = ENTRIES_MAX,
+        write: Callable[[Noted], None] | None = None,
+    ) -> None:
+        """`write`: puts an entry where all servers read it, and `take` gets it from there.
+
+        Without one it is taken at once.
+        """
         self._now_ms = now_ms
+        self._write = write
         self._entries: deque[Happening] = deque(maxlen=entries_max)
         self._next = 1
 
@@ -58,11 +74,26 @@ class Past:
                 continue
             name = next(str(event[key]) for key in _NAMES if event.get(key) is not None)
             facts = {key: event[key] for key in wanted if event.get(key) not in (None, "")}
-            one = Happening(
-                number=self._next, at=now_ms, kind=event["kind"], name=name, facts=facts
-            )
-            self._entries.append(one)
-            self._next += 1
+            one = Noted(at=now_ms, kind=event["kind"], name=name, facts=facts)
+            if self._write is None:
+                self.take(self._next, one)
+            else:
+                self._write(one)
+
+    def take(self, number: int, one: Noted) -> None:
+        """An entry from where all are kept."""
+        if number < self._next:
+            return  # read again
+        self._entries.append(Happening(number=number, **one.model_dump()))
+        self._next = number + 1
+
+    def has(self, one: Noted, *, within_ms: int) -> bool:
+        """Is it there, at about that time?"""
+        return any(
+            (known.kind, known.name, known.facts) == (one.kind, one.name, one.facts)
+            for known in reversed(self._entries)
+            if abs(known.at - one.at) <= within_ms
+        )
 
     def newest(
         self, *, kind: str | None, name: str | None, before: int | None, limit: int

@@ -6,7 +6,6 @@ No I/O.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping
 from typing import Final
 
 from edgewake.protocol.ops.device import DeviceSeen
@@ -27,7 +26,7 @@ class StreamRates:
         self._samples: deque[tuple[float, Counter[str]]] = deque(maxlen=SAMPLES)
 
     @property
-    def counts(self) -> Mapping[str, int]:
+    def counts(self) -> Counter[str]:
         """Stream → records since this process started."""
         return self._records
 

@@ -15,8 +15,10 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 
 from edgewake.cloud.ops.tables.alerts import AlertTable
+from edgewake.cloud.ops.tables.client_table import ClientTable
 from edgewake.cloud.ops.tables.device_commands import DownTable
 from edgewake.cloud.ops.tables.device_table import DeviceTable, Event
+from edgewake.cloud.ops.tables.flow import Flow
 from edgewake.cloud.ops.tables.name_index import NameIndex
 from edgewake.cloud.ops.tables.rates import StreamRates
 from edgewake.cloud.ops.tables.requests import RequestTable
@@ -31,7 +33,10 @@ from edgewake.protocol.ops.board import Board
 from edgewake.protocol.ops.device import DeviceSeen
 from edgewake.protocol.ops.device_note import DeviceNote
 from edgewake.protocol.ops.erasure import Erasure, Report
+from edgewake.protocol.ops.named_set import NamedSet
 from edgewake.protocol.ops.preview import Preview
+from edgewake.protocol.ops.problem import Problem
+from edgewake.protocol.ops.publication import Publication
 from edgewake.protocol.ops.query import Progress, Registration
 from edgewake.protocol.ops.repair import Repair
 
@@ -68,6 +73,8 @@ class PartView(BaseModel):
     rss_mib: float | None = None
     cpu_percent: float | None = None
     uptime_s: float | None = None
+    version: str | None = None
+    """Of the installation that the supervisor starts parts of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +100,13 @@ class OpsTables:
     previews: dict[str, Preview] = field(default_factory=dict)
     alerts: AlertTable = field(default_factory=AlertTable)
     boards: dict[str, Board] = field(default_factory=dict)
+    sets: dict[str, NamedSet] = field(default_factory=dict)
+    """Sets that filters use."""
+    publications: dict[str, Publication] = field(default_factory=dict)
     notes: dict[str, DeviceNote] = field(default_factory=dict)
     """What people say of devices."""
+    problems: dict[str, Problem] = field(default_factory=dict)
+    """By id; those that are over, too."""
     erasures: dict[str, Erasure] = field(default_factory=dict)
     erased: dict[str, Report] = field(default_factory=dict)
     """What the lake and the analysis did of them, by `id|part`."""
@@ -104,10 +116,12 @@ class OpsTables:
     """What devices ask for."""
     leases: dict[str, Lease] = field(default_factory=dict)
     lease_ids: NameIndex = field(default_factory=NameIndex)
+    clients: ClientTable = field(default_factory=ClientTable)
     parts: dict[str, PartView] = field(default_factory=dict)
     offsets: Mapping[str, TopicOffsets] = field(default_factory=dict)
     """Offsets of the topics that exist now."""
     rates: StreamRates = field(default_factory=StreamRates)
+    flow: Flow = field(default_factory=Flow)
     dead: Counter[str] = field(default_factory=Counter)
     """Dead letters by reason since this process started."""
     unreadable: int = 0
@@ -154,12 +168,20 @@ class OpsTables:
                 return self._query(change, self.progress, Progress)
             case topics.REPAIRS:
                 return self._repair(change)
-            case topics.PREVIEWS | topics.BOARDS | topics.ERASURES | topics.NOTES:
+            case (
+                topics.PREVIEWS
+                | topics.BOARDS
+                | topics.SETS
+                | topics.PUBLICATIONS
+                | topics.ERASURES
+                | topics.NOTES
+                | topics.PROBLEMS
+            ):
                 return self._asked(change)
             case topics.ALERT_RULES | topics.ALERTS:
                 return self.alerts.put(change.key, change.value)
-            case topics.DOWN:
-                self.down.put(change.key, change.value)
+            case topics.DOWN | topics.CLIENTS | topics.ENDINGS:
+                self._quietly(change)
                 return ()
             case topics.REQUESTS:
                 return self._request(change)
@@ -167,6 +189,15 @@ class OpsTables:
                 return self._dead_letter(change)
             case _:
                 return self._of_stream(change)
+
+    def _quietly(self, change: Change) -> None:
+        """Rows that are no event."""
+        put = {
+            topics.DOWN: self.down.put,
+            topics.CLIENTS: self.clients.put,
+            topics.ENDINGS: self.clients.put_ending,
+        }[change.topic]
+        put(change.key, change.value)
 
     def _of_stream(self, change: Change) -> Iterable[Event]:
         if change.topic == ANSWERS_TOPIC:
@@ -204,7 +235,10 @@ class OpsTables:
         tables: dict[str, tuple[dict[str, Any], type[BaseModel]]] = {
             topics.PREVIEWS: (self.previews, Preview),
             topics.BOARDS: (self.boards, Board),
+            topics.SETS: (self.sets, NamedSet),
+            topics.PUBLICATIONS: (self.publications, Publication),
             topics.NOTES: (self.notes, DeviceNote),
+            topics.PROBLEMS: (self.problems, Problem),
         }
         table, model = tables[change.topic]
         _put(table, model, change.key, change.value)
@@ -315,6 +349,7 @@ class OpsTables:
     def look(self, *, now: int) -> tuple[list[Event], bool]:
         """Find what became offline, silent or unknown; is there more to look at now?"""
         events, is_more = self.devices.look(now=now)
+        self.clients.look(now)
         for name, part in self.parts.items():
             if now - part.seen_at > PART_STALE_MS and part.state != "unknown":
                 self.parts[name] = stale = part.model_copy(update={"state": "unknown"})
@@ -325,6 +360,12 @@ class OpsTables:
         """Set the offsets of all topics, and remember the counts that rates are taken of."""
         self.offsets = offsets
         self.rates.sample(now_s)
+        self.flow.sample(
+            now_s,
+            received=sum(offsets[topics.UP].next) if topics.UP in offsets else 0,
+            passed_on=self.rates.counts.total(),
+            computed_per_s=sum(one.readings_per_s or 0.0 for one in self.progress.values()),
+        )
 
 
 def _put(table: dict[str, Any], model: type[BaseModel], key: str, value: bytes | None) -> None:

@@ -8,6 +8,7 @@ import { PlaceMap } from "./map.js";
 import { KEPT_MS } from "./model.js";
 
 const CHART_HEIGHT = 160;
+const DAY_MS = 86_400_000;
 const DEVICES_SHOWN = 100; /* rows of the table of devices */
 
 export function StreamPage({ stream, now }) {
@@ -36,8 +37,8 @@ function fieldsOf({ stream, device, epoch, seq, t, received_at, ...fields }) {
   return JSON.stringify(fields);
 }
 
-/** A number over the last minutes: the mean as a line, least and most as a band. `steps`: [time, mean, least, most]. */
-export function Chart({ steps, name }) {
+/** A number over time: the mean as a line, least and most as a band. `steps`: [time, mean, least, most]; `span`: [from, to] in ms, without it the last minutes. */
+export function Chart({ steps, name, span }) {
   const element = useRef(null);
   const plot = useRef(null);
   const data = [steps.map((s) => s[0] / 1000), steps.map((s) => s[3]), steps.map((s) => s[2]), steps.map((s) => s[1])];
@@ -45,12 +46,14 @@ export function Chart({ steps, name }) {
     const make = () => {
       plot.current?.destroy();
       const [line, grid, muted] = [themeColour("--cpu"), themeColour("--grid"), themeColour("--muted")];
-      const hour = (_, at) => at.map((s) => new Date(s * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false }));
+      const isLong = span && span[1] - span[0] > DAY_MS;
+      const format = isLong ? { month: "short", day: "numeric", hour: "2-digit", hour12: false } : { hour: "2-digit", minute: "2-digit", hour12: false };
+      const hour = (_, at) => at.map((s) => new Date(s * 1000).toLocaleString([], format));
       const axis = { stroke: muted, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid } };
       plot.current = new uPlot({
         width: element.current.clientWidth || 300, height: element.current.clientHeight || CHART_HEIGHT, legend: { show: false }, cursor: { drag: { x: false, y: false } },
-        axes: [{ ...axis, values: hour, space: 60 }, { ...axis, size: 58 }],
-        scales: { x: { time: true, range: () => [(Date.now() - KEPT_MS) / 1000, Date.now() / 1000] } },
+        axes: [{ ...axis, values: hour, space: isLong ? 90 : 60 }, { ...axis, size: 58 }],
+        scales: { x: { time: true, range: () => (span ? [span[0] / 1000, span[1] / 1000] : [(Date.now() - KEPT_MS) / 1000, Date.now() / 1000]) } },
         series: [{}, { stroke: "transparent" }, { stroke: "transparent" }, { stroke: line, width: 2, label: name }],
         bands: [{ series: [1, 2], fill: themeColour("--band") }],
       }, data, element.current);
@@ -64,7 +67,7 @@ export function Chart({ steps, name }) {
       size.disconnect();
       plot.current.destroy();
     };
-  }, [name]);
+  }, [name, span && span[1] - span[0]]);
   useEffect(() => plot.current?.setData(data));
   return html`<div class="chart" ref=${element} role="img" aria-label=${`${words(name)} over time`}></div>`;
 }

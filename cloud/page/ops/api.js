@@ -8,19 +8,32 @@ export class ApiError extends Error {
   }
 }
 
-/** Ask; null for an empty answer. Throws ApiError, also where the server is away (status 0). */
-export async function api(method, path, body) {
+/** Ask. Throws ApiError, also where the server is away (status 0). */
+async function asked(path, options) {
   let answer;
   try {
-    answer = await fetch(path, { method, headers: body === undefined ? {} : { "Content-Type": "application/json" }, body: body === undefined ? undefined : JSON.stringify(body) });
+    answer = await fetch(path, options);
   } catch {
     throw new ApiError(0, { detail: "the operations API is away" });
   }
-  if (answer.status === 204) return null;
-  const content = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new ApiError(answer.status, content);
-  return content;
+  if (!answer.ok) throw new ApiError(answer.status, await answer.json().catch(() => ({})));
+  return answer;
 }
 
+/** JSON in and out; null for an empty answer. */
+export async function api(method, path, body) {
+  const sent = body === undefined ? {} : { headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  const answer = await asked(path, { method, ...sent });
+  return answer.status === 204 ? null : answer.json().catch(() => ({}));
+}
+
+/** Bytes in (a text, or nothing), JSON out. */
+export async function sendBytes(method, path, text) {
+  const sent = text === null ? {} : { headers: { "Content-Type": "application/octet-stream" }, body: new TextEncoder().encode(text) };
+  return (await asked(path, { method, ...sent })).json();
+}
+
+/** Bytes out. */
+export const getBytes = async (path) => new Uint8Array(await (await asked(path)).arrayBuffer());
 export const get = (path) => api("GET", path);
 export const enc = encodeURIComponent;

@@ -5,13 +5,18 @@ import { byId, decode, setUpTheme } from "../dom.js";
 import { logOut } from "../login.js";
 import { AlertRule, Alerts } from "./alerts.js";
 import { Board, Boards } from "./boards.js";
-import { Device, Devices } from "./devices.js";
+import { Clients } from "./clients.js";
+import { Device } from "./device.js";
+import { Devices } from "./devices.js";
 import { Erasure, Erasures } from "./erasures.js";
 import { Histories } from "./history.js";
-import { Ask, Audit, Clients, Letters } from "./more.js";
+import { Letter, Letters } from "./letters.js";
+import { Ask, Audit } from "./more.js";
 import { Overview } from "./overview.js";
 import { Editor, Queries, Query } from "./queries.js";
 import { Stream, Streams } from "./streams.js";
+import { Summaries, SummaryPage } from "./summaries.js";
+import { Trace } from "./trace.js";
 
 const SCREENS = [
   ["", "System", Overview],
@@ -21,8 +26,10 @@ const SCREENS = [
   ["streams", "Streams", Streams, Stream],
   ["queries", "Queries", Queries, Query],
   ["ask", "Ask", Ask],
-  ["letters", "Letters", Letters],
+  ["summaries", "Summaries", Summaries, SummaryPage],
+  ["letters", "Letters", Letters, Letter],
   ["clients", "Clients", Clients],
+  ["trace", "Trace", Trace],
   ["history", "History", Histories],
   ["audit", "Audit", Audit],
   ["erasures", "Erasures", Erasures, Erasure],
@@ -51,6 +58,7 @@ function Rail({ hash }) {
 function draw() {
   render(html`<${Rail} hash=${location.hash} />`, byId("rail"));
   render(html`<${View} hash=${location.hash} />`, byId("screen"));
+  byId("rail").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 }
 
 setUpTheme(byId("theme"));

@@ -1,13 +1,12 @@
 /* Boards: the list, and one of them: looked at, put together by mouse or keyboard, saved with a version. */
 
 import { html, useEffect, useRef, useState } from "../vendor/htm/standalone.module.js";
-import { Live, Series } from "../live/model.js";
 import { api, enc, get } from "./api.js";
 import { BoardCard, ownKey } from "./board_card.js";
 import { added, change, COLUMNS, draft, settled, suited, titleOf, undone } from "./board_model.js";
+import { useModels } from "./live_data.js";
 import { Ago, Do, Loaded, Rows, useLoaded } from "./ui.js";
 
-const LOOK_MS = 1_000; /* between two questions for what came */
 const KINDS = [["value", "Number"], ["chart", "Chart"], ["table", "Table"], ["map", "Map"], ["text", "Text"]];
 const ROW_PX = 80; /* height of a row of the grid, with its gap */
 
@@ -43,48 +42,12 @@ function Shown({ board }) {
     <div class="board-ground" ref=${place}>${board.cards.length === 0 ? html`<p class="card quiet">No card yet. Edit it and add the first.</p>` : html`<${Grid} cards=${board.cards} />`}</div>`;
 }
 
-const empty = () => Object.assign(new Live(), { own: new Map() });
-
 /** What the cards show: asked for together, as long as they are on the screen. */
 function useLive(cards) {
-  const live = useRef(null);
-  const [now, setNow] = useState(Date.now());
-  const [fault, setFault] = useState("");
-  const names = [...new Set(cards.map(({ source }) => source).filter(Boolean))].sort().join(" ");
-  const owned = cards.filter((card) => card.kind === "chart" && card.device);
-  const keys = [...new Set(owned.map(ownKey))].sort().join(" ");
-  live.current ??= empty();
-  useEffect(() => {
-    let timer, over = false, place = null, kinds = null;
-    live.current = empty();
-    for (const card of owned) live.current.own.set(ownKey(card), new Series());
-    const look = async () => {
-      try {
-        if (names) {
-          kinds ??= new Set((await get("/v1/queries?limit=500")).items.map((one) => one.name));
-          live.current.know(names.split(" ").map((one) => ({ name: one, kind: kinds.has(one) ? "query" : "stream" })));
-          const query = new URLSearchParams(names.split(" ").map((one) => ["source", one]));
-          if (place) query.set("after", place);
-          const found = await get(`/v1/recent?${query}`);
-          if (over) return;
-          place = found.place;
-          for (const event of found.events) {
-            live.current.take(event, event.received_at ?? Date.now());
-            for (const card of owned) if (card.source === event.stream && card.device === event.device && typeof event[card.field] === "number") live.current.own.get(ownKey(card)).take(event[card.field], event.t);
-          }
-        }
-        setFault("");
-      } catch (error) {
-        if (!over) setFault(error.message);
-      }
-      if (over) return;
-      setNow(Date.now());
-      timer = setTimeout(look, document.hidden ? 10 * LOOK_MS : LOOK_MS);
-    };
-    look();
-    return () => { over = true; clearTimeout(timer); };
-  }, [names, keys]);
-  return { live: live.current, now, fault };
+  const names = [...new Set(cards.map(({ source }) => source).filter(Boolean))].sort();
+  const charts = cards.filter((card) => card.kind === "chart" && card.device);
+  const owned = [...new Map(charts.map((card) => [ownKey(card), [ownKey(card), card.source, card.field, card.device]])).values()];
+  return useModels({ names, owned });
 }
 
 function Grid({ cards, edit }) {

@@ -1,29 +1,9 @@
-/* Dead letters, SQL, sleeping clients and requests of devices. */
+/* Questions in SQL, and the audit. */
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
 import { Table } from "../live/cards.js";
-import { api, enc, get } from "./api.js";
-import { Ago, bytes, Do, Loaded, Rows, State, useLoaded } from "./ui.js";
-
-export function Letters({ params }) {
-  const reason = params.get("reason") ?? "";
-  const before = params.get("before") ?? "";
-  const query = new URLSearchParams({ limit: 50, ...(reason && { reason }), ...(before && { before }) });
-  const loaded = useLoaded(() => get(`/v1/dead-letters?${query}`), `letters ${query}`);
-  return html`<p class="quiet">What was refused, byte for byte, newest first${reason && html`, of reason <b>${reason}</b> (<a href="#/letters">all</a>)`}.</p>
-    <${Loaded} loaded=${loaded} empty="Nothing was refused.">${(page) => html`<${Rows} caption="Dead letters" rows=${page.items} columns=${[
-      ["received_at", "when", { view: ({ received_at }) => html`<${Ago} at=${received_at} />` }],
-      ["device"],
-      ["reason", "reason", { view: (row) => html`<a href=${`#/letters?reason=${enc(row.reason)}`}>${row.reason}</a>` }],
-      ["detail"],
-      ["preview", "begins with", { view: ({ preview }) => html`<code>${preview}</code>` }],
-      ["bytes", "size", { number: true, view: (row) => bytes(row.bytes) }],
-      ["offset", "what to do", { view: ({ offset }) => html`<a href=${`/v1/dead-letters/${offset}`} download>Download</a> <${Do} act=${async () => {
-        const made = await api("POST", `/v1/dead-letters/${offset}/replay`);
-        return made.was_replayed ? "was given back before" : `given back to ${made.stream}`;
-      }}>Give back<//>` }],
-    ]} />${page.next !== null && page.next !== undefined && html`<p><a href=${`#/letters?${new URLSearchParams({ ...(reason && { reason }), before: page.next })}`}>Older</a></p>`}`}<//>`;
-}
+import { api, get } from "./api.js";
+import { Ago, Loaded, Rows, useLoaded } from "./ui.js";
 
 export function Ask({ params }) {
   const [sql, setSql] = useState(params.get("sql") ?? "SELECT * FROM host_metrics ORDER BY t DESC LIMIT 20");
@@ -48,22 +28,6 @@ export function Ask({ params }) {
       <p class="fault" role="status">${fault}</p></section>
     ${answer && html`<section class="card"><h2>Answer <small>${rows.length} rows in ${answer.seconds.toFixed(2)} s${answer.is_cut ? ", there are more" : ""}</small></h2>
       <${Table} rows=${rows} columns=${answer.columns.map(({ name }) => name)} caption="Answer" /></section>`}`;
-}
-
-export function Clients() {
-  const leases = useLoaded(() => get("/v1/leases?limit=500"), "leases");
-  const requests = useLoaded(() => get("/v1/requests?limit=100"), "requests");
-  return html`<h2>Sleeping clients</h2>
-    <${Loaded} loaded=${leases} empty="No client sleeps.">${({ items }) => html`<${Rows} caption="Sleeping clients" rows=${items} columns=${[
-      ["id", "lease"], ["streams", "streams", { view: ({ streams }) => streams.join(", ") }],
-      ["state", "state", { view: (row) => html`<${State} state=${row.disabled ? "disabled" : row.state} />` }],
-      ["count", "unseen", { number: true }], ["wakes", "woken", { number: true }], ["failures", "failures", { number: true }],
-      ["last_wake_at", "last woken", { view: (row) => html`<${Ago} at=${row.last_wake_at} />` }], ["endpoint"],
-    ]} />`}<//>
-    <h2>Requests of devices</h2>
-    <${Loaded} loaded=${requests} empty="No device asks for anything.">${({ items }) => html`<${Rows} caption="Requests" rows=${items} columns=${[
-      ["device"], ["name"], ["state"], ["received_at", "asked", { view: (row) => html`<${Ago} at=${row.received_at} />` }],
-    ]} />`}<//>`;
 }
 
 export function Audit({ params }) {

@@ -2,18 +2,11 @@
 
 import { html } from "../vendor/htm/standalone.module.js";
 import { duration } from "../dom.js";
-import { value } from "../live/format.js";
-import { enc, get } from "./api.js";
+import { rate, value } from "../live/format.js";
+import { get } from "./api.js";
+import { PAGES } from "./history.js";
+import { Lines } from "./lines.js";
 import { Ago, Loaded, Rows, State, useLoaded } from "./ui.js";
-
-const LINKS = {
-  query: (name) => `#/queries/${enc(name)}`,
-  dead_letters: (name) => `#/letters?reason=${enc(name)}`,
-  alert: (name) => `#/alerts/${enc(name)}`,
-  lease: () => "#/clients",
-  part: () => "#/",
-  operations: () => "#/",
-};
 
 export function Overview() {
   const loaded = useLoaded(() => get("/v1/overview"), "overview");
@@ -21,14 +14,16 @@ export function Overview() {
     <section class=${`card ${found.problems.length ? "wrong" : "well"}`} aria-label="Needs attention">
       ${found.problems.length === 0
         ? html`<p class="all-well"><i class="dot" data-state="well"></i>All is well.</p>`
-        : html`<h2>Needs attention</h2><ul class="problems">${found.problems.map(({ kind, name, text }) => html`<li><a href=${LINKS[kind](name)}>${text}</a></li>`)}</ul>`}
+        : html`<h2>Needs attention</h2><ul class="problems">${found.problems.map(({ kind, name, text }) => html`<li><a href=${PAGES[kind]?.(name) ?? "#/"}>${text}</a></li>`)}</ul><p><a href="#/history">Since when, and who has it</a></p>`}
     </section>
+    <${Chain} hops=${found.hops} />
+    ${found.flow.length > 1 && html`<${Flow} flow=${found.flow} />`}
     <div class="tiles-row">
       <${Tile} label="records a second" figure=${value(found.records_per_s)} href="#/streams" />
       <${Tile} label="devices online" figure=${found.devices.online} beside=${`${found.devices.offline} offline · ${found.devices.silent} silent`} href="#/devices" />
       <${Tile} label="streams" figure=${found.streams} href="#/streams" />
       <${Tile} label="queries running" figure=${found.queries.running ?? 0} beside=${others(found.queries)} href="#/queries" />
-      <${Tile} label="sleeping clients" figure=${found.leases} href="#/clients" />
+      <${Tile} label="clients reading" figure=${found.clients} beside=${`${found.leases} sleeping`} href="#/clients" />
       <${Tile} label="refused in this hour" figure=${Object.values(found.dead_letters).reduce((sum, n) => sum + n, 0)} href="#/letters" />
     </div>
     ${found.parts.length === 0 && html`<p class="card quiet">No supervisor tells of parts here: <code>edgewake up</code> does.</p>`}
@@ -39,8 +34,38 @@ export function Overview() {
       ["restarts", "restarts", { number: true }],
       ["cpu_percent", "processor %", { number: true }],
       ["rss_mib", "memory MiB", { number: true }],
+      ["version", "version", { view: (row) => row.version || "–" }],
       ["seen_at", "seen", { view: ({ seen_at }) => html`<${Ago} at=${seen_at} />` }],
-    ]} />`}`}<//>`;
+    ]} />`}
+    <${Topics} />
+    <p class="quiet">Edgewake ${found.version}. Who changed what: <a href="#/audit">audit</a>.</p>`}<//>`;
+}
+
+const HOPS = { devices: ["devices", "online", "#/devices"], bridge: ["bridge", "running", "#/letters"], sequencer: ["sequencer", "running", "#/streams"],
+  analysis: ["analysis", "queries", "#/queries"], access: ["access", "clients", "#/clients"], push: ["push", "leases", "#/clients"] };
+
+/** The way of a reading, with what goes through each part and what waits for it. */
+const Chain = ({ hops }) => html`<ol class="card chain" aria-label="The way of a reading">${hops.map((hop) => {
+  const [title, what, href] = HOPS[hop.name];
+  return html`<li><a href=${href}><span class="state"><i class="dot" data-state=${{ well: "well", soon: "late", bad: "bad" }[hop.state] ?? "off"}></i>${title}</span>
+    <b>${hop.per_s === null ? `${hop.count} ${what}` : rate(hop.per_s)}</b><small>${hop.per_s === null ? "" : `${hop.count} ${what}`}${hop.behind ? ` · ${hop.behind.toLocaleString("en")} behind` : ""}\u00a0</small></a></li>`;
+})}</ol>`;
+
+const FLOWS = [["received", 1, "--cpu", []], ["passed on", 2, "--memory", [6, 4]]];
+
+/** Records that came and records that were passed on, over the last quarter of an hour. */
+function Flow({ flow }) {
+  const now = Date.now();
+  const lines = FLOWS.map(([title, index, colour, dash]) => ({ title, colour, dash, points: flow.map((one) => [now - one[0] * 1000, one[index]]) }));
+  return html`<section class="card"><h2>Records a second <small>the last quarter of an hour</small></h2><${Lines} lines=${lines} label="Records a second, received and passed on" /></section>`;
+}
+
+function Topics() {
+  const loaded = useLoaded(() => get("/v1/topics"), "topics", 15_000);
+  return html`<details class="card"><summary>Topics of Kafka <small>${loaded.data?.length ?? ""}</small></summary><${Loaded} loaded=${loaded}>${(rows) => html`<${Rows} caption="Topics" rows=${rows} columns=${[
+    ["name", "topic", { view: ({ name }) => html`<code>${name}</code>` }], ["partitions", "partitions", { number: true }],
+    ["records", "records kept", { number: true, view: (row) => row.records.toLocaleString("en") }], ["written", "ever written", { number: true, view: (row) => row.written.toLocaleString("en") }],
+  ]} />`}<//></details>`;
 }
 
 const others = (states) => Object.entries(states).filter(([state]) => state !== "running").map(([state, n]) => `${n} ${state}`).join(" · ");

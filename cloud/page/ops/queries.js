@@ -2,8 +2,12 @@
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
 import { columnsOf, Table } from "../live/cards.js";
-import { clock, rate } from "../live/format.js";
+import { Chart } from "../live/detail.js";
+import { clock, rate, words } from "../live/format.js";
+import { Series } from "../live/model.js";
 import { api, enc, get } from "./api.js";
+import { History } from "./history.js";
+import { useModels } from "./live_data.js";
 import { Ago, Do, Facts, Loaded, Rows, State, useLoaded } from "./ui.js";
 
 const FIRST = `-- name: my_query
@@ -36,7 +40,7 @@ export function Query({ name }) {
         ["why", query.detail || null],
         ["reads", query.streams.join(", ") || query.stream],
         ["readings", query.readings_per_s ? rate(query.readings_per_s) : null],
-        ["not computed yet", query.lag === null ? null : `${query.lag} records`],
+        ["not computed yet", query.lag === null ? null : `${query.lag.toLocaleString("en")} records`],
         ["windows final to", query.watermark ? clock(query.watermark) : null],
         ["late readings", query.late],
         ["registered", html`<${Ago} at=${query.registered_at} />`],
@@ -49,12 +53,40 @@ export function Query({ name }) {
           <a class="button" href=${`#/queries/new?from=${enc(name)}`}>Edit</a>
           <a class="button" href=${`#/alerts?new=1&query=${enc(name)}`}>Alert on this</a>
           <${Do} danger act=${() => api("DELETE", `/v1/queries/${enc(name)}`)} confirm=${`Remove ${name}? Its results can be read for another hour.`} done="removed">Remove<//>
-        </p></section>`}<//>`;
+        </p></section>
+      <${Results} key=${query.topic} query=${query} />
+      <${History} kind="query" name=${name} />`}<//>`;
+}
+
+/** Its newest windows: a chart where one number says it, and a table. A window that is open is pale, one that was corrected says so. */
+function Results({ query }) {
+  const { name, watermark } = query;
+  const { live, fault } = useModels({ names: [name] });
+  const model = live.queries.get(name);
+  const rows = model?.rows ?? [];
+  if (model) model.finalTo = watermark;
+  const columns = columnsOf(rows);
+  const numbers = columns.filter((one) => typeof rows[0]?.[one] === "number");
+  const steps = numbers.length ? stepsOf(rows, numbers[0]) : [];
+  return html`${fault && html`<p class="card wrong" role="alert">${fault}; what you see is of before.</p>`}
+    ${steps.length > 1 && html`<section class="card"><h2>${words(numbers[0])} <small>mean of its windows, with least and most</small></h2><${Chart} steps=${steps} name=${numbers[0]} /></section>`}
+    <section class="card"><h2>Newest results</h2>${rows.length === 0
+      ? html`<p class="quiet">No result in the last 15 minutes. A window is told when its first readings are computed.</p>`
+      : html`<div class="console"><${Table} rows=${rows.map((row) => ({ window: clock(row.window_end), ...row}))} columns=${["window", ...columns]} isFinal=${(row) => model.isFinal(row)} caption="Newest results" /></div>
+        <p class="quiet">Pale: still open. Windows up to ${watermark ? clock(watermark) : "–"} are final. ${query.late ? `${query.late.toLocaleString("en")} readings came too late for theirs: ` : ""}${query.late ? html`<a href="#/streams/late_readings">late readings</a>` : ""}</p>`}
+      <p class="actions"><a class="button" href=${`#/boards`}>Put on a board</a><a class="button" href=${`#/ask?sql=${enc(`SELECT * FROM ${name} ORDER BY window_end DESC LIMIT 100`)}`}>Ask in SQL</a></p>
+      <dl class="ways"><dt>in a terminal</dt><dd><code>edgewake tail ${name}</code></dd><dt>by HTTP</dt><dd><code>curl -N '${query.events_urls[0] ?? `http://ACCESS-SERVER${query.events_path}`}'</code></dd></dl></section>`;
+}
+
+function stepsOf(rows, field) {
+  const points = new Series();
+  for (const row of rows.toReversed()) if (typeof row[field] === "number") points.take(row[field], row.window_end);
+  return points.steps;
 }
 
 export function Editor({ params }) {
   const from = params.get("from");
-  const loaded = useLoaded(async () => (from ? (await get(`/v1/queries/${enc(from)}`)).text : FIRST), `editor ${from}`);
+  const loaded = useLoaded(async () => (from ? (await get(`/v1/queries/${enc(from)}`)).text : (params.get("text") ?? FIRST)), `editor ${from}`, 3_600_000);
   return html`<nav class="crumbs"><a href="#/queries">Queries</a> › ${from ? `edit ${from}` : "new"}</nav>
     <${Loaded} loaded=${loaded}>${(text) => html`<${Form} key=${from} first=${text} name=${from} />`}<//>`;
 }

@@ -6,7 +6,7 @@ import { age, cell, moment, words } from "../live/format.js";
 export const AGAIN_MS = 3_000;
 
 /** Load now and every few seconds; what was loaded last stays while something is wrong. `key` changes: begin anew. */
-export function useLoaded(load, key) {
+export function useLoaded(load, key, againMs = AGAIN_MS) {
   const [state, setState] = useState({ key, data: null, error: null, at: 0 });
   const [turn, setTurn] = useState(0);
   useEffect(() => {
@@ -19,7 +19,7 @@ export function useLoaded(load, key) {
       } catch (error) {
         if (!over) setState((before) => ({ ...(before.key === key ? before : { key, data: null, at: 0 }), error }));
       }
-      if (!over) timer = setTimeout(look, AGAIN_MS);
+      if (!over) timer = setTimeout(look, againMs);
     };
     look();
     return () => {
@@ -50,8 +50,8 @@ export function Rows({ rows, columns, caption }) {
   </table></div>`;
 }
 
-const GOOD = new Set(["ready", "running", "online", "armed", "idle"]);
-const SOON = new Set(["starting", "restarting", "paused", "silent", "due", "notified", "unknown"]);
+const GOOD = new Set(["ready", "running", "online", "armed", "idle", "live", "over", "done"]);
+const SOON = new Set(["starting", "restarting", "paused", "silent", "due", "notified", "unknown", "behind", "waiting", "opening", "ending", "acknowledged"]);
 /** A state as a dot and a word. */
 export const State = ({ state }) => html`<span class="state"><i class="dot" data-state=${GOOD.has(state) ? "well" : SOON.has(state) ? "late" : state === "offline" ? "off" : "bad"}></i>${state}</span>`;
 
@@ -79,3 +79,20 @@ export function Do({ act, confirm: question, done = "done", danger, label, disab
 }
 
 export const bytes = (n) => (n == null ? "–" : n < 1024 ? `${n} B` : n < 1 << 20 ? `${(n / 1024).toFixed(1)} KB` : `${(n / (1 << 20)).toFixed(1)} MB`);
+
+/** What of the address's parameters is said: an object of those with a value. */
+export const kept = (params, names) => Object.fromEntries(names.map((name) => [name, params.get(name) ?? ""]).filter(([, said]) => said));
+
+/** An address of this screen with other parameters; what is empty is left out, and a list begins anew. */
+export const linkTo = (path, params, more) => {
+  const all = { ...Object.fromEntries(params), after: "", before: "", ...more };
+  const query = new URLSearchParams(Object.entries(all).filter(([, said]) => said !== "" && said != null));
+  return query.size ? `${path}?${query}` : path;
+};
+
+/** Links that choose one of some values; the first is all of them. `counts`: how many there are of each; `isName`: they are names that people gave. */
+export const Chips = ({ path, params, name, values, counts = {}, isName }) => html`<p class="chips" role="group" aria-label=${words(name)}>${values.map((one) => html`
+  <a href=${linkTo(path, params, { [name]: one })} aria-current=${(params.get(name) ?? "") === one ? "true" : "false"}>${one ? (isName ? one : words(one)) : "all"}${counts[one] != null && html` <small>${counts[one]}</small>`}</a>`)}</p>`;
+
+/** To the next page of a list. */
+export const More = ({ path, params, next, name = "after", children = "More" }) => (next == null ? "" : html`<p><a href=${linkTo(path, params, { [name]: next })}>${children}</a></p>`);

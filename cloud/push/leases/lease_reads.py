@@ -1,5 +1,6 @@
-"""Hears from the access servers which clients read at the moment
-(`edgewake.protocol.leases.lease_read`).
+"""Receives from the access servers which clients read at the moment.
+
+See `edgewake.protocol.leases.lease_read`.
 
 Every proxy reads the whole topic from its end on and passes on what is of its own leases; nothing
 is missed for long, because the news of an open stream is repeated.

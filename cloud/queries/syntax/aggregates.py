@@ -1,5 +1,4 @@
-"""Aggregates of a query file: each becomes slots of mergeable partials, and an expression over
-their values. Pure.
+"""Aggregates of a query file: each becomes slots of mergeable partials, and an expression. Pure.
 
 What has slots of its own: counts, sums, minima, maxima, variance, the reading that is first or last
 in some order, and three sketches. All other aggregates are computed from these when a result is
@@ -233,8 +232,9 @@ class _One:
         return variance, NUMBER
 
     def together(self, node: exp.Expr) -> Typed:
-        """corr, covar, regr_slope and regr_intercept: cov(x, y) = (var(x + y) - var(x - y)) / 4, of
-        the readings that have both.
+        """corr, covar, regr_slope and regr_intercept, over the readings that have both values.
+
+        cov(x, y) = (var(x + y) - var(x - y)) / 4.
         """
         name = _called(node)
         x, y = self._number(node.this, name), self._number(node.expression, name)
@@ -317,9 +317,7 @@ class _One:
         ), NUMBER
 
     def within(self, node: exp.Expr) -> Typed:
-        """percentile_cont(rank) WITHIN GROUP (ORDER BY x) and its like, which are exact
-        elsewhere.
-        """
+        """percentile_cont(rank) WITHIN GROUP (ORDER BY x) and others that are exact elsewhere."""
         raise QueryError(
             f"{self._clause}: {sql_of(node)}: a quantile is a value of the readings here, to 1.3 "
             "% of rank, with nothing between two of"

@@ -109,8 +109,9 @@ def check_parts(node: exp.Expr, faults: Faults) -> None:
 
 
 def check_words(text: str, tokens: Sequence[Token], tree: exp.Expr, faults: Faults) -> None:
-    """Refuse a word, number or text that the parser left out, and NULLS FIRST, which it reads as if
-    it were not there.
+    """Refuse a word, number or text that the parser dropped, and NULLS FIRST.
+
+    It reads the latter as if it were not there.
     """
     there = Counter(_texts(tree))
     formats = sum(1 for _ in tree.find_all(exp.TimeToStr))  # the parser writes these patterns anew

@@ -153,8 +153,9 @@ class JoinReader:
                     )
 
     def joined(self, query: Query) -> Query:
-        """The query with its join; what of WHERE needs the row or the history is computed when a
-        reading has them.
+        """The query with its join.
+
+        Parts of WHERE that need the row or the history are computed when a reading has them.
         """
         query = replace(query, join=self._join)
         if not query.is_completed:
@@ -345,9 +346,7 @@ def _keys(conditions: Sequence[exp.Expr], table: str) -> Iterable[tuple[str, str
 
 
 def parted(where: Expression | None) -> tuple[Expression | None, Expression | None]:
-    """What of a condition reads the reading alone, and what needs its table's row or its
-    history.
-    """
+    """Split a condition into the part on the reading alone, and the part on row or history."""
     parts = _conjuncts(where)
     with_table = [part for part in parts if any("." in name for name in fields_of(part))]
     return _all_of([part for part in parts if part not in with_table]), _all_of(with_table)

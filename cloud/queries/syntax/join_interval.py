@@ -1,5 +1,6 @@
-"""The times of a JOIN of two streams, as ON writes them: how much earlier or later a partner may
-be. From sqlglot's tree to `Within`. Pure.
+"""The times of a JOIN of two streams in ON: how much earlier or later a partner may be. Pure.
+
+It turns sqlglot's tree into `Within`.
 
     c.event_time BETWEEN o.event_time - INTERVAL 10 SECONDS AND o.event_time + INTERVAL 1 HOUR
     c.event_time >= o.event_time AND c.event_time < o.event_time + INTERVAL 5 MINUTES

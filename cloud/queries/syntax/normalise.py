@@ -1,5 +1,4 @@
-"""What one can write in several ways is brought into one: the SELECT of a query file before it is
-read. Pure.
+"""Brings the SELECT of a query file into one form, where it can be written in several. Pure.
 
 - A common table or a subquery in FROM that only filters (`SELECT * FROM s WHERE …`) becomes a WHERE
   of the query.

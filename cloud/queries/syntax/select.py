@@ -125,8 +125,9 @@ class SelectReader:
         keyed_by: tuple[str, ...] = (),
         foreign: Foreign | None = None,
     ) -> None:
-        """`keyed_by`: the columns that tell rows of FROM apart, where it is a table; `foreign`: of
-        the header.
+        """`keyed_by`: the columns that identify rows of FROM, where it is a table.
+
+        `foreign`: the header of that name.
         """
         self._select = select
         self._keyed_by = keyed_by
@@ -247,8 +248,9 @@ class SelectReader:
         )
 
     def _check_sequence(self) -> None:
-        """What the readings of a key decide has counts, sums, means, minima and maxima, and is of
-        one group.
+        """Check a window that the readings of a key decide.
+
+        It has counts, sums, means, minima and maxima, and one group.
         """
         node = self._select.args.get("limit")
         with self._faults.within(node):
@@ -481,9 +483,7 @@ class SelectReader:
         return Key(name, expression)
 
     def _column(self, column: exp.Expr) -> Output | None:
-        """A column of SELECT; None for a key or a time of the window, which each result has
-        anyway.
-        """
+        """A column of SELECT; None for a key or a time of the window: every result has those."""
         node = column.this if isinstance(column, exp.Alias) else column
         if isinstance(node, exp.Star):
             raise QueryError("SELECT *: expected GROUP BY columns and aggregates with names")

@@ -42,8 +42,9 @@ def read_shed(header: str) -> tuple[int, str | None]:
 
 
 def in_its_place(condition: str, text: str) -> str:
-    """The condition at the place that it has in the file `text`, with blanks before it, so that its
-    faults are told with their places.
+    """The condition at its place in the file `text`, with blanks before it.
+
+    So its errors have the right places.
     """
     match = _IN_FILE.search(text)
     assert match is not None

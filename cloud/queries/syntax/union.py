@@ -1,5 +1,6 @@
-"""Several streams of one shape in one query: `FROM (SELECT * FROM vans UNION ALL SELECT * FROM
-trucks)`. Pure.
+"""Several streams of one shape in one query. Pure.
+
+`FROM (SELECT * FROM vans UNION ALL SELECT * FROM trucks)`.
 
 It reads the readings of all of them as if they were one stream's. Fields of one name are of one
 type; a field that a stream does not have is null there, as it is in a reading without it.

@@ -1,6 +1,4 @@
-"""Windows as a query file writes them: window(…), tumble(…), hop(…), and date_trunc over a time for
-the calendar's. Pure.
-"""
+"""Parses windows: window(…), tumble(…), hop(…), and date_trunc for the calendar's. Pure."""
 
 from __future__ import annotations
 
@@ -82,8 +80,10 @@ def zone_of(text: str) -> str:
 
 @cache
 def _zones() -> frozenset[str]:
-    """All names. Python looks for 600 files to list them, 4 ms each time, and the registry reads
-    each query again and again.
+    """All names of time zones.
+
+    Python looks for 600 files to list them, 4 ms each time, and the registry reads each query again
+    and again.
     """
     return frozenset(available_timezones())
 

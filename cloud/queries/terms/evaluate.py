@@ -1,5 +1,6 @@
-"""Expressions over finished results, as Python functions: HAVING, ORDER BY, and columns computed
-from aggregates. Pure.
+"""Expressions over finished results, as Python functions. Pure.
+
+They are HAVING, ORDER BY, and columns computed from aggregates.
 
 The same functions as Spark's (columns.py), with the same nulls: what has no value, or no finite
 one, is None, and None goes through all but the functions that are there for it.

@@ -526,7 +526,7 @@ def _time_literal(text: str, zone: str, clause: str) -> Typed:
 
 
 def _of_time(node: exp.Expr, scope: Scope, clause: str, inner: Inner) -> Typed | None:
-    """Functions of a time: hour(event_time), date_trunc, date_format …"""
+    """Functions of a time: hour(event_time), date_trunc, date_format and others."""
     kind = type(node)
     zone: Typed = (Literal(scope.zone), STRING)
     if kind in TIME_PARTS:

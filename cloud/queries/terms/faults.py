@@ -1,5 +1,6 @@
-"""What is wrong with a query file, gathered: a reader goes on after a fault, so that all of them
-are told at once, each with its place.
+"""Collects the faults of a query file: a reader goes on after a fault, to report all of them.
+
+Each has its place.
 
 Where an expression is refused its reader goes on with a NULL of unknown type, which fits everywhere
 and so causes no second fault.

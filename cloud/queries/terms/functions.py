@@ -1,5 +1,6 @@
-"""Every function and operator that a query may use on values, in one table: what it takes and
-gives. No I/O, no Spark.
+"""Every function and operator of queries, in one table: its arguments and its result.
+
+No I/O, no Spark.
 
 Two things are made of it: Spark columns over readings (columns.py) and Python functions over
 finished results (evaluate.py), for HAVING, ORDER BY and expressions over aggregates. A test holds
@@ -21,8 +22,10 @@ from edgewake.protocol.frames.field_type import FieldType
 
 
 class OtherKind(StrEnum):
-    """Types that no field of a reading has: of `event_time` and what is computed from it, and of
-    approx_top_k and several quantiles.
+    """Types that no field of a reading has.
+
+    They are those of `event_time` and what is computed from it, and of approx_top_k and several
+    quantiles.
     """
 
     TIME = "time"
@@ -196,8 +199,9 @@ def check_like(pattern: str) -> None:
 
 
 def like_pieces(pattern: str) -> list[str]:
-    """What a checked pattern of LIKE has between its `%`, as regular expressions of a fixed length
-    that Java and Python read alike.
+    """The parts of a checked LIKE pattern between its `%`, as regular expressions of fixed length.
+
+    Java and Python read them alike.
 
     A `%` that follows another adds nothing.
     """

@@ -1,5 +1,6 @@
-"""What a device's readings before say of the next one: robust z-score, trend, seasonal baseline and
-z-score, and whether a value was seen before. Pure: no Kafka, no Spark.
+"""Functions of a device's earlier readings: robust z-score, trend, seasonal baseline and others.
+
+The others are the seasonal z-score, and whether a value was seen before. Pure: no Kafka, no Spark.
 
 Each function is a step (state, time, value) → (state, result): the state is a small JSON value, of
 one device and one expression. Readings count in the order of the log, which is a device's own. A
@@ -74,8 +75,10 @@ class Past:
 
 
 def _robust_zscore(past: Past, state: Sequence[float] | None, _: int, value: float) -> Stepped:
-    """The robust score against the values before this one; null while there are fewer than half of
-    them, and where most of them are equal and this one is not.
+    """The robust score against the values before this one.
+
+    It is null while there are fewer than half of them, and where most of them are equal and this
+    one is not.
     """
     before = list(state or ())
     return [*before, value][-past.size :], _score(before, value) if 2 * len(
@@ -92,9 +95,7 @@ def _score(before: Sequence[float], value: float) -> float | None:
 
 
 def _trend(past: Past, state: Sequence[tuple[int, float]] | None, t: int, value: float) -> Stepped:
-    """Slope per second of the line through the readings of the last `size` ms, this one
-    included.
-    """
+    """Slope per second of the line through the readings of the last `size` ms, with this one."""
     points = [[at, one] for at, one in [*(state or ()), (t, value)] if at > t - past.size][
         -POINTS_MAX:
     ]
@@ -122,8 +123,9 @@ def _seasonal_baseline(
 
 
 def _seasonal_zscore(past: Past, state: Mapping[str, Any] | None, t: int, value: float) -> Stepped:
-    """The value's distance from that mean in standard deviations of the same readings; null where
-    all of them are equal.
+    """The value's distance from that mean in standard deviations of the same readings.
+
+    It is null where all of them are equal.
     """
     count, mean, squares = _slot(past, state, t)
     deviation = math.sqrt(squares / (count - 1)) if mean is not None else 0.0
@@ -143,8 +145,9 @@ def _slot(past: Past, state: Mapping[str, Any] | None, t: int) -> tuple[int, flo
 
 
 def _after(past: Past, state: Mapping[str, Any] | None, t: int, value: float) -> State:
-    """Welford's update of count, mean and sum of squared differences; old readings lose weight when
-    there are many.
+    """Welford's update of count, mean and sum of squared differences.
+
+    Old readings lose weight when there are many.
     """
     place = _place(past, t)
     count, mean, squares = (state or {}).get(place, (0, 0.0, 0.0))

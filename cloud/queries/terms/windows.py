@@ -65,8 +65,9 @@ class Window:
 
     @property
     def is_sequence(self) -> bool:
-        """Do the readings of a key decide where it begins and ends: a session, a window by count,
-        or a pattern?
+        """Do the readings of a key decide its bounds?
+
+        They do for a session, a window by count, or a pattern.
         """
         return self.gap_ms > 0 or self.count > 0 or self.rule is not None
 
@@ -92,8 +93,9 @@ class Window:
 
     @property
     def divides(self) -> bool:
-        """Does the slide divide the size? Then a reading is always in `hops` windows, else in one
-        fewer at times.
+        """Does the slide divide the size?
+
+        Then a reading is always in `hops` windows, else sometimes in one fewer.
         """
         return self.size_ms % self.slide_ms == 0
 
@@ -121,8 +123,9 @@ class Window:
         return [(one, one + self.size_ms) for one in starts]
 
     def over(self, time_ms: int) -> int:
-        """The latest time not after `time_ms` at which a window ends: all windows that end there or
-        earlier are over.
+        """The latest time not after `time_ms` at which a window ends.
+
+        All windows that end there or earlier are over.
 
         0 of the window that is never over.
         """

@@ -43,8 +43,9 @@ class Arrival:
 
     @property
     def sender(self) -> str:
-        """Who numbers it, for whom: of a thing behind a gateway both, since two gateways number by
-        themselves.
+        """The sender that numbers it: for a thing behind a gateway both.
+
+        Two gateways number by themselves.
         """
         via = self.placement.via
         return f"{self.device} via {via}" if via else self.device

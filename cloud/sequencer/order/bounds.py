@@ -16,6 +16,9 @@ EPOCHS_MAX: Final = 4
 """Epochs remembered per line. At the bound the one that was quiet longest is forgotten, never the
 one with the highest number: a device that invents epochs forgets its own. Frames of a forgotten
 epoch open it again (`unknown_before`)."""
+KEYS_MAX: Final = 64
+"""Keys of requests remembered per line (a device's stream), some 60 bytes each; the one that was
+quiet longest is forgotten. A sender repeats what it sent last, not what it sent long before."""
 RESTART_S: Final = 60
 """Seconds after which number 0 or 1 of a plain device is not a repeat but a counter that started
 again."""

@@ -1,5 +1,4 @@
-"""Readings of things that number them, on their way out: what another gateway brought before is
-left out. No I/O.
+"""Drops readings of numbered things that another gateway brought before. No I/O.
 
 Frames of one gateway come once and in order without this (`ordered`); here are the few readings
 that a thing sent to two gateways. A frame that holds some is passed on as the frames of the rest.
@@ -35,9 +34,7 @@ class EachOnce:
     """The numbers of one partition's things."""
 
     def __init__(self, things_max: int, changes: Changes) -> None:
-        """At most `things_max` pairs of thing and stream; the one that is quiet longest is
-        forgotten.
-        """
+        """At most `things_max` pairs of thing and stream; the longest quiet one is dropped."""
         self._things_max = things_max
         self._changes = changes
         self._known: dict[bytes, OwnNumbers] = {}

@@ -3,9 +3,9 @@
 No I/O: records and time in, records and statements out.
 
 `accept` and `tick` return what passes on now, in that order. ORDERED frames are decided in
-`ordered`, NUMBERED ones in `numbered`; FREE ones pass. `clocks` says of each by how much its
-device's clock is wrong. What is known lies in a StateTable; `block_row` and `load_block` make it
-the rows of `ew.sequence` and read them again.
+`ordered`, NUMBERED and KEYED ones in `numbered`; FREE ones pass. `clocks` says of each by how much
+its device's clock is wrong. What is known lies in a StateTable; `block_row` and `load_block` make
+it the rows of `ew.sequence` and read them again.
 
 After a restart the records from `read_from` on are read again. Those below `emitted_before` were
 passed on by the process before: they repeat the changes of state that no row holds yet, and nothing
@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from edgewake.cloud.sequencer.order.arrival import Arrival, Output
-from edgewake.cloud.sequencer.order.bounds import EPOCHS_MAX, Bounds
+from edgewake.cloud.sequencer.order.bounds import EPOCHS_MAX, KEYS_MAX, Bounds
 from edgewake.cloud.sequencer.order.changes import Changes
 from edgewake.cloud.sequencer.order.clocks import DeviceClocks, clock_key
 from edgewake.cloud.sequencer.order.each_once import EachOnce
@@ -217,7 +217,8 @@ class FrameOrder:
         if len(self.table) >= self._bounds.states and not self.is_replaying:
             out += self._forget(self._surplus(), offset=arrival.offset, now_ms=arrival.received_at)
         line = self.table.line(digest)
-        if len(line) >= EPOCHS_MAX:
+        is_keyed = arrival.placement.discipline is Discipline.KEYED
+        if len(line) >= (KEYS_MAX if is_keyed else EPOCHS_MAX):
             slot, more = self._replace_epoch(key, digest, line, arrival)
             out += more
         else:

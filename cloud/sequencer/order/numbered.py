@@ -10,6 +10,9 @@ A number below the window, received no earlier than the last one, is not a repea
 counter started again (it restarted, or it once sent a huge number). The same holds for one of the
 last 64 numbers with other contents than came under it, and for number 0 or 1 after RESTART_S. What
 follows is stated as RESTARTED and passes; nothing silences a device.
+
+KEYED records have a state for each key of a request, in the place of an epoch. Their numbers are
+given by bridges, so none of them starts again: whatever came is a repeat.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from edgewake.cloud.sequencer.order.bounds import RESTART_S, WINDOW, Bounds
 from edgewake.cloud.sequencer.order.changes import Changes
 from edgewake.cloud.sequencer.order.contents import KEPT, Contents
 from edgewake.cloud.sequencer.order.state_table import State, StateTable, seconds
+from edgewake.protocol.frames.record import Discipline
 
 _SHORT: Final = 64
 _SHORT_MASK: Final = (1 << _SHORT) - 1
@@ -63,8 +67,10 @@ class NumberedRecords:
         else:
             back = state.next - 1 - number
             has_come = back >= 0 and (back >= WINDOW or bool(self._window(key, state) >> back & 1))
-            if self._has_restarted(key, state, back, arrival) or (
-                has_come and self._is_other(key, back, number, content)
+            may_restart = arrival.placement.discipline is not Discipline.KEYED
+            if may_restart and (
+                self._has_restarted(key, state, back, arrival)
+                or (has_come and self._is_other(key, back, number, content))
             ):
                 return self._restart(key, slot, arrival)
             if has_come:

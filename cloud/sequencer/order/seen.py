@@ -47,8 +47,9 @@ class Seen:
         via: str = "",
         newest: int = 0,
     ) -> None:
-        """A record of the device. Of what came by the gateway `via`: `newest` is its latest event
-        time, ms.
+        """Note a record of the device.
+
+        `newest`: the latest event time, ms, of what came by the gateway `via`.
         """
         of = (device, via)
         seen = self._waiting.get(of)

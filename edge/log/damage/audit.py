@@ -1,5 +1,6 @@
-"""What people ask of a log without opening it for writing: is it sound, what is in it, a copy of
-it. Reads only; also while the agent runs.
+"""Inspects a log without opening it for writing: is it sound, its contents, a copy of it.
+
+It only reads; also while the agent runs.
 
 A copy that is put back begins a new epoch when the agent opens it (`epoch`): what it holds is sent
 again under new numbers, never lost.
@@ -144,8 +145,9 @@ def export(directory: Path, stream: str | None = None) -> Iterator[dict[str, Any
 
 
 def stats(directory: Path) -> list[dict[str, Any]]:
-    """Per stream: readings, bytes and batches that are kept, and when the oldest and newest were
-    accepted. Raises LocalError.
+    """Per stream: readings, bytes and batches kept, and when the oldest and newest came.
+
+    Raises LocalError.
     """
     query = """
         SELECT name, coalesce(sum(count), 0), coalesce(sum(length(body)), 0), count(body),
@@ -158,8 +160,9 @@ def stats(directory: Path) -> list[dict[str, Any]]:
 
 
 def latest(directory: Path) -> dict[str, dict[str, Any]]:
-    """Stream → its last reading that is still in the log; what does not have its checksum is left
-    out. Raises LocalError.
+    """Stream → its last reading that is still in the log. Raises LocalError.
+
+    Rows with a wrong checksum are left out.
     """
     found: dict[str, dict[str, Any]] = {}
     query = (

@@ -1,5 +1,4 @@
-"""The two clocks at each commit: what the wall clock said, and how far the machine had run since
-its start. Pure.
+"""The two clocks at each commit: the wall clock, and the machine's time since its start. Pure.
 
 A row is written when their difference changes: with the first commit after each start, when the
 clock is set, and when it jumps. So for each batch is known under which start (boot id) it was
@@ -69,9 +68,7 @@ class Clocks:
         return Clocks((*self.spans, Span(commit, boot, offset_ms))[-SPANS_MAX:])
 
     def unset(self, boot: str, monotonic_ms: int) -> Span | None:
-        """The last time in this start at which its clock was not set; None where that was never
-        seen.
-        """
+        """The last time in this start when the clock was not set; None: never seen."""
         found = (
             span
             for span in reversed(self.spans)
@@ -80,15 +77,17 @@ class Clocks:
         return next(found, None)
 
     def shift_ms(self, commit: int, boot: str, offset_ms: int) -> int | None:
-        """What the clock was wrong by at a commit of this start, now that it says `offset_ms`; None
-        where that is not known.
+        """The error of the clock at a commit of this start, now that it says `offset_ms`.
+
+        None where it is unknown.
         """
         span = self.at(commit)
         return None if span is None or not boot or span.boot != boot else offset_ms - span.offset_ms
 
     def ran_ms(self, commit: int, accepted_at: int, boot: str, monotonic_ms: int) -> int | None:
-        """How long this start had run when a batch was accepted; None where that is not known or
-        cannot be: the batch was repaired, or the row of the clock is damaged. Steps that are too
+        """How long this start had run when a batch was accepted; None where that is unknown.
+
+        It is where the batch was repaired, or the row of the clock is damaged. Steps that are too
         small to be written may lead a little before the start, or ahead of the run.
         """
         span = self.at(commit)
@@ -100,8 +99,9 @@ class Clocks:
     def age_ms(
         self, commit: int, accepted_at: int, boot: str, now_ms: int, monotonic_ms: int
     ) -> int:
-        """The time since a batch was accepted: by the machine's run within one start, else by the
-        wall clock; 0 where that was not set.
+        """The age of a batch: by the machine's run within one start, else by the wall clock.
+
+        0 where that was not set.
         """
         ran_ms = self.ran_ms(commit, accepted_at, boot, monotonic_ms)
         if ran_ms is None:
@@ -110,8 +110,9 @@ class Clocks:
 
 
 def repaired(t: int, taken_at: int, shift_ms: int) -> int:
-    """A stamp that came when the clock said `taken_at`, moved where that clock made it: others come
-    from a source that knew better.
+    """A stamp that came when the clock said `taken_at`, moved where that clock made it.
+
+    Other stamps come from a source that knew better.
     """
     return t + shift_ms if t < CLOCK_FLOOR_MS and abs(t - taken_at) <= OURS_MS else t
 

@@ -65,9 +65,7 @@ class Pages:
         yield from sorted(number for number in self._in_wal if number > self._in_file)
 
     def read(self, number: int) -> bytes:
-        """Page `number`, from 1; shorter, or empty, where the file ends or the disk does not give
-        it.
-        """
+        """Page `number`, from 1; shorter, or empty, where the file ends or the disk fails."""
         at = self._in_wal.get(number)
         try:
             if at is not None and self._wal is not None:
@@ -106,9 +104,7 @@ def wal_header_is_sound(header: bytes) -> bool:
 
 
 def has_lost_its_header(wal: Path, page_size: int) -> bool:
-    """Does a write-ahead log hold commits behind a header that is damaged? SQLite writes over
-    them.
-    """
+    """Does a write-ahead log hold commits behind a damaged header? SQLite would overwrite them."""
     if not wal.exists():
         return False
     with wal.open("rb") as file:
@@ -146,9 +142,7 @@ def _at(file: BinaryIO, offset: int, count: int) -> bytes:
 
 
 def rows(pages: Pages, number: int) -> Iterator[Row]:
-    """The records of one page that can be read; none on a page of another kind than an index
-    b-tree.
-    """
+    """The readable records of one page; none on a page that is not an index b-tree."""
     page = pages.read(number)
     if len(page) < pages.page_size or page[0] not in (_INDEX_LEAF, _INDEX_INTERIOR):
         return

@@ -1,5 +1,6 @@
-"""Repairs stamps from before the machine's clock was set, once it is, a piece a turn, before they
-are framed.
+"""Repairs stamps from before the machine's clock was set, before they are framed.
+
+It does so once the clock is set, a piece a turn.
 """
 
 from __future__ import annotations
@@ -54,8 +55,9 @@ class Repair:
         return self.is_pending and self._clock.now_ms() >= CLOCK_FLOOR_MS
 
     def holds_frames(self) -> bool:
-        """Do frames wait for the repair? Where the clock is never set, not for ever. Asked while
-        somebody sends.
+        """Do frames wait for the repair? If the clock is never set, only for a time.
+
+        It is asked while the uplink sends.
         """
         if not self.is_pending or self.is_due:
             return self.is_pending
@@ -72,8 +74,9 @@ class Repair:
         return self.clocks.age_ms(commit, accepted_at, self._boot, self.at_ms, self._monotonic_ms)
 
     def note(self, commit: int) -> Clocks:
-        """What the clocks say at a commit, at the beginning of its transaction; give it to `noted`
-        when that is durable.
+        """Read the clocks for a commit, at the beginning of its transaction.
+
+        Pass them to `noted` when it is durable.
         """
         self._look()
         clocks = self.clocks.noted(commit, self._boot, self.at_ms, self._monotonic_ms)
@@ -97,8 +100,9 @@ class Repair:
                 self._unset = clocks.spans[-1]
 
     def in_time(self, readings: Sequence[Reading]) -> Sequence[Reading]:
-        """Readings that wait for their commit: those that were stamped before the clock was set are
-        repaired, if it is now.
+        """Readings that wait for their commit.
+
+        Those stamped before the clock was set are repaired.
         """
         unset = self._unset
         if (

@@ -1,5 +1,6 @@
-"""What is saved of a damaged log: which errors mean damage, how its files are set aside, and which
-of its rows are taken over.
+"""Salvages a damaged log.
+
+It knows which errors mean damage, how the files are set aside, and which rows are taken over.
 
 The damaged files are renamed, a new log takes their place at once, and rows are carried over a few
 pages at a time while readings are accepted. The stream counters say which positions there must be,
@@ -52,8 +53,9 @@ _ANOTHER_TRY: Final = frozenset(
 
 
 def is_damage(error: BaseException) -> bool:
-    """Does the error say that the file itself is damaged? A page that the disk cannot read any more
-    is damage too.
+    """Does the error say that the file itself is damaged?
+
+    A page that the disk can no longer read is damage, too.
     """
     if isinstance(error, LogDamagedError | UnicodeDecodeError):
         return True
@@ -98,8 +100,9 @@ def set_aside(directory: Path) -> None:
 
 
 def set_foreign_aside(directory: Path) -> Path | None:
-    """Rename a file that stands under the log's name and that no agent wrote; returns its new path,
-    None without such a file. Raises OSError.
+    """Rename a foreign file that has the log's name; return its new path. Raises OSError.
+
+    None without such a file.
 
     No sidecar vouches for it, and it is not an SQLite database or has tables that are not ours:
     with a wrong `data_dir` it is somebody's own. It is never read and never deleted.
@@ -151,8 +154,9 @@ def delete(path: Path) -> None:
 
 
 def what_it_knew(path: Path, known: Known | None) -> Known | None:
-    """The sidecar's knowledge and what the damaged log still says itself, of each stream the newer;
-    None where neither says anything.
+    """The sidecar's knowledge joined with the damaged log's own, of each stream the newer.
+
+    None where neither has any.
     """
     found = known
     with contextlib.suppress(sqlite3.Error, ValueError, TypeError, KeyError, OverflowError):

@@ -31,9 +31,7 @@ class FrameWindow:
         """The log's epoch, which new frames belong to; the store sets it when it is open."""
 
     def has_room(self, draft: Draft, paused: frozenset[str], filling: frozenset[str]) -> bool:
-        """Whether a stream waits for a frame, not for more readings, and may have one more in
-        flight.
-        """
+        """Does a stream wait for a frame, and may it have one more in flight?"""
         window, in_flight = self._window(draft, paused), _epochs_in_flight(draft)
         formable = {
             name
@@ -50,8 +48,9 @@ class FrameWindow:
     def fill(
         self, draft: Draft, paused: frozenset[str], filling: frozenset[str], frame_bytes: int
     ) -> None:
-        """Reload what was formed before, then form frames of up to `frame_bytes`: the more urgent
-        lanes first; of a lane live streams, then backlogs, in turns.
+        """Reload earlier frames, then form frames of up to `frame_bytes`.
+
+        The more urgent lanes go first; in a lane live streams, then backlogs, in turns.
         """
         self._frame_bytes = frame_bytes
         window = self._window(draft, paused)
@@ -79,8 +78,9 @@ class FrameWindow:
         self._next_stream = (self._next_stream + 1) % max(1, len(draft.streams))
 
     def _window(self, draft: Draft, paused: frozenset[str]) -> Window:
-        """The window with what is in flight. Paused streams do not count: they have at most their
-        share in flight, because they form no more frames.
+        """The window with what is in flight. Paused streams do not count.
+
+        They have at most their share in flight, because they form no more frames.
         """
         out = (
             (key.stream, size)
@@ -92,15 +92,18 @@ class FrameWindow:
         )
 
     def _is_turn_of(self, stream: StreamState, in_flight: Mapping[str, int]) -> bool:
-        """Whether all frames of the epochs before the next one's are acknowledged. The cloud
-        remembers few epochs of a stream, and takes their frames in the order in which they come.
+        """Are all frames of the epochs before the next one's acknowledged?
+
+        The cloud remembers few epochs of a stream, and takes their frames in the order in which
+        they come.
         """
         epoch = stream.next_epoch(self.epoch)
         return in_flight.get(stream.name, epoch) == epoch
 
     def _may_form(self, draft: Draft, stream: StreamState, in_flight: Mapping[str, int]) -> bool:
-        """Compressed, far more than the quota could be in flight; half of it is left for what comes
-        in meanwhile.
+        """May the stream form a frame?
+
+        Compressed, far more than the quota could be in flight; half of it is left for new readings.
         """
         fits = stream.name not in in_flight or draft.framed_bytes <= self._limits.quota_bytes // 2
         return fits and stream.framed < stream.last and self._is_turn_of(stream, in_flight)
@@ -114,9 +117,7 @@ class FrameWindow:
         )
 
     def _reload_unsent(self, draft: Draft, window: Window, paused: frozenset[str]) -> None:
-        """Reload frames of an earlier life, each stream's in order, as long as its stream may have
-        them in flight.
-        """
+        """Reload frames of an earlier life, each stream's in order, as far as the window allows."""
         waiting: deque[FrameKey] = deque()
         full = set(paused)
         for key in draft.unsent:

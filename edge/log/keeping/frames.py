@@ -47,8 +47,9 @@ class LogFrames:
         self._clock = clock
 
     def free(self, draft: Draft, key: FrameKey, rejected: RejectReason | None) -> None:
-        """The cloud has the frame, or refused it for ever; then its number is taken by a gap, or
-        everything after it would wait for it.
+        """Free a frame that the cloud has, or refused permanently; then a gap takes its number.
+
+        Otherwise everything after it would wait for it.
         """
         stream = draft.streams.get(key.stream)
         if stream is None:
@@ -144,8 +145,10 @@ class LogFrames:
         last: int,
         sound: tuple[int, int, Batch] | None,
     ) -> Gap | None:
-        """The range that begins at `first`, ends at `last` at the latest, and was given up or
-        damaged; None where a sound batch begins. `sound`: the first one from there on.
+        """The lost range that begins at `first` and ends at `last` at the latest.
+
+        It was given up or damaged; None where a sound batch begins. `sound`: the first one from
+        there on.
         """
         given_up = gap_at(self._db, stream.id, first)
         if given_up is not None:
@@ -199,9 +202,7 @@ class LogFrames:
         return out
 
     def reload(self, draft: Draft, key: FrameKey) -> None:
-        """A frame of an earlier life: the same bytes, or a gap of its number where they are
-        damaged.
-        """
+        """Reload a frame of an earlier life: the same bytes, or a gap where they are damaged."""
         out = replace(self.frame_out(draft, key), is_backlog=True)
         draft.frames.append(out)
         draft.outstanding[key] = len(out.payload)

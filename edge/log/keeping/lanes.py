@@ -101,8 +101,9 @@ class Window:
     def in_order(
         self, streams: Iterable[str], *, is_behind: Callable[[str], bool] = lambda _: False
     ) -> list[str]:
-        """The streams of more urgent lanes first; within a lane those that are not behind; then the
-        order given.
+        """Sort streams by urgency of their lanes; within a lane, those that are behind come last.
+
+        Then the order given.
 
         A stream that is not behind needs one frame and then no more, so those that are behind have
         all the rest.

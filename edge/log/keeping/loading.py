@@ -15,8 +15,9 @@ from edgewake.edge.log.tables.tables import frame_ranges, read_consumers, read_f
 
 
 def load(db: sqlite3.Connection, rows: LogRows, *, is_salvaging: bool) -> Draft:
-    """Count what the tables hold; rows that nobody needs are deleted, unless a salvage may still
-    need them. Raises sqlite3.Error.
+    """Count what the tables hold. Raises sqlite3.Error.
+
+    Rows that nobody needs are deleted, unless a salvage may still need them.
     """
     streams = {stream.name: stream for stream in read_streams(db)}
     names = {stream.id: stream.name for stream in streams.values()}

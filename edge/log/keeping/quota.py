@@ -60,8 +60,9 @@ class Quotas:
         return self.by_lane.get(lane, LaneQuota())
 
     def is_full(self, lane: Lane, waiting: Mapping[Lane, int], total: int) -> bool:
-        """Has the lane come to its bound, or the log to its own with nobody who yields? Only a lane
-        that keeps what it has is ever full.
+        """Has the lane reached its bound, or the log its own with no lane that yields?
+
+        Only a lane that keeps its readings is ever full.
         """
         of = self.of(lane)
         if of.policy in YIELDING:
@@ -79,8 +80,9 @@ class Quotas:
         return frozenset(lane for lane in dropping if self.is_full(lane, waiting, total))
 
     def excess(self, waiting: Mapping[Lane, int], total: int) -> tuple[Lane, int] | None:
-        """Which lane has to give up how many bytes now; None where all is within its bounds, or
-        nobody yields.
+        """Which lane must give up how many bytes now.
+
+        None where all is within its bounds, or no lane yields.
         """
         yielding = [
             lane for lane in Lane if self.of(lane).policy in YIELDING and waiting.get(lane, 0) > 0
@@ -124,8 +126,9 @@ class Thinning:
     """Readings that a hole of this pass may have."""
 
     def go_on(self, kept: Iterable[Kept], size: int) -> tuple[list[Kept], Thinning]:
-        """Which batches of those from `stands_at` on, in order, are given up for `size` bytes, and
-        where the next call goes on.
+        """Choose the batches, from `stands_at` on, that are given up for `size` bytes.
+
+        It also returns where the next call continues.
 
         Neither the first nor the last ever goes. Where the pass came to the end, the next one
         begins with the oldest and longer holes.

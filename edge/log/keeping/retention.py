@@ -1,5 +1,6 @@
-"""What of the batches may go: what the cloud has and every consumer has passed, and at the bounds
-the oldest.
+"""Decides which batches may go: those that the cloud has and every consumer has passed.
+
+At the bounds it is the oldest.
 
 Three parts, each of them counted: what waits for its frame, what is in a frame that the cloud has
 not acknowledged, and what only consumers still need. The first two have the quotas (decided in
@@ -58,9 +59,7 @@ class Retention:
         commit: int,
         accepted_at: int,
     ) -> None:
-        """Accept readings of a stream that is not sent: for its consumers, and not at all where it
-        has none.
-        """
+        """Accept readings of a stream that is not sent, for its consumers only."""
         last = stream.last + len(readings)
         if self.needed_after(draft, stream.name) < last:
             before = draft.stored_bytes
@@ -118,8 +117,9 @@ class Retention:
             draft.retained_bytes -= size
 
     def keep_consumer_bytes(self, draft: Draft) -> None:
-        """The oldest of what only consumers need goes; a counted range of positions stays in its
-        place. Who reads what the device notes for itself bounds that.
+        """Drop the oldest of what only consumers need; a counted range takes its place.
+
+        The device's own notes are bounded by their reader.
         """
         while draft.retained_bytes > self._limits.consumer_bytes:
             found = (
@@ -150,8 +150,7 @@ class Retention:
         return None
 
     def keep_quotas(self, draft: Draft, age_ms: Callable[[int, int], int]) -> None:
-        """What a lane or the log has too much of goes; a counted range of positions stays in its
-        place.
+        """Drop what a lane or the log has too much of; a counted range takes its place.
 
         `age_ms` tells how old a batch is by its commit and the wall clock at its acceptance.
         """

@@ -35,8 +35,9 @@ class LogRows:
         return int(total) + ROW_BYTES * int(count)
 
     def sums(self) -> dict[int, tuple[int, int]]:
-        """By stream: what the batches up to the last that is in a frame count for, and those that
-        wait for one; as `batch_bytes` would say.
+        """By stream: the size of batches that are in a frame, and of those that wait for one.
+
+        The size is that of `batch_bytes`.
 
         In one pass in the order of the table, which reads no body: where a query ends at a key,
         SQLite reads the whole row to compare it with that (a table WITHOUT ROWID is an index), and
@@ -120,8 +121,10 @@ class LogRows:
     def give_up(
         self, stream_id: int, first: int, count: int, reason: str, *, after: int = 0
     ) -> None:
-        """A gap from `first`, joined to the one behind it, and to the one before it where that
-        begins after position `after`.
+        """Give up a range from `first`; join it with its neighbours.
+
+        It is joined to the gap behind it, and to the one before it where that begins after position
+        `after`.
 
         What is framed keeps its boundary.
         """
@@ -145,9 +148,7 @@ class LogRows:
     def sound_batches(
         self, stream: StreamState, first: int, last: int
     ) -> Iterator[tuple[int, int, Batch]]:
-        """(first position, accepted at, batch) of rows whose CRC holds, from a position on and
-        through `last`.
-        """
+        """Yield (first position, accepted at, batch) of rows whose CRC holds, up to `last`."""
         query = (
             "SELECT first, count, accepted_at, crc, body FROM batches WHERE stream = ? AND first "
             "BETWEEN ? AND ? ORDER BY first"

@@ -23,7 +23,7 @@ Failpoint = Callable[[str], None]
 
 
 def no_failpoint(_place: str) -> None:
-    """Nothing happens."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,4 @@
-"""Readings with the same fields, in columns: the form in which a source with many readings hands
-them on.
+"""Readings with the same fields, in columns, as a source with many readings passes them on.
 
 Values, no I/O.
 

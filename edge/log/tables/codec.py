@@ -62,8 +62,9 @@ def _halves(readings: Sequence[Reading], bytes_max: int) -> Iterator[Batch]:
 
 
 def cut(batch: Batch, *, bytes_max: int) -> Iterator[Batch]:
-    """A batch as several of at most `bytes_max` each, in order; a single reading stays whole,
-    however large.
+    """Cut a batch into several of at most `bytes_max` each, in order.
+
+    A single reading stays whole, however large.
     """
     if len(batch.body) <= bytes_max or batch.count == 1:
         yield batch
@@ -105,8 +106,9 @@ NULL_BYTES: Final = 5
 
 
 class FrameColumns:
-    """Batches put together to one frame's columns, as long as they fit; one type per column, or the
-    bridge would refuse all of it.
+    """Joins batches into one frame's columns, as long as they fit.
+
+    A column has one type, or the bridge would refuse all of it.
 
     Batches with different fields fill each other's columns with null, so what counts is the size
     after that.
@@ -169,8 +171,9 @@ class FrameColumns:
         self._parsed.append(parsed)
 
     def wire(self, *, epoch: int, frame: int, seq: int) -> tuple[bytes, str]:
-        """The bytes to send and their content type: packed where there are few readings, else JSON,
-        as zstd where that pays.
+        """The bytes to send and their content type.
+
+        Few readings are packed, others are JSON, compressed with zstd where that pays.
         """
         few = pack(self._frame(epoch, frame, seq)) if self.count <= PACK_READINGS_MAX else None
         if few is not None and len(few) < self._bytes:
@@ -178,9 +181,7 @@ class FrameColumns:
         return compress(self.payload(epoch=epoch, frame=frame, seq=seq))
 
     def payload(self, *, epoch: int, frame: int, seq: int) -> bytes:
-        """The bytes of the frame as JSON, the same as `edgewake.protocol.frames.frame.encode`
-        makes.
-        """
+        """The frame as JSON, the same as `edgewake.protocol.frames.frame.encode` makes."""
         if len(self._bodies) == 1:
             return b'{"epoch":%d,"frame":%d,"seq":%d,' % (epoch, frame, seq) + self._bodies[0][1:]
         return encode(self._frame(epoch, frame, seq))

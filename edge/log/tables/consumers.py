@@ -1,5 +1,6 @@
-"""Consumers of the log: who reads what was received, how far each is, and what nobody needs any
-more. Pure, but for `rows_after`.
+"""The consumers of the log: how far each is, and what none of them needs.
+
+Pure, but for `rows_after`.
 
 A consumer has one row: its cursor in each of its streams and its state, so that both are always of
 the same commit. A batch goes when the cloud has acknowledged its frame and every consumer of its
@@ -147,8 +148,9 @@ def passed_by_all(consumers: Iterable[ConsumerState], stream: str) -> int | None
 
 
 def outside(ranges: Iterable[tuple[int, int]], first: int, last: int) -> Iterator[tuple[int, int]]:
-    """What of the positions `first` to `last` is in none of the ranges (first, last), which are
-    sorted and apart.
+    """The positions of `first` to `last` that are in none of the ranges (first, last).
+
+    The ranges are sorted and disjoint.
     """
     for begins, ends in ranges:
         if begins > last:
@@ -177,8 +179,9 @@ class RawBatch:
 def rows_after(
     db: sqlite3.Connection, stream: StreamState, after: int, *, readings_max: int, bytes_max: int
 ) -> tuple[list[RawBatch | Missed], int]:
-    """What follows a position, in order and without holes, about as much as the bounds allow; and
-    the position that it ends at.
+    """The rows after a position, in order and without holes, and the position where they end.
+
+    They are about as many as the bounds allow.
     """
     found: list[RawBatch | Missed] = []
     expected, size = after + 1, 0

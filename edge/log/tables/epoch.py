@@ -1,5 +1,7 @@
-"""The epoch: a number that changes with every start of the machine, and whenever the log is
-created, lost, damaged, copied or put back, so that (device, epoch, seq) never comes twice.
+"""The epoch: a number for which (device, epoch, seq) never comes twice.
+
+It changes with every start of the machine, and whenever the log is created, lost, damaged, copied
+or put back.
 
 How it is noticed: the sidecar repeats after every commit the log's id, its epoch and the number of
 the commit. A log that is behind its sidecar was restored from an older copy (or, where a crash left

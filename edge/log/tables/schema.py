@@ -109,8 +109,9 @@ CREATE TABLE clocks (
 def open_for_writing(
     path: Path, *, version: int = 0, page_bytes: int = PAGE_BYTES
 ) -> sqlite3.Connection:
-    """The one write connection: WAL, synchronous FULL, both read back; tables made. Raises
-    LocalError or sqlite3.Error.
+    """The one write connection: WAL, synchronous FULL, both read back; with its tables.
+
+    Raises LocalError or sqlite3.Error.
 
     `version`: what the sidecar says of the tables; 0 where it does not. `page_bytes` is for a log
     that is made. Files are for their owner only: SQLite gives those it makes beside the log the
@@ -196,8 +197,9 @@ def _pragma(db: sqlite3.Connection, name: str, value: str, expected: object) -> 
 
 
 def make_tables(db: sqlite3.Connection) -> None:
-    """Make the tables where there are none, all of them or none; raises LocalError where those that
-    are there are of another version.
+    """Make missing tables, all of them or none.
+
+    Raises LocalError where existing ones are of another version.
     """
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if version == VERSION:

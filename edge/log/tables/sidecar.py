@@ -166,8 +166,9 @@ def _decode_mark(data: bytes) -> Known | None:
 
 
 class Sidecar:
-    """The file. What cannot be written, on a full disk, is logged and caught up with later: the log
-    goes on without it.
+    """The sidecar file.
+
+    A write that fails, on a full disk, is logged and made up for later: the log goes on without it.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -1,5 +1,6 @@
-"""What the log says of itself, its streams, frames and consumers: small tables, read with their
-checks and written.
+"""The log's small tables of itself, its streams, frames and consumers.
+
+They are read with their checks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""A look into the waiting log, read-only, with sqlite-utils (imported here only: it costs 15
-MB).
-"""
+"""Shows the waiting log, read-only, with sqlite-utils (imported only here: it costs 15 MB)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The store on a disk that fails: what is tried again, with which connection, and what the log says
-of itself meanwhile.
+"""The store on a disk that fails: what is retried, how, and the log's state meanwhile.
 
 * Disk full: the reserve file is given up, so that sending and deleting go on in its space; what
   they free goes back to the disk, and new readings wait until the reserve is back.
@@ -119,8 +118,9 @@ class LogDisk:
         return done
 
     def has_reserve(self) -> bool:
-        """Is the reserve there (again)? What new readings took of it could never be deleted
-        again.
+        """Is the reserve there (again)?
+
+        Space that new readings took of it could never be freed again.
         """
         return self._reserve.keep()
 
@@ -159,8 +159,9 @@ class LogDisk:
     # the write-ahead log
 
     def is_held_by_reader(self) -> bool:
-        """A reader's snapshot keeps the write-ahead log from shrinking: nothing is written until it
-        is gone.
+        """Does a reader's snapshot keep the write-ahead log from shrinking?
+
+        Then nothing is written until it is gone.
         """
         too_long = self.store.wal.reaches(self._wal_bytes_max)
         if too_long:
@@ -175,9 +176,7 @@ class LogDisk:
             self._checkpoint()
 
     def upkeep(self) -> None:
-        """Nothing else to do: shrink what can shrink, a piece a turn, so that no reading waits long
-        behind it.
-        """
+        """Shrink files while nothing else is to do, a piece a turn: no reading waits long."""
         if self.store.wal.reaches(CHECKPOINT_BYTES):
             self._checkpoint()
         if self.state is not LogState.GOOD:
@@ -193,8 +192,9 @@ class LogDisk:
                 self._open_again(error)
 
     def _checkpoint(self, *, shrink: bool = False) -> None:
-        """Copy and empty the write-ahead log; a file that a reader made longer than usual is
-        shortened, too. Where a reader is in the way, not again before it has grown as much once
+        """Copy and empty the write-ahead log; shorten a file that a reader made longer than usual.
+
+        Where a reader is in the way, it is not tried again before the log has grown as much once
         more.
         """
         try:

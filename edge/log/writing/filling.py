@@ -67,9 +67,7 @@ class Filling:
             self._rates[stream].since_s = None
 
     def due_s(self, stream: str, lane: Lane, waiting: int) -> float | None:
-        """When the next frame, of which `waiting` readings are there, is to be formed; None:
-        now.
-        """
+        """When to form the next frame, of which `waiting` readings are there; None: now."""
         rate = self._rates.get(stream)
         linger_s = self._linger_s[lane]
         if (

@@ -1,5 +1,6 @@
-"""Which streams get no frame now: those that the uplink holds back, and those whose next frame
-waits for company. Belongs to the writer.
+"""Decides which streams get no frame now. Belongs to the writer.
+
+They are those that the uplink holds back, and those whose next frame waits for more readings.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Readings on their way to a commit, and those that did not fit: one queue per stream, bounds in
-readings and in memory. No I/O, no lock.
+"""Readings on their way to a commit, and those that did not fit. No I/O, no lock.
+
+There is one queue per stream, bounded in readings and in memory.
 
 All queues share a number of bytes. A stream may have in its queue at most as much as is still free
 for all: one alone gets half, and a flood of large readings leaves room for every other source. What
@@ -80,8 +81,9 @@ class Queues:
     """All of them."""
 
     def __init__(self, *, readings_max: int, bytes_max: int) -> None:
-        """At most `readings_max` readings in each, `bytes_max` bytes in all; one call may exceed
-        both by what it brings.
+        """At most `readings_max` readings in each, `bytes_max` bytes in all.
+
+        One call may exceed both by what it brings.
         """
         self._readings_max = readings_max
         self._bytes_max = bytes_max

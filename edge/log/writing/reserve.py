@@ -1,6 +1,4 @@
-"""A file of nothing: space that is ours when the disk is full, so that sending and deleting go
-on.
-"""
+"""A file of zeros: its space lets sending and deleting go on when the disk is full."""
 
 from __future__ import annotations
 

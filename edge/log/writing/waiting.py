@@ -60,7 +60,7 @@ class Waiting:
         self.frame_bytes: int | None = None
         """Bound of the next frames, where it is not the configuration's."""
         self.stopping = False
-        """Nothing more is taken, and what is here waits for nothing."""
+        """Nothing more is accepted, and what is here waits for nothing."""
         self.answers: list[Future[None]] = []
         """The callers to answer when what they left is durable."""
         self._positions: dict[str, str] = {}
@@ -220,8 +220,9 @@ class Waiting:
         return bool(self._passed) and (self.stopping or now_s - self._passed_since >= FREE_LINGER_S)
 
     def _losses_are_due(self, now_s: float) -> bool:
-        """Losses wait for company: a source that loses every second reading must not get a frame
-        for each.
+        """Are losses due? They are collected for a while.
+
+        A source that loses every second reading must not get a frame for each.
         """
         return self._lost_since is not None and (
             self.stopping or now_s - self._lost_since >= LOSS_LINGER_S
@@ -238,8 +239,9 @@ class Waiting:
         return (self.sending and is_wanted) or now_s - self._freed_since >= FREE_LINGER_S
 
     def _may_log(self, store: LogStore) -> bool:
-        """Where readings are logged when they are sent: is somebody sending, and has a stream that
-        waits room in the window?
+        """May readings be logged now, where they are logged only when sent?
+
+        Then the uplink must be sending, and a waiting stream must have room in the window.
         """
         if self._flags.on_receipt or self.stopping or not self.queues.is_waiting:
             return True

@@ -136,8 +136,9 @@ class LogWriter:
         lost: Mapping[str, int] | None = None,
         promised: bool = False,
     ) -> int:
-        """Leave readings, the place of their source after them, and losses up to there by reason:
-        one transaction takes all or none.
+        """Queue readings, their source's position after them, and losses before it by reason.
+
+        One transaction takes all or none.
 
         `promised`: no quota takes them before they are durable; LogBusyError where the lane would
         lose them.
@@ -207,7 +208,7 @@ class LogWriter:
             self._wake.notify_all()
 
     def hurry(self) -> None:
-        """From now on no frame waits for company: the agent stops."""
+        """Let frames wait no longer for more readings: the agent stops."""
         with self._lock:
             self._waiting.framing.hurries = True
             self._wake.notify_all()
@@ -226,9 +227,10 @@ class LogWriter:
         return answer
 
     def consumer(self, name: str) -> ConsumerState | None:
-        """A consumer as it will be when all that it has committed is durable; None for a name that
-        the log does not know. What was left here is done in any case, also in a log that had to be
-        replaced.
+        """A consumer as it will be when all its commits are durable.
+
+        None for an unknown name. What was queued here is done in any case, also in a log that had
+        to be replaced.
         """
         with self._lock:
             found = self.store.consumer(name)

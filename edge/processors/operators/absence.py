@@ -1,10 +1,9 @@
-"""Absence rule: raises an alert when a stream has been silent for too long, and clears it when it
-speaks again. Pure.
+"""Absence rule: raises an alert when a stream has been silent for too long. Pure.
 
-A chain cannot do this: what closes its windows is in its input, and here the input is that there is
-none. So the alert depends on when the agent listened: the time is the monotonic clock's, counted
-from the last reading that was heard or from the agent's start, and what was raised before a restart
-stays raised until a reading comes.
+It clears the alert when a reading comes. A chain cannot do this: its windows close by its input,
+and here there is none. So the alert depends on when the agent listened: the time is the monotonic
+clock's, counted from the last reading that was heard or from the agent's start, and what was raised
+before a restart stays raised until a reading comes.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def heard(
 def silent(
     config: AbsenceConfig, state: Absence, *, now_s: float, now_ms: int
 ) -> tuple[Absence, list[Reading]]:
-    """Nothing came: an alert, once, when it has been too long."""
+    """Raise an alert, once, when nothing has come for too long."""
     if state.active or state.silent_for_s(now_s) < config.after_s:
         return state, []
     return Absence(state.since_s, state.since_ms, active=True), [

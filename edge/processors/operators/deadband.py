@@ -1,10 +1,9 @@
-"""Deadband, or report by exception: a reading goes on when it differs enough from the last one that
-went on.
+"""Deadband, or report by exception: drops readings that differ little from the last one passed on.
 
-It does where one of the fields differs by more than `delta` and more than `percent` of the last
-value, where one stops or starts to be a number and is unequal, where `max_s` has passed since the
-last one, and where the time goes backwards (with a remark), because nobody knows then for how long
-nothing went on. A slow drift goes on as soon as it has left the band.
+A reading passes where one of the fields differs by more than `delta` and more than `percent` of the
+last value, where one stops or starts to be a number and is unequal, where `max_s` has passed since
+the last one, and where the time goes backwards (with a remark), because nobody knows then for how
+long nothing passed. A slow drift passes as soon as it has left the band.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A step with a state of its own for each value of a field, e.g. one per `vehicle` on a gateway
-that speaks for many.
+"""A step with its own state for each value of a field.
 
-What is made of a reading carries the value too. At most `keys_max` values are remembered: one more,
-and the state of the one that was unused longest is given up, with a remark. A reading without the
-field belongs to the value null.
+A gateway that speaks for many vehicles has one per `vehicle`, for instance. What is made of a
+reading carries the value too. At most `keys_max` values are remembered: for one more, the state
+that was unused longest is dropped, with a remark. A reading without the field belongs to the value
+null.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Keyed:
 
 
 def _key(value: Scalar) -> str:
-    """As JSON, so that "1" and 1 are two; 1 and 1.0 are one."""
+    """The value as JSON, so that "1" and 1 are two keys; 1 and 1.0 are one."""
     return orjson.dumps(
         int(value)
         if isinstance(value, float) and value.is_integer() and abs(value) < 2**53

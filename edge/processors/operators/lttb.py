@@ -1,10 +1,9 @@
-"""Downsampling that keeps the shape of a curve: largest triangle three buckets, one reading of each
-bucket.
+"""Downsampling that keeps the shape of a curve: largest triangle three buckets.
 
-Of a bucket that reading goes on which forms the largest triangle with the one chosen before it and
-with the mean of the bucket after it (Sveinn Steinarsson, "Downsampling Time Series for Visual
-Representation", 2013), so peaks stay peaks. A bucket is `every_s` of event time; therefore a choice
-is made when the bucket after it is over. Chosen readings keep all their fields.
+One reading of each bucket passes: the one that forms the largest triangle with the one chosen
+before it and with the mean of the bucket after it (Sveinn Steinarsson, "Downsampling Time Series
+for Visual Representation", 2013), so peaks stay peaks. A bucket is `every_s` of event time;
+therefore a choice is made when the bucket after it is over. Chosen readings keep all their fields.
 
 A bucket ends at the first reading of another one, also where the time goes backwards, or when it
 holds BUCKET_READINGS_MAX, or texts of BUCKET_CHARS_MAX (a remark). A reading whose field is not a
@@ -32,8 +31,10 @@ BUCKET_CHARS_MAX: Final = 64 * 1024
 
 
 class Lttb:
-    """The step. Its state: {"chosen": [t, value] of the last choice, "full": readings of the full
-    bucket, "open": those of the one being filled, "chars": of their texts}.
+    """The step.
+
+    Its state: {"chosen": [t, value] of the last choice, "full": readings of the full bucket,
+    "open": those of the one being filled, "chars": of their texts}.
     """
 
     initial: State = None

@@ -24,8 +24,9 @@ def empty() -> Pane:
 
 
 def add(pane: Pane, watched: Sequence[str], fields: Mapping[str, Scalar]) -> tuple[Pane, list[str]]:
-    """The pane with one more reading, and the remarks on fields that are not numbers and count as
-    missing.
+    """The pane with one more reading, and remarks on its fields that are not numbers.
+
+    Those count as missing.
     """
     partials: dict[str, Partial] = dict(pane["fields"])
     remarks = []
@@ -51,10 +52,10 @@ def joined(panes: Sequence[Pane]) -> Pane:
 def summary(
     pane: Pane, watched: Sequence[str], aggregates: Sequence[str], *, plain: bool = False
 ) -> dict[str, Scalar]:
-    """What is sent of a window: `readings`, and `<field>_<aggregate>`, null where the field never
-    had a number.
+    """The fields of a window's reading: `readings`, and `<field>_<aggregate>`.
 
-    `plain`: the one aggregate under the field's own name, and nothing else.
+    They are null where the field never had a number. `plain`: the one aggregate under the field's
+    own name, and nothing else.
     """
     values: dict[str, Scalar] = {} if plain else {"readings": pane["readings"]}
     for name in watched:

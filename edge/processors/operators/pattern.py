@@ -1,13 +1,13 @@
-"""Pattern rule: raises an alert when conditions came true one after the other, within a time: a
-door that opened, then cold, then a stop.
+"""Pattern rule: raises an alert when conditions came true one after the other, within a time.
 
-Each condition needs a reading of its own; readings between them do not matter. It makes one reading
-for each match, with `rule`, `active` true, `since_ms` (the first condition's time) and the fields
-of the reading that completed it; then it starts again, so no reading is in two matches of one rule.
+For example, a door opened, then cold, then a stop. Each condition needs a reading of its own;
+readings between them do not matter. It makes one reading for each match, with `rule`, `active`
+true, `since_ms` (the first condition's time) and the fields of the reading that completed it; then
+it starts again, so no reading is in two matches of one rule.
 
-What is remembered of beginnings is said in protocol/patterns/succession.py. A condition that is
-neither true nor false is not met, with a remark. Where the time goes backwards, beginnings that
-are in the future are given up, with a remark.
+protocol/patterns/succession.py says which beginnings are remembered. A condition that is neither
+true nor false is not met, with a remark. Where the time goes backwards, beginnings that are in the
+future are dropped, with a remark.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from edgewake.protocol.patterns import succession
 
 
 class Pattern:
-    """The step. Its state: for 1, 2, … conditions met, when the latest such beginning was, or
-    null.
+    """The step.
+
+    Its state: for 1, 2, … conditions met, when the latest such beginning was, or null.
     """
 
     def __init__(self, config: PatternConfig) -> None:

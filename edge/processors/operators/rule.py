@@ -1,5 +1,4 @@
-"""Threshold rule: raises an alert when a condition has held long enough, and clears it when it is
-over.
+"""Threshold rule: raises an alert when a condition has held long enough, and clears it.
 
 It makes two readings per alert: `active` true when `when` has held for `for_s` of event time and
 `for_count` readings, `active` false when `clear` (by default: not `when`) is true. Each carries
@@ -23,8 +22,10 @@ from edgewake.protocol.patterns.threshold import IDLE, Held, step
 
 
 class Rule:
-    """The step. Its state: {"active": …, "since": when the condition began to hold or null,
-    "count": readings for which it has held}.
+    """The step.
+
+    Its state: {"active": …, "since": when the condition began to hold or null, "count": readings
+    for which it has held}.
     """
 
     def __init__(self, config: RuleConfig) -> None:

@@ -27,8 +27,10 @@ windows start again."""
 
 
 class TimeWindow:
-    """The step. Its state: {"panes": [[number, pane], …] in order, "head": latest event time,
-    "closed": number of the last closed pane, "late": late ones in a row}.
+    """The step.
+
+    Its state: {"panes": [[number, pane], …] in order, "head": latest event time, "closed": number
+    of the last closed pane, "late": late ones in a row}.
     """
 
     initial: State = None

@@ -83,7 +83,7 @@ class Exec:
             await self._clock.sleep(due_s - self._clock.monotonic_s())
 
     async def _once(self, intake: Intake) -> None:
-        """From its start to its end. Raises LocalError where it fails."""
+        """Run the program once, from its start to its end. Raises LocalError where it fails."""
         name = self._config.command[0]
         try:
             process = await program.start(

@@ -53,7 +53,7 @@ class FilePositions:
     """See `LastLook`; None: the folder was not looked into yet."""
 
     def encode(self) -> str:
-        """As the log keeps it."""
+        """The position as the log keeps it."""
         foreign = {} if self.foreign_ns is None else {"foreign_ns": self.foreign_ns}
         return orjson.dumps(
             {"since_ns": self.since_ns, **foreign, "files": [asdict(each) for each in self.files]}
@@ -131,8 +131,9 @@ class Follower:
     """Follows one file by name. Every method may block."""
 
     def __init__(self, path: Path, *, at_end: bool, position: FilePositions | None) -> None:
-        """`position`: what was taken before; None: the file was never read, and is begun `at_end`
-        or at its beginning.
+        """`position`: what was read before.
+
+        None: the file is new, and read from its end or beginning.
         """
         self._path = path
         self._known = {each.identity: each for each in position.files} if position else {}
@@ -261,8 +262,9 @@ class Follower:
         return found
 
     def _begin(self, seen: list[Seen]) -> None:
-        """The first time: what was rotated before is not ours; the current file is begun where it
-        was asked for.
+        """Begin: files that were rotated before are not ours.
+
+        The current one starts as configured.
         """
         self._is_first = False
         for file in seen:
@@ -274,8 +276,9 @@ class Follower:
                 os.close(fd)
 
     def _since_of_first_version(self, seen: list[Seen]) -> int:
-        """A position that says nothing of other files: those changed before the one it names were
-        read long ago.
+        """The time for an old position without one.
+
+        Files that changed before the one that it names were read long ago.
         """
         named = [file.mtime_ns for file in seen if file.identity in self._known]
         return max(
@@ -344,8 +347,9 @@ class Follower:
 
 
 def _line_end(fd: int, size: int) -> int:
-    """The end of the last whole line of a file that is begun at its end: half a line would be a bad
-    one when it is complete.
+    """The end of the last whole line of a file that is read from its end.
+
+    Half a line would be a bad one when it is complete.
     """
     begin = max(0, size - CHUNK_BYTES)
     found = os.pread(fd, size - begin, begin).rfind(b"\n")

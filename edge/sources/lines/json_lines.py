@@ -1,10 +1,9 @@
-"""JSON objects on standard input, one a line: `{"t": 1790000000000, "speed_kmh": 51.2}`; `t` (ms
-since 1970) may be missing.
+"""Reads JSON objects from standard input, one a line: `{"t": 1790000000000, "speed_kmh": 51.2}`.
 
-A thread reads, because standard input may be a file, a pipe or a terminal and only a thread can
-wait for each of them. When the log's queue is full it stops reading, so that the sender of a pipe
-waits. A bad line is refused, counted and said; the next one is read. What was read when the source
-is stopped is passed on still: nobody could read it again.
+`t` (ms since 1970) may be missing. A thread reads, because standard input may be a file, a pipe or
+a terminal and only a thread can wait for each of them. When the log's queue is full it stops
+reading, so that the sender of a pipe waits. A bad line is refused, counted and logged; the next one
+is read. What was read when the source is stopped is still passed on: nobody could read it again.
 """
 
 from __future__ import annotations
@@ -86,8 +85,9 @@ class JsonLines:
         )
 
     def _read(self, chunks: Chunks, stop: int) -> None:
-        """In a thread of its own; ends with the input, with the loop, or when the other end of
-        `stop` is closed. Then it says so.
+        """Read in a thread; end with the input, the loop, or when the other end of `stop` closes.
+
+        Then it says so.
         """
         poll = select.poll()
         for fd in (self._fd, stop):
@@ -103,9 +103,10 @@ class JsonLines:
 
 
 class Chunks:
-    """From the reading thread to the loop that it was made in: a turn of the loop and a lock for
-    each. Asking for the coroutine of a queue instead takes four turns, which is what a device
-    spends on most when lines come one by one.
+    """Passes chunks from the reading thread to the loop that it was made in.
+
+    It takes a turn of the loop and a lock for each. Awaiting a queue's coroutine instead takes four
+    turns, which is what a device spends on most when lines come one by one.
     """
 
     def __init__(self) -> None:

@@ -1,5 +1,6 @@
-"""How a line becomes a reading, the same for files, serial ports, connections, datagrams and
-programs: JSON, text, CSV, InfluxDB's line protocol, NMEA 0183, or what gpsd says.
+"""Turns a line into a reading: JSON, text, CSV, InfluxDB line protocol, NMEA 0183 or gpsd.
+
+It is the same for files, serial ports, connections, datagrams and programs.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ class LinesConfig(SourceConfig):
     """A source of lines."""
 
     columns: Annotated[tuple[str, ...], Check(_columns)] = ()
-    """Of `format = "csv"`: names of the values of a line, in order. A line that repeats them is
-    passed over."""
+    """With `format = "csv"`: names of the values of a line, in order. A line that repeats them is
+    skipped."""
     separator: Annotated[str, Length(1, 1)] = ","
-    """Of `format = "csv"`: what stands between values; with `;` a decimal comma is one."""
+    """With `format = "csv"`: the separator of values; with `;` a decimal comma is accepted."""
 
     def check_columns(self, line_format: LineFormat) -> None:
         """Raises ValueError where they do not fit the format."""
@@ -59,7 +60,7 @@ class LinesConfig(SourceConfig):
 
 
 class LineReader:
-    """Of one source."""
+    """Reads the lines of one source."""
 
     def __init__(
         self, line_format: LineFormat, columns: Sequence[str] = (), separator: str = ","
@@ -70,8 +71,9 @@ class LineReader:
         self._parse = PARSERS.get(line_format, self._csv)
 
     def readings(self, intake: Intake, lines: Sequence[Line]) -> Sequence[Reading]:
-        """The readings in lines; what is wrong is refused and counted, what says nothing that is
-        known is left out.
+        """Return the readings in lines.
+
+        Wrong lines are refused and counted, those of unknown kinds are left out.
         """
         if self._format is LineFormat.JSON:
             return readings_of_objects(intake, lines)
@@ -131,8 +133,9 @@ def _text(line: bytes) -> str:
 
 
 def _influx(line: bytes) -> Mapping[str, Any] | None:
-    """Tags and fields side by side; the measurement is the field `measurement`. Raises
-    Rejected.
+    """Parse line protocol into tags and fields side by side. Raises Rejected.
+
+    The measurement is the field `measurement`.
     """
     from edgewake.protocol.maps.decoders.influx import points
     from edgewake.protocol.maps.decoding import BadItem

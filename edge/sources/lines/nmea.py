@@ -36,8 +36,9 @@ CENTURY_PIVOT: Final = 80
 
 
 def fields_of(line: bytes) -> Mapping[str, Scalar] | None:
-    """The fields of a sentence, `t` among them where it says date and time; None where nothing is
-    known of its kind. Raises Rejected.
+    """The fields of a sentence; None for an unknown kind. Raises Rejected.
+
+    `t` is among them where the sentence has date and time.
     """
     mark, words = _words(line)
     parse = SENTENCES.get(words[0][-3:])
@@ -53,8 +54,9 @@ def fields_of(line: bytes) -> Mapping[str, Scalar] | None:
 
 
 def _words(line: bytes) -> tuple[str, list[str]]:
-    """What it begins with, `$` or `!`, and the words between that and `*`, the checksum being
-    right. Raises Rejected.
+    """The sentence's first character, `$` or `!`, and its words up to `*`. Raises Rejected.
+
+    The checksum is verified.
     """
     # What stands before is the rest of a sentence that was cut.
     start = max(line.rfind(b"$"), line.rfind(b"!"))

@@ -91,8 +91,9 @@ Checksum: TypeAlias = Callable[[Seen, int, int], int | None]
 
 
 def is_rotated_name(name: str, current: str) -> bool:
-    """Is `name` one that rotation gives to the file `current`? `in.log.1`, `in.log-20261122`,
-    `in-2026-11-22.log`, `in.log.old`, …
+    """Is `name` one that rotation gives to the file `current`?
+
+    `in.log.1`, `in.log-20261122`, `in-2026-11-22.log`, `in.log.old`, …
     """
     if name.startswith(current):
         return _ROTATED.fullmatch(name[len(current) :]) is not None
@@ -117,8 +118,9 @@ class LastLook:
     known."""
 
     def was_before(self, file: Seen, current: Seen | None) -> bool:
-        """Was it rotated before, and is none of ours? Its time tells, unless the current file shows
-        that the clock was set back.
+        """Was the file rotated before we began, and is it none of ours?
+
+        Its time tells, unless the current file shows that the clock was set back.
         """
         if current is None or current.mtime_ns >= self.since_ns or self.foreign_ns is None:
             return file.mtime_ns < self.since_ns
@@ -157,8 +159,9 @@ def plan(
 def _offset_in_unknown(
     file: Seen, changed: Sequence[Known], live: Sequence[Seen], checksum: Checksum, *, is_old: bool
 ) -> int | None:
-    """Where to go on in a rotated file that is not known; None where it is none of ours, or holds
-    nothing new.
+    """The offset to continue from in an unknown rotated file.
+
+    None where it is not one of ours, or holds nothing new.
     """
     copied = [each.offset for each in changed if each.offset and _holds(file, each, checksum)]
     if copied:

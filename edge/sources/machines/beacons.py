@@ -23,8 +23,9 @@ XIAOMI: Final = "0000fe95-0000-1000-8000-00805f9b34fb"
 def decoded(
     makers: Mapping[int, bytes], services: Mapping[str, bytes]
 ) -> tuple[str, dict[str, Scalar]] | None:
-    """Kind and values; None: nothing that is known. `makers`: company → data; `services`: UUID in
-    lower case → data.
+    """Decode a beacon to its kind and values; None: nothing that is known.
+
+    `makers`: company → data; `services`: UUID in lower case → data.
     """
     for kind, data, decode in (
         ("ruuvi", makers.get(RUUVI), ruuvi),

@@ -1,7 +1,8 @@
-"""Listens to a CAN bus, by python-can: messages that a DBC file knows become readings (cantools),
-and a car is asked for what every one of them tells (OBD-II, mode 1).
+"""Listens to a CAN bus, by python-can: messages that a DBC file knows become readings.
 
-Of each message at most one reading is taken in `interval_s`: a bus has thousands a second.
+cantools decodes them. A car is also asked for the values that every car has (OBD-II, mode 1).
+
+At most one reading of each message is taken in `interval_s`: a bus has thousands a second.
 """
 
 from __future__ import annotations
@@ -166,7 +167,7 @@ class Dbc:
         self._known = {one.frame_id: one for one in self._database.messages}
 
     def questions(self, _now_s: float) -> list[can.Message]:
-        """Nothing is asked."""
+        """Ask nothing."""
         return []
 
     def bodies(

@@ -1,5 +1,7 @@
-"""What the kernel measures, as it tells it in files: hwmon (temperatures, fans, voltages), iio
-(sensors on I²C and SPI: light, pressure, humidity), and thermometers on 1-Wire.
+"""Reads the sensors that the kernel shows as files: hwmon, iio, and thermometers on 1-Wire.
+
+hwmon has temperatures, fans and voltages; iio has sensors on I²C and SPI: light, pressure,
+humidity.
 
 A sensor whose file cannot be read now is null in that reading; one that is plugged in is found at
 the next one.
@@ -30,13 +32,13 @@ HWMON: Final = re.compile(r"(temp|in|fan|curr|power|humidity|energy)\d+_input")
 PER_UNIT: Final[Mapping[str, float]] = {
     "temp": 1e3, "in": 1e3, "fan": 1.0, "curr": 1e3, "power": 1e6, "humidity": 1e3, "energy": 1e6,
 }  # fmt: skip
-"""Of hwmon: how many of the file's units make one °C, V, rpm, A, W, % or J (the kernel's
+"""hwmon: how many of the file's units make one °C, V, rpm, A, W, % or J (the kernel's
 Documentation/hwmon/sysfs-interface)."""
 IIO: Final = re.compile(r"in_([a-z_]+?)(\d*)_(raw|input)")
 IIO_PER_UNIT: Final[Mapping[str, float]] = {
     "temp": 1e3, "voltage": 1e3, "current": 1e3, "humidityrelative": 1e3,
 }  # fmt: skip
-"""Of iio: its milli-units; all others are in units already: lux, kPa, m/s²."""
+"""iio: its milli-units; all others are in plain units already: lux, kPa, m/s²."""
 ONE_WIRE_C: Final = re.compile(rb"t=(-?\d+)")
 
 
@@ -135,7 +137,7 @@ def _iio(sys: Path) -> Iterator[tuple[str, float | None]]:
 
 
 def _shared(device: Path, own: str, all_of: str, what: str, default: float) -> float:
-    """Of a channel, or of all of its kind."""
+    """A setting of a channel, or of all channels of its kind."""
     for base in (own, all_of):
         value = _number(_read(device / f"{base}_{what}"))
         if value is not None:

@@ -67,7 +67,7 @@ class Point:
     length: int = 1
     """Registers of a text."""
     bit: int = 0
-    """Of a register, 0 the lowest."""
+    """The bit of a register, 0 the lowest."""
 
     @property
     def count(self) -> int:
@@ -90,9 +90,7 @@ class Block:
 
 
 def blocks(points: Sequence[Point], gap_max: int = GAP_MAX) -> list[Block]:
-    """The fewest questions that bring all points, without reading far over what nobody asked
-    for.
-    """
+    """The fewest requests that read all points, without reading far over what nobody asked for."""
     found: list[Block] = []
     for point in sorted(points, key=lambda each: (each.table, each.address)):
         end = point.address + point.count
@@ -111,19 +109,16 @@ def blocks(points: Sequence[Point], gap_max: int = GAP_MAX) -> list[Block]:
 
 
 def without_gaps(block: Block) -> list[Block]:
-    """Questions for the same points that ask for nothing else: a device may not have what stands
-    between them.
-    """
+    """Requests for the same points without the registers between them, which a device may lack."""
     return blocks(block.points, gap_max=0)
 
 
 def value_of(
     point: Point, block: Block, registers: Sequence[int]
 ) -> float | int | bool | str | None:
-    """A point's value from its block's registers; None where it is no number (NaN, infinite, digits
-    of BCD above 9).
+    """A point's value from its block's registers. Raises ValueError where they are too few.
 
-    Raises ValueError where they are too few.
+    None where it is not a number (NaN, infinite, digits of BCD above 9).
     """
     at = point.address - block.address
     words = list(registers[at : at + point.count])

@@ -1,9 +1,8 @@
-"""Asks a Modbus device for registers at intervals, by pymodbus: one reading each time, with all of
-its values. What TCP and serial lines have in common.
+"""Reads registers of a Modbus device at intervals, by pymodbus: one reading each time.
 
-A device that does not answer fails the source: it is said with the device's reason, and asked again
-later. A register that it does not have is null, counted, and the others stand; without any the
-source fails. One value that is no number is null.
+This is what TCP and serial lines have in common. A device that does not answer fails the source:
+its reason is logged, and it is asked again later. A register that it does not have is null,
+counted, and the others stand; without any the source fails. A value that is not a number is null.
 """
 
 from __future__ import annotations
@@ -64,9 +63,9 @@ class PointConfig(ConfigTable):
     low_byte_first: bool = False
     """The low byte of each register comes first, against the standard."""
     length: int = key(default=1, ge=1, le=120)
-    """Of `text`: its registers, two characters each; it ends before a NUL."""
+    """With `text`: its registers, two characters each; it ends before a NUL."""
     bit: int = key(default=0, ge=0, le=15)
-    """Of `bit`: which one of a register, 0 the lowest."""
+    """With `bit`: which one of a register, 0 the lowest."""
 
     def __post_init__(self) -> None:
         if self.address + self.point().count > ADDRESSES:
@@ -76,7 +75,7 @@ class PointConfig(ConfigTable):
             )
 
     def point(self) -> Point:
-        """As a value."""
+        """The point that this configures."""
         return Point(
             self.name,
             self.table,

@@ -1,8 +1,13 @@
-"""Subscribes to values of an OPC UA server, by asyncua: each change is a reading, with the time
-that its source gave it. Changes of one moment are one reading.
+"""Subscribes to values of an OPC UA server, by asyncua: each change is a reading.
 
-A server that is gone is asked again later. Then it tells the values that it has, as it does when
-the agent was started again; one whose time is known already is not taken again.
+It has the time that its source gave it; changes of one moment are one reading.
+
+A server that is gone is asked again later. Then it sends the values that it has; one whose time is
+known already is not taken again.
+
+Of redundant servers, which have the same values with the same times, all are subscribed to at once
+(OPC 10000-4, section 6.6.2: hot). Each change is taken from the one that tells it first, so while
+one of them lives nothing is missed when another dies, and nothing is taken twice.
 """
 
 from __future__ import annotations
@@ -29,15 +34,24 @@ from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.names import is_field
 from edgewake.protocol.plain import Check, ConfigTable, key
 
-# It says each message of the server, a kilobyte each.
+# It writes each message of the server, a kilobyte each.
 logging.getLogger("asyncua").setLevel(logging.WARNING)
 
 NODES_MAX: Final = 200
 """Values of one source; a reading may have as many fields."""
 WAITING_MAX: Final = 10_000
 """Changes that wait for the log; those after them are dropped, counted."""
+SERVERS_MAX: Final = 4
+"""Redundant servers of one source."""
+TOLD_MAX: Final = 2048
+"""Changes of one value that are remembered, where servers are redundant: so far one of them may be
+behind another, some seconds at hundred changes a second."""
+AGAIN_S: Final = 2.0
+"""Seconds after which a redundant server that was lost is asked again."""
 LOOK_S: Final = 1.0
 """Seconds between two looks whether the server is there."""
+QUEUE_MAX: Final = 1000
+"""Changes of one value that a server keeps between two messages; without, it keeps the last."""
 DEFAULT_PORT: Final = 4840
 POLICIES: Final = {
     "Basic256Sha256": security_policies.SecurityPolicyBasic256Sha256,
@@ -73,12 +87,24 @@ class NodeConfig(ConfigTable):
     """Its node: `ns=2;s=Boiler.Temperature`, `ns=3;i=1001`."""
 
 
+class AlsoConfig(ConfigTable):
+    """A redundant server."""
+
+    url: Annotated[str, Check(_url)]
+    """Its address."""
+    server_cert_file: Path | None = None
+    """Its certificate, with `security`."""
+
+
 class OpcUaConfig(SourceConfig):
     """Values of an OPC UA server that is subscribed to."""
 
     type: Literal["opcua"]
     url: Annotated[str, Check(_url)]
     """Its address, e.g. `opc.tcp://plc:4840/`."""
+    also: tuple[AlsoConfig, ...] = key(default=(), max_length=SERVERS_MAX - 1)
+    """Servers that have the same values with the same times. All are subscribed to, and each change
+    is taken once; the source fails only where none of them is there."""
     node: tuple[NodeConfig, ...] = key(min_length=1, max_length=NODES_MAX)
     """Its values."""
     publish_s: float = key(default=1.0, ge=0.01, le=3600)
@@ -110,8 +136,18 @@ class OpcUaConfig(SourceConfig):
         files = (self.cert_file, self.key_file, self.server_cert_file)
         if self.security != "none" and None in files:
             raise ValueError("security: expected cert_file, key_file and server_cert_file with it")
+        if self.security != "none" and None in [one.server_cert_file for one in self.also]:
+            raise ValueError("also: expected server_cert_file of each, with security")
+        urls = [one.url for one in self.servers]
+        if len(set(urls)) < len(urls):
+            raise ValueError("also: a server is named twice")
         if self.password_file is not None and self.security == "none":
             raise ValueError("password_file: expected `security` with it, which encrypts it")
+
+    @property
+    def servers(self) -> tuple[AlsoConfig, ...]:
+        """All of them."""
+        return (AlsoConfig(url=self.url, server_cert_file=self.server_cert_file), *self.also)
 
     def source(self, context: SourceContext) -> OpcUa:
         return OpcUa(self, context)
@@ -123,10 +159,43 @@ class OpcUaConfig(SourceConfig):
 class Change:
     """A value that the server told."""
 
-    __slots__ = ("name", "t", "value")
+    __slots__ = ("mark", "name", "t", "value")
 
-    def __init__(self, name: str, value: Any, t: int | None) -> None:
-        self.name, self.value, self.t = name, value, t
+    def __init__(self, name: str, value: Any, moment: datetime | None) -> None:
+        self.name, self.value, self.t = name, value, ms_of(moment)
+        self.mark = None if moment is None else (moment, str(value))
+        """Tells it from other changes of the value."""
+
+
+class Told:
+    """Which changes were taken already. Pure."""
+
+    def __init__(self, most: int, position: str | None = None) -> None:
+        """`most`: changes of one value that are remembered. `position`: what `newest` gave."""
+        self._most = most
+        self._marks: dict[str, dict[tuple[datetime, str], None]] = {
+            name: {(datetime.fromisoformat(moment), value): None}
+            for name, (moment, value) in (orjson.loads(position) if position else {}).items()
+        }
+
+    def newest(self) -> str:
+        """The last change of each value: a server sends it again to an agent that was restarted."""
+        marks = {name: next(reversed(ones)) for name, ones in self._marks.items()}
+        return orjson.dumps(
+            {name: (moment.isoformat(), value) for name, (moment, value) in marks.items()}
+        ).decode()
+
+    def is_new(self, one: Change) -> bool:
+        """Is it taken for the first time? From now on it is not. What has no time always is."""
+        if one.mark is None:
+            return True
+        marks = self._marks.setdefault(one.name, {})
+        if one.mark in marks:
+            return False
+        marks[one.mark] = None
+        if len(marks) > self._most:
+            del marks[next(iter(marks))]
+        return True
 
 
 class OpcUa:
@@ -136,47 +205,77 @@ class OpcUa:
 
     def __init__(self, config: OpcUaConfig, context: SourceContext) -> None:
         self._config = config
+        self._clock = context.clock
         self._name = f"opcua:{config.url}"
-        self._told = told(context.position(self._name))
-        """Field → time of the value that was taken last; kept in the log with the readings."""
+        self._told = Told(TOLD_MAX if config.also else 1, context.position(self._name))
+        self._away: dict[str, str] = {}
+        """Redundant servers that are not there → why."""
 
     async def run(self, intake: Intake) -> None:
-        config = self._config
+        servers = self._config.servers
+        if len(servers) == 1:
+            await self._once(intake, servers[0])
+            return
+        self._away.clear()
+        tasks = [asyncio.create_task(self._keep(intake, one), name=one.url) for one in servers]
         try:
-            await self._follow(intake)
-        except (OSError, TimeoutError, ua.UaError) as error:
-            raise Unavailable(f"{config.url}: {error or type(error).__name__}") from error
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+        for error in ended:
+            if isinstance(error, Exception):
+                raise error
 
-    async def _follow(self, intake: Intake) -> None:
+    async def _keep(self, intake: Intake, server: AlsoConfig) -> None:
+        """One of several, for ever. Raises Unavailable where all of them are away."""
+        while True:
+            try:
+                await self._once(intake, server)
+            except Unavailable as error:
+                self._away[server.url] = str(error)
+                if len(self._away) == len(self._config.servers):
+                    raise Unavailable("; ".join(self._away.values())) from error
+                intake.remark(f"{server.url}: away, others are read")
+            await self._clock.sleep(AGAIN_S)
+
+    async def _once(self, intake: Intake, server: AlsoConfig) -> None:
+        """Raises Unavailable."""
+        try:
+            await self._follow(intake, server)
+        except (OSError, TimeoutError, ua.UaError) as error:
+            raise Unavailable(f"{server.url}: {error or type(error).__name__}") from error
+
+    async def _follow(self, intake: Intake, server: AlsoConfig) -> None:
         """Until the connection is lost. Raises OSError, TimeoutError, ua.UaError."""
-        client = await self._client()
+        client = await self._client(server)
         async with client:
             waiting = Waiting(intake, {node.id: node.name for node in self._config.node})
             subscription = await client.create_subscription(
                 self._config.publish_s * 1000, waiting, queue_maxsize=WAITING_MAX
             )
             nodes = [client.get_node(node.id) for node in self._config.node]
-            handles = await subscription.subscribe_data_change(nodes)
+            handles = await subscription.subscribe_data_change(nodes, queuesize=QUEUE_MAX)
             for node, handle in zip(self._config.node, handles, strict=True):
                 if isinstance(handle, ua.StatusCode):
                     intake.remark(f"{node.name}: {node.id}: {handle.name}")
             if all(isinstance(handle, ua.StatusCode) for handle in handles):
                 raise OSError(f"none of the nodes: {handles[0].name}")
+            self._away.pop(server.url, None)
             while True:
                 changes = await waiting.next(LOOK_S)
-                readings = intake.check_all([*bodies(self._new(changes))])
-                if readings:
-                    await intake.put(
-                        readings, position=(self._name, orjson.dumps(self._told).decode())
-                    )
+                new = filter(self._told.is_new, changes)
+                if readings := intake.check_all([*bodies(new)]):
+                    await intake.put(readings, position=(self._name, self._told.newest()))
                 await client.check_connection()
 
-    async def _client(self) -> Client:
+    async def _client(self, server: AlsoConfig) -> Client:
         config = self._config
-        url = urlsplit(config.url)
+        url = urlsplit(server.url)
         # Looked up beside asyncua, whose look-up would hold up the stop of the agent.
         await resolved(url.hostname or "", url.port or DEFAULT_PORT)
-        client = Client(config.url, timeout=config.timeout_s)
+        client = Client(server.url, timeout=config.timeout_s)
         client.application_uri = config.application_uri
         client.name = client.description = "edgewake"
         if config.security != "none":
@@ -186,26 +285,13 @@ class OpcUa:
                 POLICIES[config.security],
                 config.cert_file,
                 config.key_file,
-                server_certificate=str(config.server_cert_file),
+                server_certificate=str(server.server_cert_file),
             )
         if config.username is not None:
             client.set_user(config.username)
             if config.password_file is not None:
                 client.set_password(read_token(config.password_file))
         return client
-
-    def _new(self, changes: list[Change]) -> Iterator[Change]:
-        for one in changes:
-            if one.t is not None:
-                if self._told.get(one.name) == one.t:
-                    continue
-                self._told[one.name] = one.t
-            yield one
-
-
-def told(position: str | None) -> dict[str, int]:
-    """What a log says of it. Pure."""
-    return dict(orjson.loads(position)) if position else {}
 
 
 def bodies(changes: Iterator[Change]) -> Iterator[dict[str, Any]]:
@@ -243,7 +329,7 @@ class Waiting:
             self._intake.remark(f"{name}: {told.StatusCode.name}")
             value = None
         moment = told.SourceTimestamp or told.ServerTimestamp
-        self._changes.append(Change(name, plain(value), ms_of(moment)))
+        self._changes.append(Change(name, plain(value), moment))
         self._came.set()
 
     async def next(self, time_s: float) -> list[Change]:

@@ -1,6 +1,4 @@
-"""Maps of a source: imported where one has them, for a small device pays for what
-it has.
-"""
+"""Maps of a source, imported only where it has any: a small device pays for what it uses."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from edgewake.protocol.names import THING, THING_SEQ
 
 
 class SourceMaps:
-    """Of one source: the readings of its stream."""
+    """The maps of one source: they give the readings of its stream."""
 
     def __init__(
         self,
@@ -32,8 +30,9 @@ class SourceMaps:
         takes_all: bool = False,
         text: str | None = None,
     ) -> None:
-        """`takes_all`: are readings of other streams taken too? `text`: of a map file, in place of
-        its path. Raises ConfigError.
+        """`takes_all`: are readings of other streams taken too? Raises ConfigError.
+
+        `text`: a map file's text, in place of its path.
         """
         self._file = MapFile(path, presets, zone=zone, text=text)
         self._stream = stream

@@ -1,5 +1,4 @@
-"""Takes messages of a local MQTT broker, whose topics tell what they are about:
-`home/{room}/temperature`.
+"""Takes messages of a local MQTT broker, whose topics carry values: `home/{room}/temperature`.
 
 A message of QoS 1 is acknowledged to the broker only when its readings are durable, and the broker
 keeps what comes while the agent is away (`session_s`). One that it sends again, because our
@@ -211,7 +210,7 @@ class MqttSubscribe:
         self, intake: Intake, packets: Sequence[mqtt5.PublishPacket | Unreadable]
     ) -> None:
         sent_once: list[Reading] = []
-        """Of QoS 0: nobody brings them again."""
+        """Readings of QoS 0, which are not delivered again."""
         readings: list[Reading] = []
         recent, remembered = self._recent.copy(), False
         for packet in packets:
@@ -443,7 +442,7 @@ class Link:
         return found
 
     async def _some(self) -> list[Packet | Unreadable]:
-        """What comes next."""
+        """Return the next packets."""
         if self._early:
             early, self._early = self._early, []
             return early

@@ -25,9 +25,9 @@ class RecentPackets:
 
     @classmethod
     def decode(cls, text: str | None) -> RecentPackets:
-        """From what `encode` wrote; None: nothing yet.
+        """Load what `encode` wrote; None: nothing yet.
 
-        What cannot be read is forgotten: a message may come twice, and none is lost.
+        An unreadable text is dropped: a message may come twice, and none is lost.
         """
         pairs = (word.partition(":") for word in (text or "").split())
         try:
@@ -40,7 +40,7 @@ class RecentPackets:
         return RecentPackets(dict(self._known))
 
     def encode(self) -> str:
-        """As the log keeps it."""
+        """The packets as the log keeps them."""
         return " ".join(f"{packet_id}:{crc:x}" for packet_id, crc in self._known.items())
 
     def is_repeat(self, packet_id: int, topic: str, payload: bytes) -> bool:

@@ -1,9 +1,10 @@
-"""Is a host application of Sparkplug B 3.0 on a local broker: births, data and deaths of edge nodes
-and their devices become readings, with names and times as they say them.
+"""A host application of Sparkplug B 3.0 on a local broker.
+
+Births, data and deaths of edge nodes and their devices become readings, with their names and times.
 
 It says on `spBv1.0/STATE/HOST` that it is there, and its will that it is not, so that nodes keep
-what they measure meanwhile (primary host). Sparkplug wants no session: what was sent while nobody
-listened is told again by births, for which a node is asked.
+what they measure meanwhile (primary host). Sparkplug has no session: what was sent while nobody
+listened is sent again by births, for which a node is asked.
 """
 
 from __future__ import annotations
@@ -177,7 +178,7 @@ class Sparkplug:
 
 
 def body_of(one: Reading | Presence) -> dict[str, Any]:
-    """As an object. Pure."""
+    """A reading or presence as an object. Pure."""
     common = {"t": one.t, "thing": device_name(one.thing)}
     if isinstance(one, Presence):
         return common | {"online": one.is_online}

@@ -1,5 +1,6 @@
-"""One HTTP/1.1 request of the agent: redirects, headers, time and bytes are bounded, and nothing is
-read ahead of whoever asks for it.
+"""One HTTP/1.1 request of the agent, bounded in redirects, headers, time and bytes.
+
+Nothing is read ahead of its reader.
 
     async with answer(Request(parse_url("https://example.org/now")), tls) as got:
         async for piece in got.pieces(silence_s=30): …
@@ -147,9 +148,7 @@ class Answer:
 
 
 def not_as_wanted(request: Request, got: Answer, now_ms: int, more: str = "") -> Unavailable:
-    """The error of an answer that is not what was asked for; it tells how long the server asks to
-    wait (Retry-After).
-    """
+    """The error for an unexpected answer, with the wait that the server asks for (Retry-After)."""
     wait_s = retry_after_s(got.headers.get("retry-after", ""), now_ms, max_s=RETRY_AFTER_MAX_S)
     return Unavailable(f"{request.url.geturl()}: HTTP {got.status}{more}", retry_after_s=wait_s)
 

@@ -258,8 +258,9 @@ class HttpIntake:
         return said.items
 
     async def _put(self, intake: Intake, request: Taking, readings: Sequence[Reading]) -> bool:
-        """Pass on, with the key, in one transaction: all or nothing, and no key without its
-        readings. False: said already.
+        """Pass on readings with the request's key in one transaction; False: answered already.
+
+        All or nothing, and no key without its readings.
         """
         key = request.asked.key
         while True:

@@ -1,5 +1,6 @@
-"""Asks a web server at intervals and takes the JSON that it answers: an object, a list of objects,
-lines, or a list inside an object.
+"""Asks a web server at intervals and takes the JSON of its answer.
+
+It is an object, a list of objects, lines, or a list inside an object.
 
 An answer with an ETag is asked for only when it has changed; the tag is kept in the log with the
 readings, so nothing is taken twice across restarts. Without one every answer counts. A server that

@@ -1,5 +1,6 @@
-"""Requests of other systems' clients at the HTTP intake, by maps: imported where one has them, for
-a small device pays for what it has.
+"""Requests of other systems' clients at the HTTP intake, decoded by maps.
+
+They are imported only where a source has maps: a small device pays for what it uses.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Foreign(NamedTuple):
 
 
 class MappedRequests:
-    """Of one source."""
+    """The mapped requests of one source."""
 
     def __init__(self, maps: SourceMaps, tokens: DeviceTokens | None, body_bytes_max: int) -> None:
         self.maps = maps
@@ -66,8 +67,9 @@ class MappedRequests:
     def wanted(
         self, method: str, target: str, headers: Mapping[str, str], token: str | None
     ) -> Foreign | Reply | None:
-        """What a request is; None: one of our own kind. `token`: what all have to show, unless they
-        show a device's own.
+        """Classify a request; None: it is one of our own kind.
+
+        `token`: what all clients must send, unless they send a device's own.
         """
         head = Head.of(method, target, headers)
         form = form_of(head)

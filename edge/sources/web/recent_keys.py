@@ -27,12 +27,12 @@ class RecentKeys:
 
     @classmethod
     def decode(cls, text: str | None) -> RecentKeys:
-        """From what `encode` wrote; None: nothing yet."""
+        """Load what `encode` wrote; None: nothing yet."""
         pairs = (word.partition(":") for word in (text or "").split())
         return cls({key: body for key, _, body in pairs})
 
     def encode(self) -> str:
-        """As the log keeps it."""
+        """The keys as the log keeps them."""
         return " ".join(f"{key}:{body}" for key, body in self._digests.items())
 
     def __contains__(self, key: str) -> bool:

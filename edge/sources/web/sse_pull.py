@@ -1,10 +1,9 @@
-"""Follows a stream of server-sent events (WHATWG HTML 9.2): each event's data is a JSON object, or
-a list of them.
+"""Follows server-sent events (WHATWG HTML 9.2) whose data is a JSON object, or a list of them.
 
 The id of the last event is kept in the log with its readings, in one transaction. After a crash, or
-a lost connection, the server is asked to go on behind it (`Last-Event-ID`): nothing is missed and
+a lost connection, the server is asked to go on after it (`Last-Event-ID`): nothing is missed and
 nothing taken twice, as far as the server keeps its word. A server that gives no ids begins where it
-likes. 204 means that there is nothing more (9.2.3).
+likes. 204 means that nothing more will come (9.2.3).
 """
 
 from __future__ import annotations
@@ -130,8 +129,9 @@ class SsePull:
             return []
 
     def _last_sendable(self, ids: list[str]) -> str:
-        """The latest id, latest first, that a header can carry; events behind it come again after
-        the next connection.
+        """The latest id that a header can carry; `ids` has the latest first.
+
+        Events behind it come again after the next connection.
         """
         found = next(filter(sendable, ids), self._id)
         if found != ids[0]:
@@ -148,7 +148,7 @@ def wait_ms(asked: int | None) -> int:
 
 
 def sendable(last_id: str) -> bool:
-    """Can it be sent in a header as it is? (RFC 9110, section 5.5.)"""
+    """Can it be sent in a header as it is (RFC 9110, section 5.5)?"""
     return (
         len(last_id.encode()) <= ID_BYTES_MAX
         and last_id == last_id.strip()

@@ -1,6 +1,4 @@
-"""What sources that ask a web server have in common: address, trust, credentials, and the name
-under which the log knows them.
-"""
+"""What sources that ask a web server share: address, trust, credentials, and name in the log."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def _named(record: dict[Any, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON would say it."""
+    """Convert a CBOR value to the one that JSON would have."""
     if isinstance(value, bytes):
         return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
     is_big = type(value) is int and value.bit_length() >= INTEGER_BITS

@@ -84,7 +84,7 @@ def test_a_batch_that_does_not_fit_is_computed_in_smaller_ones(
         lane.start()
         try:
             wait_until(
-                lambda lane=lane: lane.failure() is not None or computed(lane, feed) == many,
+                lambda lane=lane: lane.failure() is not None or computed(lane, feed) == many,  # type: ignore[misc]
                 "it ends",
             )
             if lane.failure() is None:

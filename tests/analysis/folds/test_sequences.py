@@ -26,6 +26,7 @@ from edgewake.cloud.analysis.folds.sequences import (
     load,
     record,
 )
+from edgewake.cloud.analysis.folds.slots import Slot
 from edgewake.cloud.analysis.jobs.sequence_job import SequenceJob, SequenceStates
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.queries.lane_kind import LaneKind
@@ -46,7 +47,8 @@ def fold(window: Window, times: list[int]) -> tuple[KeyState, Told]:
     """What clients have in the end, with the state written down and read again after each
     reading.
     """
-    state, told = KeyState(), {}
+    state = KeyState()
+    told: Told = {}
     for t in times:
         changed = Changed()
         add(state, window, t, [float(t), None], changed)
@@ -60,6 +62,8 @@ def fold(window: Window, times: list[int]) -> tuple[KeyState, Told]:
 
 
 def row(one: Open) -> tuple[int, int, float]:
+    assert isinstance(one.slots[0], Slot)
+    assert isinstance(one.slots[1], Slot)
     assert (one.slots[1].count, one.slots[1].min) == (0, None)
     return one.last, one.readings, one.slots[0].sum
 

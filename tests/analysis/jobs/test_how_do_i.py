@@ -72,7 +72,7 @@ def feeds(new_feed: NewFeed) -> dict[str, Feed]:
 
 def text_of(name: str, feeds: Mapping[str, Feed]) -> str:
     """The query, over the streams of this test."""
-    text = TEXTS[name]
+    text: str = TEXTS[name]
     for stream, feed in feeds.items():
         text = re.sub(rf"\b{stream}\b", feed.name, text)
     return text

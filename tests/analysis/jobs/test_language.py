@@ -77,7 +77,8 @@ def covariance(found: Sequence[tuple[float, float]]) -> float:
 def line(found: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Slope and intercept of the line through pairs (y, x)."""
     y, x = zip(*found, strict=True)
-    return tuple(statistics.linear_regression(x, y))
+    slope, intercept = statistics.linear_regression(x, y)
+    return slope, intercept
 
 
 def latest(readings: Readings, name: str) -> Any:

@@ -493,7 +493,10 @@ def in_duckdb(
                 [[one["t"], one.get("id"), one["v"]] for one in readings],
             )
         join = "FROM o LEFT JOIN c ON o.id = c.id AND c.t BETWEEN o.t - 3000 AND o.t + 5000"
-        return database.execute(f"{select.format(join=join)} ORDER BY ALL").fetchall()
+        rows: list[tuple[Any, ...]] = database.execute(
+            f"{select.format(join=join)} ORDER BY ALL"
+        ).fetchall()
+        return rows
 
 
 def test_pairs_and_windows_over_them_equal_duckdb_over_a_restart(
@@ -612,6 +615,7 @@ def test_pairs_and_windows_over_them_equal_duckdb_over_a_restart(
     states = replace(lane.job, queries=tuple(queries[:2])).restored(
         state_parts.joined(kept), lane.record
     )
+    assert isinstance(states, PairStates)
     assert states.partners[queries[1].label].count == states.partners[queries[0].label].count > 0, (
         "it goes on as one that forgot nothing"
     )

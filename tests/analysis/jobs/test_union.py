@@ -77,7 +77,7 @@ def expected(feeds: Sequence[Feed]) -> dict[tuple[Any, ...], Any]:
         for field in ("speed", "load")
     )
     return {
-        place: (len(found), sum(found), max(loads.get(place, [None])))
+        place: (len(found), sum(found), max(loads[place]) if place in loads else None)
         for place, found in speeds.items()
     }
 

@@ -56,7 +56,7 @@ def _send(feed: Feed, frames: int) -> None:
 
 def test_the_files_of_a_checkpoint_stay_few_and_without_forgetting_they_grow(
     analysis: Analysis, feed: Feed
-):
+) -> None:
     one_each = analysis.with_config(batch_records_max=1)
     (query,) = registered(
         sql(feed.name, "device, count(*) AS n", "window(event_time, '1 minute'), device"),
@@ -87,7 +87,7 @@ def test_the_files_of_a_checkpoint_stay_few_and_without_forgetting_they_grow(
 
 def test_a_query_like_one_before_it_runs_what_was_compiled_for_that(
     analysis: Analysis, new_feed: Callable[[Mapping[str, FieldType]], Feed]
-):
+) -> None:
     compiled = []
     for columns in (*["count(*) AS n"] * 4, "count(*) AS n, max(speed) AS high"):
         feed = new_feed({"speed": FieldType.NUMBER})
@@ -98,7 +98,7 @@ def test_a_query_like_one_before_it_runs_what_was_compiled_for_that(
         _send(feed, 1)
         before = _compiled(analysis.session)
         with analysis.running([query], feed) as lane:
-            wait_until(lambda lane=lane: lane.finished >= 1, "a batch")
+            wait_until(lambda lane=lane: lane.finished >= 1, "a batch")  # type: ignore[misc]
         compiled.append(_compiled(analysis.session) - before)
     like, other = compiled[1:4], compiled[4]
     assert other > 0, "the control: another one is compiled"

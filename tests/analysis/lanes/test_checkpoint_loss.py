@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 
+from edgewake.cloud import failpoint
 from edgewake.cloud.analysis.checkpoints import checkpoint
 from edgewake.cloud.analysis.lanes import micro_batch
 from edgewake.cloud.analysis.results import emit
@@ -158,7 +159,7 @@ def _in_the_middle_of_the_transaction(fault: pytest.MonkeyPatch) -> None:
 
 
 def _before_spark_knows_of_it(fault: pytest.MonkeyPatch) -> None:
-    fault.setattr(micro_batch.failpoint, "reach", _break_off)
+    fault.setattr(failpoint, "reach", _break_off)
 
 
 def _break_off(*_: object) -> None:

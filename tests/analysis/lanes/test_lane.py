@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from pyspark.sql.streaming.readwriter import DataStreamReader
@@ -51,7 +52,7 @@ def by_device(reading: object) -> tuple[object, ...]:
     return (reading["device"],)  # type: ignore[index]
 
 
-def send_at(feed: Feed, *times: int, device: str = "d1", **more: int) -> None:
+def send_at(feed: Feed, *times: int, device: str = "d1", **more: Any) -> None:
     feed.send(times, device=device, speed=[1.0] * len(times), **more)
 
 
@@ -110,7 +111,7 @@ def test_queries_of_all_shapes_share_one_spark_query(analysis: Analysis, feed: F
     slots, side by side.
     """
     for i in range(30):
-        columns = {
+        columns: dict[str, Any] = {
             "speed": [i, None, 100 - i],
             "load": [None, i / 2, i],
             "street": ["a", "b's\\\"", None],
@@ -493,7 +494,11 @@ def test_state_of_final_windows_is_evicted(analysis: Analysis, feed: Feed) -> No
 def state_rows(lane: Lane) -> int:
     """After the last batch, of which Spark tells a moment after we have committed it."""
     wait_until(
-        lambda: (p := lane.query.lastProgress) is not None and p.batchId >= lane._batch,
+        lambda: (
+            lane.query is not None
+            and lane.query.lastProgress is not None
+            and lane.query.lastProgress.batchId >= lane._batch
+        ),
         "progress of the last batch",
-    )  # type: ignore[union-attr]
-    return lane.session.read.format("statestore").load(str(lane.checkpoint)).count()
+    )
+    return int(lane.session.read.format("statestore").load(str(lane.checkpoint)).count())

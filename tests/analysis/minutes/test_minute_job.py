@@ -202,7 +202,7 @@ def test_a_day_that_comes_late_is_summed_up_in_pieces_exactly_and_once_over_a_re
     series = Series(feed.name, "speed")
     for step in Step:
         answers = Reads(tmp_path / "summaries.db").with_view(
-            lambda view, step=step: gather.by_step(view, series, step, 0, 2 * now, ())
+            lambda view, step=step: gather.by_step(view, series, step, 0, 2 * now, ())  # type: ignore[misc]
         )
         expected = summed(values, step)
         assert {

@@ -192,7 +192,10 @@ _spaces = st.sampled_from(["", " ", "\n\t", "  "])
 def documents(draw: st.DrawFn) -> bytes:
     """JSON that has to do with records."""
     space = draw(_spaces)
-    list_of = lambda items: f"[{space}" + f"{space},{space}".join(items) + "]"  # noqa: E731
+
+    def list_of(items: Sequence[str]) -> str:
+        return f"[{space}" + f"{space},{space}".join(items) + "]"
+
     any_of = {
         "double": st.lists(st.one_of(_written, st.just("null")), max_size=6),
         "boolean": st.lists(st.sampled_from(["true", "false", "null"]), max_size=6),
@@ -212,7 +215,8 @@ def documents(draw: st.DrawFn) -> bytes:
     fields = []
     for name in names:
         kind = FIELDS.get(name) if draw(st.integers(0, 9)) else draw(st.sampled_from(list(any_of)))
-        fields.append(f'"{name}"{space}:{space}{list_of(draw(any_of[kind or "string"]))}')
+        texts: Sequence[str] = draw(any_of[kind or "string"])
+        fields.append(f'"{name}"{space}:{space}{list_of(texts)}')
     whole = st.one_of(st.integers(-(2**63), 2**63 - 1).map(str), st.just("null"))
     parts = [
         f'"device":{json.dumps(draw(_texts), ensure_ascii=False)}',
@@ -293,7 +297,7 @@ def test_sums_are_those_of_the_numbers(
                 min(numbers, default=None),
                 max(numbers, default=None),
                 True,
-            )  # type: ignore[type-var]
+            )
 
 
 @pytest.mark.parametrize("count", [0, 1, 40, 3000, 60_000])
@@ -307,7 +311,10 @@ def test_sketches_of_frames_are_those_of_their_values(
     values: list[Any] = [f"{i * 7}" if kind == "string" else i / 8 for i in range(count)]
     values += [-0.0, 0.0, None] if kind == "double" and count else []
     frames = [values[i : i + 50] for i in range(0, len(values), 50)]
-    items = spark.createDataFrame([(frame,) for frame in frames] or [(None,)], f"x array<{kind}>")
+    no_frame: Any = None
+    items = spark.createDataFrame(
+        [(frame,) for frame in frames] or [(no_frame,)], f"x array<{kind}>"
+    )
     hashes = items.select(F.explode("x").alias("x")).select(
         F.when(F.col("x").isNotNull(), F.xxhash64("x")).alias("x")
     )

@@ -163,7 +163,7 @@ def sent() -> list[tuple[bytes, list[dict[str, Any]]]]:
         begin = T0 + rng.randrange(300_000)
         t = [begin + rng.randrange(long_ms) for _ in range(rng.choice((1, 2, 7, 40)))]
         shift = rng.choice((0, 0, -3_600_000))
-        columns: dict[str, list[float | None]] = {
+        columns: dict[str, list[float | str | None]] = {
             name: [
                 rng.choice((None, rng.randrange(-50, 50) / 4))
                 if i % 3 == 0
@@ -282,9 +282,11 @@ def test_different_values_of_whole_frames_are_those_of_their_readings(
     made = job.graph(records(spark, *(one for one, _ in frames))).collect()
 
     rows = [row for _, of_frame in frames for row in of_frame]
-    for query, is_taken in zip(
-        queries, (lambda _: True, lambda row: row.get("speed", 0) > 10), strict=False
-    ):
+    conditions: tuple[Callable[[dict[str, Any]], bool], ...] = (
+        lambda _: True,
+        lambda row: row.get("speed", 0) > 10,
+    )
+    for query, is_taken in zip(queries, conditions, strict=False):
         found = {
             (row["window_start"], row["key"]): (row["distinct"], row["readings"])
             for row in made

@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import pytest
 
-from edgewake.cloud.analysis.repair import previews
 from edgewake.cloud.analysis.repair.previews import STUCK_MAX, TELL_MS, Previews
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.ops.preview import WAIT_MS, Preview
@@ -168,4 +167,4 @@ def test_when_too_many_hang_the_next_is_refused_at_once_until_one_has_ended(room
     )
     room.ask("then", good)
     assert room.answer("then").rows == ('{"n":1}',)
-    assert previews.WAIT_MS > TELL_MS
+    assert WAIT_MS > TELL_MS

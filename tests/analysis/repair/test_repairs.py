@@ -20,6 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis.jobs import aggregate_job, placed_rows
 from edgewake.cloud.analysis.plan import shed_policy
+from edgewake.cloud.analysis.plan.decode import readings
 from edgewake.cloud.analysis.repair import past, repairs
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.lake.config import LakeConfig
@@ -33,9 +34,11 @@ from tests.analysis.support import (
     T0,
     Analysis,
     Feed,
+    declare,
     late_readings,
     left_out,
     read,
+    register,
     results,
     sql,
     topic_ends,
@@ -43,8 +46,8 @@ from tests.analysis.support import (
     unique,
     windows,
 )
-from tests.analysis.test_process import declare, register
-from tests.analysis.test_run import _no_query_stays, delete_first_records, progress, running  # noqa: F401
+from tests.analysis.test_process import progress
+from tests.analysis.test_run import _no_query_stays, delete_first_records, running  # noqa: F401
 from tests.services import wait_until
 
 MINUTE = 60_000
@@ -115,9 +118,9 @@ def close_all(feed: Feed, queries: list[str], after_ms: int) -> None:
     feed.flush()
     for query in queries:
         wait_until(
-            lambda query=query: (progress(feed.config, query).get("watermark") or 0) >= after_ms,
+            lambda query=query: (progress(feed.config, query).get("watermark") or 0) >= after_ms,  # type: ignore[misc]
             "closed",
-        )  # type: ignore[misc]
+        )
 
 
 def test_late_readings_are_folded_in_once_and_what_changed_is_recorded(
@@ -414,9 +417,9 @@ def test_what_cannot_be_computed_again_is_refused_with_the_time_from_which_it_ca
     assert results(feed.config, cut) == before
 
 
-def without_device_b(readings: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
+def without_device_b(of_frames: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
     """A fault in our code, that was mended since."""
-    return lambda *arguments, **more: readings(*arguments, **more).where(F.col("device") != "b")
+    return lambda *arguments, **more: of_frames(*arguments, **more).where(F.col("device") != "b")
 
 
 def test_a_rebuild_tells_what_a_wrong_state_made_wrong_and_nothing_else(
@@ -446,8 +449,8 @@ def test_a_rebuild_tells_what_a_wrong_state_made_wrong_and_nothing_else(
 
     feed.flush()
     with monkeypatch.context() as fault:
-        fault.setattr(aggregate_job, "readings", without_device_b(aggregate_job.readings))
-        fault.setattr(placed_rows, "readings", without_device_b(placed_rows.readings))
+        fault.setattr(aggregate_job, "readings", without_device_b(readings))
+        fault.setattr(placed_rows, "readings", without_device_b(readings))
         with running(analysis):
             wait_until(
                 lambda: counts(feed, minutes).get((T0 + HOUR, "a")) == 2, "the open window is told"
@@ -579,7 +582,7 @@ def test_a_repair_goes_on_in_the_lake_where_the_log_keeps_no_more_and_takes_each
         )
         register(feed, text, name=name)
     for minute in range(4):
-        waited = (
+        waited: dict[str, Any] = (
             {"sent_at": T0 + 3 * MINUTE - 2_000, "received_at": T0 + 3 * MINUTE + 3_000}
             if minute == 0
             else {}
@@ -633,7 +636,9 @@ def test_a_repair_goes_on_in_the_lake_where_the_log_keeps_no_more_and_takes_each
         seam, frames = past.seam, past.frames
         monkeypatch.setattr(past, "seam", lambda *of: seam(*of) | {partition: 2})
         monkeypatch.setattr(
-            past, "frames", lambda *of: frames(*of[:4], dict.fromkeys(of[4], 1 << 60), of[5])
+            past,
+            "frames",
+            lambda *of: frames(of[0], of[1], of[2], of[3], dict.fromkeys(of[4], 1 << 60), of[5]),
         )
         until(feed, ask(feed, minutes, T0, T0 + 4 * MINUTE), "done")
         assert counts(feed, minutes)[T0 + 2 * MINUTE, "a"] == 5, (

@@ -66,7 +66,7 @@ def values(query: Registered, rows: list[dict[str, Any]], **batch: Any) -> list[
         top=batch.get("top"),
         complete_from=complete_from,
     )
-    return [orjson.loads(output.value) for output in outputs(rows, [query], step)]
+    return [orjson.loads(output.value or b"") for output in outputs(rows, [query], step)]
 
 
 def outputs(
@@ -157,7 +157,7 @@ def test_a_watermark_is_announced_once_for_each_step_of_the_window_grid() -> Non
     query = registered("max(a) AS a")
     end = T0 + 60_000
     moved = list(emit.watermarks([query], Batch(revision=4, top_before=end, top=end + 30_000)))
-    assert [orjson.loads(output.value) for output in moved] == [
+    assert [orjson.loads(output.value or b"") for output in moved] == [
         {"query": "q", "watermark": end, "revision": 4}
     ]
     assert (
@@ -173,7 +173,7 @@ def test_a_final_window_is_opened_again_for_as_long_as_the_query_says() -> None:
     assert again["final"] is True
     assert values(query, [row(query)], before=end + 3_630_000, top=end + 3_630_000) == []
     announced = emit.watermarks([query], Batch(revision=4, top_before=end, top=end + 30_000))
-    assert [orjson.loads(output.value)["watermark"] for output in announced] == [end]
+    assert [orjson.loads(output.value or b"")["watermark"] for output in announced] == [end]
 
 
 def test_late_readings_are_counted_by_query_and_told_by_window() -> None:
@@ -188,7 +188,7 @@ def test_late_readings_are_counted_by_query_and_told_by_window() -> None:
     outputs = list(emit.late_outputs(windows, queries, batch))
     assert [output.key for output in outputs] == [b"q", b"q", b"slow"]
     first, rest = (
-        next(iter(record.readings(record.decode(output.value)))) for output in outputs[:2]
+        next(iter(record.readings(record.decode(output.value or b"")))) for output in outputs[:2]
     )
     assert (first["late_query"], first["late_stream"], first["t"]) == ("q", "s", T0 + 99_000)
     assert (first["window_begins"], first["window_ends"], first["readings"]) == (T0, T0 + 60_000, 4)
@@ -207,7 +207,7 @@ def test_a_query_whose_results_cannot_be_made_harms_no_other() -> None:
     rows = [row(broken, top=[{"item": "NaN", "count": 1}]), row(whole, max_0=3.0)]
     why: emit.Broken = {}
     made = outputs(rows, [broken, whole], Batch(revision=1, top_before=None, top=None), why)
-    assert [orjson.loads(output.value)["query"] for output in made] == ["slow"]
+    assert [orjson.loads(output.value or b"")["query"] for output in made] == ["slow"]
     assert list(why) == ["q@7"]
     assert "JSONDecodeError" in why["q@7"]
 
@@ -258,7 +258,11 @@ def test_a_record_that_is_too_large_becomes_a_dead_letter() -> None:
     )
     assert emit.bounded(small, now_ms=5) is small
     letter = emit.bounded(large, now_ms=5)
-    assert (letter.topic, letter.key, len(letter.value)) == ("ew.dead", b"k", emit.DEAD_BYTES_MAX)
+    assert (letter.topic, letter.key, len(letter.value or b"")) == (
+        "ew.dead",
+        b"k",
+        emit.DEAD_BYTES_MAX,
+    )
     assert (letter.headers["reason"], letter.headers["topic"], letter.headers["received_at"]) == (
         b"oversize",
         b"ew.q.q.7",
@@ -284,7 +288,7 @@ def test_after_a_restart_the_first_of_a_window_say_that_others_may_be_missing() 
         Batch(revision=3, top_before=None, top=None, unknown_to={query.label: T0 + 1}),
     )
     first, second = (
-        [orjson.loads(output.value) for output in outputs(rows, [query], step)]
+        [orjson.loads(output.value or b"") for output in outputs(rows, [query], step)]
         for step in (fresh, after)
     )
     assert [
@@ -292,7 +296,7 @@ def test_after_a_restart_the_first_of_a_window_say_that_others_may_be_missing() 
     ] == [("d2", 5.0, 4.0, False)]
     assert [(each["device"], each["complete"]) for each in second] == [("d2", False)]
     later = [
-        orjson.loads(output.value)
+        orjson.loads(output.value or b"")
         for output in outputs(rows[:1], [query], replace(fresh, revision=4))
     ]
     assert later == [], "d1 is still not the first"

@@ -67,7 +67,7 @@ def test_silence_moves_nothing_back_and_nothing_without_queries() -> None:
     assert progress_in_silence(T0, {0: T0}, 10**9, []) == T0
 
 
-def test_a_stream_that_was_silent_from_its_first_readings_on_is_finished_too():
+def test_a_stream_that_was_silent_from_its_first_readings_on_is_finished_too() -> None:
     """Something held event time when they came, so that it was never known."""
     assert progress_in_silence(None, {0: T0, 1: T0 + 5_000}, 1_000, [MINUTE]) == T0 + 6_000
     assert (

@@ -260,7 +260,10 @@ def test_readings_taken_by_a_hash_of_their_places_give_every_group_without_bias(
     thin = job.graph(records(spark, *frames), 1, Dials({query.label: F.lit(2)})).toArrow()
     whole = job.graph(records(spark, *frames)).toArrow()
     found, exact = (
-        {(row["window_start"], row["device"]): row for row in map(orjson.loads, told)}
+        {
+            (row["window_start"], row["device"]): row
+            for row in (orjson.loads(value or b"") for value in told)
+        }
         for told in (
             [output.value for output in each(finish.results(rows, [query], (), step, {}))]
             for rows in (thin, whole)

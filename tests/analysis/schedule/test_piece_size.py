@@ -39,7 +39,8 @@ def test_pieces_shrink_at_once_where_records_give_many_rows(rows_per_record: lis
 def test_a_piece_that_failed_makes_the_next_ones_small_down_to_one_record_and_they_grow_again() -> (
     None
 ):
-    size, tried = PieceSize(20_000), []
+    size = PieceSize(20_000)
+    tried: list[int] = []
     while not tried or tried[-1] > 1:
         tried.append(size.records)
         size = size.after_failure(size.records)

@@ -92,8 +92,9 @@ def test_a_query_that_is_apart_is_paused_resumed_repaired_rebuilt_and_replaced(
         feed.flush()
         for query in queries:
             wait_until(
-                lambda query=query: counts(feed, query) == expected(feed), f"{query} has all"
-            )  # type: ignore[misc]
+                lambda query=query: counts(feed, query) == expected(feed),  # type: ignore[misc]
+                f"{query} has all",
+            )
 
     with running(analysis):
         sent(3, stays, moved)
@@ -149,8 +150,9 @@ def test_a_query_that_is_apart_is_paused_resumed_repaired_rebuilt_and_replaced(
         feed.flush()
         for name in (stays, moved):
             wait_until(
-                lambda name=name: (T0 + 2 * HOUR, "a") in counts(feed, name), f"{name} goes on"
-            )  # type: ignore[misc]
+                lambda name=name: (T0 + 2 * HOUR, "a") in counts(feed, name),  # type: ignore[misc]
+                f"{name} goes on",
+            )
 
     assert not lane_rows(feed.config, lambda name: own.label in name)
     assert not [key for key in kept_rows(feed.config) if own.label in key]

@@ -48,7 +48,11 @@ class Device:
         raise AssertionError("it has no end")
 
     def open(self) -> None:
-        self.log.store = self.mending(self.log._open)
+        self.mending(self._opened)
+
+    def _opened(self) -> None:
+        self.log.store.close()
+        self.log.store = self.log._open()
 
     def put(self, stream: str, count: int, text: str) -> None:
         some = [reading(self.n + more, text=text) for more in range(count)]

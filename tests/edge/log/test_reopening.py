@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -98,12 +98,13 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     """With a log that holds three readings."""
     monkeypatch.setattr(disk, "RETRY_S", 0.0)
     found = Bench(tmp_path)
     assert found.put(1, 2, 3)
-    return found
+    yield found
+    found.disk.close()
 
 
 def test_a_commit_that_failed_is_done_again_once(bench: Bench) -> None:
@@ -263,7 +264,9 @@ def test_an_agent_that_is_to_stop_waits_for_no_disk(bench: Bench) -> None:
     with pytest.raises(sqlite3.OperationalError, match="CANTOPEN"):
         bench.put(4)
     bench.disk.close()
-    assert Bench(bench.directory).kept == [1, 2, 3]
+    again = Bench(bench.directory)
+    assert again.kept == [1, 2, 3]
+    again.disk.close()
 
 
 def test_what_kept_it_from_being_opened_is_told_to_who_opens_it_next_only_where_it_is_damage(
@@ -339,3 +342,4 @@ def test_the_commit_that_was_found_is_that_of_the_file_and_not_of_the_epoch_that
     again = Bench(bench.directory)
     assert (again.disk.store.commit_found, again.disk.store.commit) == (commit, commit + 1)
     assert again.disk.store.epoch == 20
+    again.disk.close()

@@ -146,7 +146,7 @@ def test_there_is_nothing_to_change(server: PageServer, method: str) -> None:
         ),
         pytest.param(
             b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n",
-            b"Request-URI Too Long",
+            b"URI Too Long",  # "Request-URI Too Long" before Python 3.13
             id="a huge path",
         ),
     ],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import orjson
@@ -30,10 +30,11 @@ from edgewake.cloud.log.reader import Batch
 from edgewake.cloud.log.replay import Block, BlockKey, OnAnswer, Replay
 from edgewake.cloud.log.subscription import Plan, Positions, Source, plan
 from edgewake.cloud.log.tail import RECORD_OVERHEAD_BYTES, Tail
+from edgewake.cloud.log.wanted import Wanted
 from edgewake.cloud.rights.names import Names
 from edgewake.cloud.rights.scope import Part, Scope
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.leases.lease import Subscription
+from edgewake.protocol.ops.publication import Publication
 from tests.examples import examples
 
 DEVICES = ("a", "b", "c", "bus-1")
@@ -49,6 +50,16 @@ atoms = (
         lambda t: f"{t[0]} IN ({', '.join(t[1])})"
     )
     | st.sampled_from(["line IS TRUE", "line", "n > 1", "line IS NULL", "device LIKE 'b%'"])
+    | st.sampled_from(["device IN SET('some')", "line IN SET('others')", "line IN SET('none')"])
+    | st.sampled_from(
+        [
+            "in_box(lat, lon, 0, 0, 2, 2)",
+            "in_box(lat, lon, -1, 179, 1, -179)",
+            "in_polygon(lat, lon, 'POLYGON((0 0, 3 0, 0 3))')",
+            "distance_m(lat, lon, 0, 180) < 200000",
+            "50000 > distance_m(lat, lon, 1, 1)",
+        ]
+    )
 )
 conditions = st.recursive(
     atoms,
@@ -70,7 +81,12 @@ values: st.SearchStrategy[Any] = st.sampled_from(
 )
 readings = st.fixed_dictionaries(
     {"device": st.sampled_from(DEVICES), "stream": st.sampled_from(NAMES)},
-    optional={"line": values, "n": st.integers(0, 3)},
+    optional={
+        "line": values,
+        "n": st.integers(0, 3),
+        "lat": st.sampled_from([0, 1, 1.0, 2.5, -0.5, None, "x", True]),
+        "lon": st.sampled_from([0, 1.2, 2, 179.5, -179.5, 180]),
+    },
 )
 events = (
     st.tuples(st.just(DATA), readings)
@@ -88,21 +104,57 @@ def source_of(name: str) -> Source:
     return Source(name, name, is_query=False, topic_id="id", partitions=PARTITIONS)
 
 
-def a_plan(where: str | None, scope: Scope | None, streams: Sequence[str] = NAMES[:1]) -> Plan:
+class Sets:
+    """Named sets that do not change."""
+
+    def members(self, name: str) -> frozenset[str] | None:
+        return {"some": frozenset("ab"), "others": frozenset(["", "c"])}.get(name)
+
+
+SETS = Sets()
+PUBLICATIONS = tuple(
+    Publication(
+        name="p", streams=NAMES, where=where, fields=fields, version=1, changed_at=0, changed_by="x"
+    )
+    for where, fields in (
+        (None, ("n",)),
+        ("line = 'a'", None),
+        ("device IN SET('some')", ("line", "lat", "lon")),
+        ("in_box(lat, lon, 0, 0, 2, 2)", ("n",)),
+    )
+)
+chosen_of = st.fixed_dictionaries(
+    {},
+    optional={
+        "devices": st.frozensets(st.sampled_from(DEVICES), min_size=1),
+        "publication": st.sampled_from(PUBLICATIONS),
+        "sample": st.sampled_from([0.3, 0.7]),
+    },
+)
+
+
+def a_plan(
+    where: str | None,
+    scope: Scope | None,
+    streams: Sequence[str] = NAMES[:1],
+    more: Mapping[str, Any] | None = None,
+) -> Plan:
     return plan(
-        Subscription(streams=tuple(streams), where=where),
+        Wanted(streams=tuple(streams), where=where, **(more or {})),
         [source_of(name) for name in streams],
         [scope for _ in streams],
+        sets=SETS,
     )
 
 
-@given(st.lists(st.tuples(st.none() | conditions, scopes), max_size=8), st.lists(events))
+@given(st.lists(st.tuples(st.none() | conditions, scopes, chosen_of), max_size=8), st.lists(events))
 @settings(max_examples=examples(400))
 def test_the_index_finds_all_who_are_shown_an_event(
-    readers: list[tuple[str | None, Scope | None]], sent: list[tuple[str, dict[str, Any]]]
+    readers: list[tuple[str | None, Scope | None, dict[str, Any]]],
+    sent: list[tuple[str, dict[str, Any]]],
 ) -> None:
     index: EventIndex[int] = EventIndex()
-    plans = [a_plan(where, scope) for where, scope in readers]
+    plans = [a_plan(where, scope, NAMES[:1], more) for where, scope, more in readers]
     keyed = {i: found.keys[0] for i, found in enumerate(plans) if found.keys is not None}
     for i, keys in keyed.items():
         assert index.add(i, keys)
@@ -307,6 +359,7 @@ plans = st.builds(
     st.one_of(st.none(), conditions, narrow, narrow),
     st.none() | scopes,
     st.sampled_from([NAMES[:1], NAMES[1:], NAMES]),
+    st.just({}) | chosen_of,
 )
 steps = st.one_of(
     st.tuples(st.just("send"), st.integers(0, 1), st.integers(0, 1), st.lists(events, min_size=1)),

@@ -15,7 +15,7 @@ from edgewake.protocol.maps.looking import look
 from tests.payloads.corpus import FOLDER, messages, payload_of
 
 NOW_MS: Final = 1_790_000_000_000
-PAYLOADS_MIN: Final = 200
+PAYLOADS_MIN: Final = 280
 
 
 @pytest.mark.parametrize("preset", presets.names())

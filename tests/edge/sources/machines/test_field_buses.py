@@ -269,7 +269,7 @@ async def test_values_that_did_not_change_while_the_agent_was_away_are_not_taken
 ) -> None:
     """A server tells all values that it has to who subscribes."""
     if not remembers:
-        monkeypatch.setattr(opcua, "told", lambda _: {})
+        monkeypatch.setattr(opcua.Told, "newest", lambda _: "{}")
     (port,) = free_ports(1)
     keys = {"url": f"opc.tcp://127.0.0.1:{port}/", "publish_s": 0.05, "node": NODES}
     async with opcua_server(port) as (value, state):

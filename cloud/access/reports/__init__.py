@@ -1,0 +1,1 @@
+"""What an access server tells other parts of its clients."""

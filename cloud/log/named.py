@@ -1,0 +1,68 @@
+"""What operators keep under names for readers: sets of devices, and publications. Read from their
+tables by one thread, asked by the event loop: each row is a value that is replaced whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from edgewake.cloud.rights.principal import Action, Principal
+from edgewake.protocol.errors import RemoteError
+from edgewake.protocol.ops.named_set import NamedSet
+from edgewake.protocol.ops.publication import Publication
+
+
+class UnknownPublication(RemoteError, LookupError):
+    """No publication has this name; `near` are names like it."""
+
+    def __init__(self, name: str, near: list[str]) -> None:
+        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        super().__init__(f"no publication is named {name[:80]!r}{hint}")
+        self.name = name
+        self.near = near
+
+
+class Named:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        """Grows with every change."""
+        self._sets: dict[str, frozenset[str]] = {}
+        self._publications: dict[str, Publication] = {}
+
+    def take_set(self, name: str, value: bytes | None) -> None:
+        """A row of the sets. Raises ValueError for one that cannot be read."""
+        if value is None:
+            self._sets.pop(name, None)
+        else:
+            found = frozenset(NamedSet.model_validate_json(value).members)
+            before = self._sets.get(name)
+            if found == before:
+                return
+            self._sets[name] = found
+        self.generation += 1
+
+    def take_publication(self, name: str, value: bytes | None) -> None:
+        """A row of the publications. Raises ValueError for one that cannot be read."""
+        if value is None:
+            self._publications.pop(name, None)
+        else:
+            self._publications[name] = Publication.model_validate_json(value)
+        self.generation += 1
+
+    def members(self, name: str) -> frozenset[str] | None:
+        """The texts in a set; None where there is no such set."""
+        return self._sets.get(name)
+
+    def publication(self, name: str) -> Publication | None:
+        """A publication as it is now."""
+        return self._publications.get(name)
+
+    def publications(self, reader: Principal, action: Action) -> Mapping[str, Publication]:
+        """Those that a reader may open."""
+        return {
+            name: found
+            for name, found in list(self._publications.items())
+            if reader.may_open(action, name)
+        }

@@ -1,0 +1,1 @@
+"""Who reads at the access servers, and ending one, over HTTP."""

@@ -1,0 +1,92 @@
+"""When each problem began and ended: rows of `ew.problems`, from one look after another. Pure.
+
+A problem is known by its kind and name; its sentence may change while it lasts (a count grows). It
+ends when it was not seen for GONE_MS: what flickers is one problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from edgewake.cloud.ops.services.problems import KnownProblem
+from edgewake.protocol.ops.problem import Problem
+
+GONE_MS: Final = 15_000
+"""A problem that was not seen for so long is over: three looks."""
+KEPT_MS: Final = 90 * 86_400_000
+"""Problems that are over are kept for so long."""
+ROWS_MAX: Final = 2_000
+"""Problems kept, some 300 bytes each; of more those go first that ended first."""
+
+Key = tuple[str, str]
+
+
+class ProblemLog:
+    """Decides what is written. Only one server may (the one that judges alerts)."""
+
+    def __init__(self) -> None:
+        self._seen_at: dict[str, int] = {}
+        """Id of an open problem → when it was seen last, ms."""
+        self._texts: dict[str, str] = {}
+
+    def changes(
+        self, rows: Mapping[str, Problem], found: Iterable[KnownProblem], *, now: int
+    ) -> list[tuple[str, Problem | None]]:
+        """Rows to write (None: to remove), after a look that found these."""
+        open_rows = {(row.kind, row.name): row for row in rows.values() if row.ended_at is None}
+        written: list[tuple[str, Problem | None]] = []
+        new_ids = iter(_free_ids(rows, now))
+        for problem in _each_once(found):
+            row = open_rows.pop((problem.kind, problem.name), None)
+            if row is None:
+                row = Problem(
+                    id=next(new_ids),
+                    kind=problem.kind,
+                    name=problem.name,
+                    text=problem.text,
+                    began_at=now,
+                )
+                written.append((row.id, row))
+            self._seen_at[row.id] = now
+            self._texts[row.id] = problem.text
+        endings = (self._ended(row, now) for row in open_rows.values())
+        written += [(row.id, row) for row in endings if row is not None]
+        written += [(row_id, None) for row_id in _outlived(rows, now)]
+        return written
+
+    def _ended(self, row: Problem, now: int) -> Problem | None:
+        """`row` is not there in this look."""
+        seen_at = self._seen_at.setdefault(row.id, now)
+        if now - seen_at < GONE_MS:
+            return None
+        self._seen_at.pop(row.id)
+        text = self._texts.pop(row.id, row.text)
+        return row.model_copy(update={"ended_at": seen_at, "text": text})
+
+
+def _each_once(found: Iterable[KnownProblem]) -> Iterable[KnownProblem]:
+    return {(one.kind, one.name): one for one in found}.values()
+
+
+def _free_ids(rows: Mapping[str, Problem], now: int) -> Iterable[str]:
+    number = 0
+    while True:
+        name = f"{now}-{number}"
+        if name not in rows:
+            yield name
+        number += 1
+
+
+def _outlived(rows: Mapping[str, Problem], now: int) -> list[str]:
+    """Those that are over and too old, or too many."""
+    over = sorted(
+        (row for row in rows.values() if row.ended_at is not None),
+        key=lambda row: row.ended_at or 0,
+    )
+    too_many = max(0, len(rows) - ROWS_MAX)
+    return [
+        row.id
+        for number, row in enumerate(over)
+        if number < too_many or now - (row.ended_at or 0) > KEPT_MS
+    ]

@@ -1,0 +1,1 @@
+"""Named sets and publications: what operators keep for readers, over HTTP."""

@@ -1,0 +1,65 @@
+"""Ends clients: a word goes to the server that has them; the answer waits until it was heard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from edgewake.cloud.ops.tables.table_writer import TableWriter
+from edgewake.cloud.ops.tables.tables import OpsTables
+from edgewake.cloud.web.http_part import Problem
+from edgewake.protocol import topics
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.ops.open_client import Ending
+
+HEARD_S: Final = 10.0
+"""How long a word may take until its server has heard it: it looks once a second, and says so."""
+LOOK_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class ClientDesk:
+    """See above."""
+
+    writer: TableWriter
+    tables: OpsTables
+    clock: Clock
+
+    async def end_client(self, client_id: str, *, by: str, reason: str) -> None:
+        """End an open stream. Raises Problem or Unavailable."""
+        if self.tables.clients.find(client_id) is None:
+            detail = f"no client {client_id!r} reads now; it may have left"
+            raise Problem(404, "no_such_client", detail)
+        await self._say(
+            client_id,
+            Ending(at=self.clock.now_ms(), by=by, reason=reason),
+            is_there=lambda: self.tables.clients.find(client_id) is not None,
+        )
+
+    async def end_lease(self, lease_id: str, *, by: str) -> None:
+        """End a lease. Raises Problem or Unavailable."""
+        if lease_id not in self.tables.leases:
+            raise Problem(404, "no_such_lease", f"there is no lease {lease_id!r}")
+        await self._say(
+            lease_id,
+            Ending(at=self.clock.now_ms(), by=by),
+            is_there=lambda: lease_id in self.tables.leases,
+        )
+
+    async def _say(self, key: str, word: Ending, *, is_there: Callable[[], bool]) -> None:
+        await self.writer.write(topics.ENDINGS, key, word)
+        deadline_s = self.clock.monotonic_s() + HEARD_S
+        while is_there():
+            if self.clock.monotonic_s() > deadline_s:
+                detail = f"it did not end within {HEARD_S:g} s; is its server there? Ask again"
+                raise Problem(503, "not_heard_yet", detail)
+            await self.clock.sleep(LOOK_S)
+        await self.writer.write(topics.ENDINGS, key, None)
+
+    async def clean_up(self) -> None:
+        """Remove words that are too old to count: nobody heard them. Raises Unavailable."""
+        now = self.clock.now_ms()
+        for key, word in list(self.tables.clients.endings.items()):
+            if not word.holds(now):
+                await self.writer.write(topics.ENDINGS, key, None)

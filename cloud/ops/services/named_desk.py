@@ -1,0 +1,156 @@
+"""What readers use by name is kept here, each change with a version: sets of devices, and
+publications.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import BaseModel
+
+from edgewake.cloud.log.filters.filter import compile_where
+from edgewake.cloud.ops.tables.table_writer import TableWriter
+from edgewake.cloud.ops.tables.tables import OpsTables
+from edgewake.cloud.rights.principal import OPERATOR_STREAMS
+from edgewake.cloud.web.http_part import Problem
+from edgewake.protocol import topics
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import FilterError
+from edgewake.protocol.ops.named_set import MEMBERS_MAX, NamedSet, SetText
+from edgewake.protocol.ops.publication import Publication, PublicationText
+
+SETS_MAX: Final = 500
+"""Sets kept."""
+SETS_MEMBERS_MAX: Final = 200_000
+"""Members of all sets together, some 100 bytes each in every access server."""
+PUBLICATIONS_MAX: Final = 500
+"""Publications kept, a few KB each."""
+
+
+class _Known:
+    """Sets as the tables have them, for a filter that is only checked."""
+
+    def __init__(self, tables: OpsTables) -> None:
+        self._tables = tables
+
+    def members(self, name: str) -> frozenset[str] | None:
+        """Whether there is one is all that counts."""
+        return frozenset() if name in self._tables.sets else None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedDesk:
+    """See above. What is put again as it is changes nothing. Raises Problem or Unavailable."""
+
+    writer: TableWriter
+    tables: OpsTables
+    clock: Clock
+
+    def named_set(self, name: str) -> NamedSet:
+        """Raises Problem(404)."""
+        found = self.tables.sets.get(name)
+        if found is None:
+            raise Problem(404, "no_such_set", f"there is no set {name!r}")
+        return found
+
+    async def put_set(self, name: str, text: SetText, *, version: int | None, by: str) -> NamedSet:
+        """The set as it is kept. `version`: the one that was changed, where that is known."""
+        before = self.tables.sets.get(name)
+        members = tuple(dict.fromkeys(text.members))
+        text = SetText(description=text.description, members=members)
+        if before is not None and _is_same(before, text):
+            return before
+        row = NamedSet(**text.model_dump(), name=name, **self._made(before, version, by))
+        self._check_room(name, members, before)
+        await self.writer.write(topics.SETS, name, row)
+        return row
+
+    async def change_set(
+        self, name: str, add: Iterable[str], remove: Iterable[str], *, by: str
+    ) -> NamedSet:
+        """With some members more, and some less."""
+        before = self.named_set(name)
+        gone = set(remove)
+        members = [one for one in (*before.members, *add) if one not in gone]
+        text = SetText(description=before.description, members=tuple(dict.fromkeys(members)))
+        return await self.put_set(name, text, version=before.version, by=by)
+
+    async def remove_set(self, name: str) -> None:
+        """Filters that use it pass nothing from then on."""
+        self.named_set(name)
+        await self.writer.write(topics.SETS, name, None)
+
+    def publication(self, name: str) -> Publication:
+        """Raises Problem(404)."""
+        found = self.tables.publications.get(name)
+        if found is None:
+            raise Problem(404, "no_such_publication", f"there is no publication {name!r}")
+        return found
+
+    async def put_publication(
+        self, name: str, text: PublicationText, *, version: int | None, by: str
+    ) -> Publication:
+        """The publication as it is kept; who reads it comes back to the new one."""
+        before = self.tables.publications.get(name)
+        if before is not None and _is_same(before, text):
+            return before
+        self._check(text)
+        made = self._made(before, version, by)
+        if before is None and len(self.tables.publications) >= PUBLICATIONS_MAX:
+            raise Problem(
+                409, "too_many_publications", f"{PUBLICATIONS_MAX} publications are kept, no more"
+            )
+        row = Publication(**dict(text), name=name, **made)
+        await self.writer.write(topics.PUBLICATIONS, name, row)
+        return row
+
+    async def remove_publication(self, name: str) -> None:
+        """Who reads it is ended."""
+        self.publication(name)
+        await self.writer.write(topics.PUBLICATIONS, name, None)
+
+    def _check(self, text: PublicationText) -> None:
+        hidden = sorted(OPERATOR_STREAMS.intersection(text.streams))
+        if hidden:
+            raise Problem(422, "streams", f"streams: {hidden[0]!r} is for operators alone")
+        if text.where is None:
+            return
+        known = _Known(self.tables)
+        try:
+            found = compile_where(text.where, known)
+        except FilterError as error:
+            raise Problem(422, "filter", str(error)) from error
+        missing = sorted(name for name in found.sets if known.members(name) is None)
+        if missing:
+            raise Problem(422, "filter", f"where: no set is named {missing[0]!r}")
+
+    def _check_room(self, name: str, members: tuple[str, ...], before: NamedSet | None) -> None:
+        if before is None and len(self.tables.sets) >= SETS_MAX:
+            raise Problem(409, "too_many_sets", f"{SETS_MAX} sets are kept, no more")
+        others = sum(len(one.members) for key, one in self.tables.sets.items() if key != name)
+        if others + len(members) > SETS_MEMBERS_MAX:
+            raise Problem(
+                409,
+                "too_many_members",
+                f"{others + len(members)} members in all sets together: expected at most "
+                f"{SETS_MEMBERS_MAX}",
+            )
+        if len(members) > MEMBERS_MAX:
+            raise Problem(422, "members", f"{len(members)} members: expected at most {MEMBERS_MAX}")
+
+    def _made(
+        self, before: NamedSet | Publication | None, version: int | None, by: str
+    ) -> dict[str, object]:
+        now = 0 if before is None else before.version
+        if version is not None and version != now:
+            whose = "it is removed meanwhile" if before is None else f"by {before.changed_by}"
+            raise Problem(
+                409, "changed_meanwhile", f"it is version {now} now, {whose}; yours is {version}"
+            )
+        return {"version": now + 1, "changed_at": self.clock.now_ms(), "changed_by": by}
+
+
+def _is_same(kept: BaseModel, text: BaseModel) -> bool:
+    return all(getattr(kept, name) == getattr(text, name) for name in type(text).model_fields)

@@ -1,0 +1,70 @@
+/* What streams and queries had lately and have now, for a screen that is open: one question a second for all of them. */
+
+import { useEffect, useRef, useState } from "../vendor/htm/standalone.module.js";
+import { Live, Series } from "../live/model.js";
+import { get } from "./api.js";
+
+export const LOOK_MS = 1_000; /* between two questions for what came */
+const HIDDEN_FACTOR = 10; /* so much slower while nobody looks */
+
+/** Ask from now on. `key` changes: begin anew. `begin`: awaited before the first question; `take(event)` gets each, oldest first.
+    {now, fault, isCut}: when it was answered last, what is wrong, and whether older events were left out. */
+export function useRecent({ key, names, device, minutes = 15, isPaused = false, begin, take }) {
+  const [state, setState] = useState({ now: Date.now(), fault: "", isCut: false });
+  const paused = useRef(isPaused);
+  paused.current = isPaused;
+  const calls = useRef({});
+  calls.current = { begin, take };
+  useEffect(() => {
+    let timer, over = false, place = null, isCut = false;
+    const ask = async () => {
+      if (place === null) await calls.current.begin?.();
+      const query = new URLSearchParams([...names.map((one) => ["source", one]), ["minutes", minutes], ...(device ? [["device", device]] : []), ...(place ? [["after", place]] : [])]);
+      const found = await get(`/v1/recent?${query}`);
+      if (over) return;
+      isCut ||= found.is_cut;
+      place = found.place;
+      found.events.forEach((event) => calls.current.take(event));
+    };
+    const look = async () => {
+      let fault = "";
+      try {
+        if (names.length && !paused.current) await ask();
+      } catch (error) {
+        fault = error.message;
+      }
+      if (over) return;
+      setState({ now: Date.now(), fault, isCut });
+      timer = setTimeout(look, document.hidden ? HIDDEN_FACTOR * LOOK_MS : LOOK_MS);
+    };
+    look();
+    return () => {
+      over = true;
+      clearTimeout(timer);
+    };
+  }, [key]);
+  return state;
+}
+
+/** Models of streams and queries (`Live`), with series of single devices: `owned` are [key, source, field, device]. */
+export function useModels({ names, owned = [], device, minutes }) {
+  const live = useRef(null);
+  const key = JSON.stringify([names, owned, device, minutes]);
+  const known = useRef("");
+  if (known.current !== key) {
+    known.current = key;
+    live.current = Object.assign(new Live(), { own: new Map(owned.map(([one]) => [one, new Series()])) });
+  }
+  const begin = async () => {
+    const queries = new Set((await get("/v1/queries?limit=500")).items.map((one) => one.name));
+    live.current.know(names.map((name) => ({ name, kind: queries.has(name) ? "query" : "stream" })));
+  };
+  const take = (event) => {
+    live.current.take(event, event.received_at ?? Date.now());
+    for (const [one, source, field, of] of owned) {
+      if (source === event.stream && of === event.device && typeof event[field] === "number") live.current.own.get(one).take(event[field], event.t);
+    }
+  };
+  return { live: live.current, ...useRecent({ key, names, device, minutes, begin, take }) };
+}
+

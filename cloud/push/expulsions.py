@@ -1,0 +1,58 @@
+"""Ends leases that an operator ends (`ew.endings`, `edgewake.protocol.ops.open_client`)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+
+from pydantic import ValidationError
+
+from edgewake.cloud.push.proxy import Elsewhere, Proxy, Standby
+from edgewake.protocol import topics
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.ops.open_client import Ending
+
+log = logging.getLogger("edgewake.push")
+
+
+class Expulsions:
+    """`run` must run; `hear` may be called from any thread."""
+
+    def __init__(self, proxy: Proxy, clock: Clock) -> None:
+        self._proxy = proxy
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._heard: deque[tuple[str, bytes]] = deque(maxlen=1000)
+        """Operators are people: more at once is no case; the oldest would be asked for again."""
+        self._news = asyncio.Event()
+
+    def hear(self, client: str, word: bytes) -> None:
+        """A row of `ew.endings`."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._put, client, word)
+
+    def _put(self, client: str, word: bytes) -> None:
+        self._heard.append((client, word))
+        self._news.set()
+
+    async def run(self) -> None:
+        """End until cancelled."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._heard:
+                await self._end(*self._heard.popleft())
+
+    async def _end(self, lease_id: str, word: bytes) -> None:
+        try:
+            said = Ending.model_validate_json(word)
+            if said.holds(self._clock.now_ms()) and await self._proxy.expel(lease_id):
+                facts = {"event": "push.ended_by_operator", "lease": lease_id, "by": said.by}
+                log.info("lease %s is ended by %s", lease_id, said.by, extra=facts)
+        except ValidationError as error:
+            log.warning("%s: a word that cannot be read: %s", topics.ENDINGS, error)
+        except (Unavailable, Standby, Elsewhere) as error:  # who ended it is told, and asks again
+            facts = {"event": "push.not_ended", "lease": lease_id}
+            log.warning("lease %s is not ended: %s", lease_id, error, extra=facts)

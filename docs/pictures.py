@@ -1,0 +1,294 @@
+"""Take the pictures of all pages from a running system: `make pictures`.
+
+    python docs/pictures.py [--minutes 6] [--keep DIR] [NAME …]
+
+It starts `edgewake up` in a folder of its own, gives it what a screen needs to have something to
+show (a board, a rule, a refused message, a note, a reader), lets it run for some minutes, and
+writes docs/pictures/NAME-WIDTH-THEME.webp. Exit code 1 where a screen never has something to show.
+`--keep`: the folder of data, which a second run goes on with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+from playwright.sync_api import Browser, Page, sync_playwright
+
+CHROMIUM: Final = "/usr/bin/chromium"
+ARGUMENTS: Final = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+]
+FOLDER: Final = Path(__file__).with_name("pictures")
+PORT: Final = 18_700
+PATIENCE_S: Final = 300.0
+QUALITY: Final = 60
+"""Of WebP: text stays sharp, and a picture takes some 20 KB."""
+SIZES: Final = {"desk": (1440, 900), "phone": (390, 844)}
+THEMES: Final = ("light", "dark")
+EVENTS_DEVICE: Final = "car-03"
+
+
+@dataclass(frozen=True)
+class Screen:
+    """A page, and when it has something to show (JavaScript)."""
+
+    address: str
+    is_full: str = "() => document.querySelector('main .card') !== null"
+    is_town: bool = False
+    scroll: str = ""
+    """What is to be at the top of the picture; empty: the page's beginning."""
+
+
+ROWS: Final = "() => document.querySelectorAll('main tbody tr').length > 0"
+CHART: Final = "() => document.querySelector('main .uplot canvas') !== null"
+SCREENS: Final = {
+    "town": Screen(
+        "/town",
+        "() => { const stats = window.edgewake?.stats; return stats?.state === 'live' && "
+        "stats.shown.vehicles >= 10 && stats.shown.windows >= 4; }",
+        is_town=True,
+    ),
+    "live": Screen("/", "() => document.querySelectorAll('.spark polyline').length > 3", True),
+    "system": Screen("#/", CHART),
+    "boards": Screen("#/boards", ROWS),
+    "board": Screen("#/boards/town", CHART),
+    "alerts": Screen("#/alerts", "() => document.querySelector('.raised') !== null"),
+    "rule": Screen("#/alerts?new=1&stream=vehicle_position"),
+    "devices": Screen("#/devices", ROWS),
+    "device": Screen(f"#/devices/{EVENTS_DEVICE}", CHART),
+    "streams": Screen("#/streams", ROWS),
+    "stream": Screen(
+        "#/streams/vehicle_position",
+        "() => document.querySelectorAll('.console tbody tr').length > 10",
+    ),
+    "queries": Screen("#/queries", ROWS),
+    "query": Screen("#/queries/top_streets", "() => document.querySelector('.console') !== null"),
+    "editor": Screen("#/queries/new?from=top_streets", "() => document.querySelector('#text')"),
+    "ask": Screen("#/ask", "() => document.querySelector('#sql')"),
+    "summaries": Screen("#/summaries", ROWS),
+    "summary": Screen("#/summaries/vehicle_position.speed_kmh", CHART),
+    "letters": Screen("#/letters", ROWS),
+    "letter": Screen("#/letters/0", "() => document.querySelector('#letter') !== null"),
+    "clients": Screen("#/clients", ROWS),
+    "trace": Screen("#/trace"),
+    "problems": Screen("#/history"),
+    "history": Screen("#/history?show=events", ROWS),
+    "audit": Screen("#/audit", ROWS),
+}
+
+
+@dataclass(frozen=True)
+class System:
+    """Where it is."""
+
+    access: str
+    ops: httpx.Client
+    data: Path
+
+    def link(self) -> str:
+        """Logs a browser in, once."""
+        path = self.ops.post("/v1/tickets").raise_for_status().json()["path"]
+        return f"{self.ops.base_url}".rstrip("/") + path
+
+
+@contextmanager
+def running(data: Path) -> Iterator[System]:
+    """`edgewake up`, until every part answers; stopped at the end."""
+    command = [sys.executable, "-m", "edgewake.deploy.cli", "up"]
+    data.parent.mkdir(parents=True, exist_ok=True)
+    log = (data.parent / "up.log").open("wb")
+    process = subprocess.Popen(
+        [*command, "--data", str(data), "--port-base", str(PORT)],
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        key = data / "secrets/ops.key"
+        until(lambda: key.exists() and key.read_text().split(), "the key is made")
+        with httpx.Client(
+            base_url=f"http://127.0.0.1:{PORT + 2}",
+            headers={"X-API-Key": key.read_text().split()[-1]},
+            timeout=30,
+        ) as ops:
+            until(lambda: answers(ops), "the operations API answers")
+            yield System(f"http://127.0.0.1:{PORT}", ops, data)
+    finally:
+        os.kill(process.pid, signal.SIGINT)
+        process.wait(60)
+        log.close()
+
+
+def answers(ops: httpx.Client) -> bool:
+    """Is it ready, and does the analysis run?"""
+    try:
+        if ops.get("/readyz").status_code != 200:
+            return False
+        return "running" in ops.get("/v1/overview").json()["queries"]
+    except (httpx.HTTPError, ValueError, KeyError):
+        return False
+
+
+def until(holds: Callable[[], object], what: str) -> None:
+    """Wait; exits with a sentence where it never holds."""
+    began = time.monotonic()
+    while not holds():
+        if time.monotonic() - began > PATIENCE_S:
+            sys.exit(f"pictures: within {PATIENCE_S:.0f} s it was not so that {what}")
+        time.sleep(0.5)
+
+
+def furnish(system: System) -> None:
+    """What screens need to have something to show."""
+    for name, board in BOARDS.items():
+        system.ops.put(f"/v1/boards/{name}", json=board).raise_for_status()
+    for name, rule in RULES.items():
+        system.ops.put(f"/v1/alerts/{name}", json=rule).raise_for_status()
+    note = {"note": "Serviced in October; its clock runs ahead", "groups": ["yellow_line"]}
+    system.ops.put(f"/v1/devices/{EVENTS_DEVICE}/note", json=note).raise_for_status()
+    send(system, "kitchen", "kitchen_climate", {"temperature": 21.4, "humidity": 48})
+    until(
+        lambda: system.ops.get("/v1/streams/kitchen_climate").status_code == 200,
+        "the stream of the kitchen is there",
+    )
+    send(system, "kitchen", "kitchen_climate", {"temperature": "warm", "humidity": 47})
+
+
+def send(system: System, device: str, stream: str, reading: dict[str, Any]) -> None:
+    """One reading, by the command; whether it is refused is seen on the page."""
+    command = [sys.executable, "-m", "edgewake.deploy.cli", "send", device, stream]
+    environment = os.environ | {"EDGEWAKE_DATA": str(system.data)}
+    subprocess.run([*command, json.dumps(reading)], env=environment, check=False, timeout=60)
+
+
+@contextmanager
+def reader(system: System) -> Iterator[None]:
+    """A client that reads, for the screen of clients."""
+    url = f"{system.access}/v1/streams/vehicle_position/events"
+    with httpx.stream(
+        "GET", url, params={"where": "speed_kmh > 40"}, timeout=PATIENCE_S
+    ) as response:
+        response.raise_for_status()
+        yield
+
+
+def take(browser: Browser, system: System, names: Sequence[str], link: str) -> None:
+    """All pictures of these screens."""
+    FOLDER.mkdir(exist_ok=True)
+    for size, (width, height) in SIZES.items():
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, locale="en-GB", timezone_id="Europe/Berlin"
+        )
+        page = context.new_page()
+        page.goto(link if size == "desk" else system.link())
+        page.wait_for_selector("nav#rail a")
+        home = page.url.split("#")[0]
+        for name in names:
+            screen = SCREENS[name]
+            page.goto(system.access + screen.address if screen.is_town else home + screen.address)
+            page.wait_for_function(screen.is_full, timeout=PATIENCE_S * 1000, polling=200)
+            page.wait_for_timeout(1500)  # charts and maps are drawn in the next frames
+            for theme in THEMES:
+                show(page, theme)
+                write(page, FOLDER / f"{name}-{size}-{theme}.webp")
+        context.close()
+
+
+def show(page: Page, theme: str) -> None:
+    """In this theme, as the button does it."""
+    page.evaluate(
+        """(theme) => {
+          document.documentElement.dataset.theme = theme;
+          document.dispatchEvent(new Event("themechange"));
+        }""",
+        theme,
+    )
+    page.wait_for_timeout(400)
+
+
+def write(page: Page, path: Path) -> None:
+    """WebP, as the browser makes it."""
+    session = page.context.new_cdp_session(page)
+    asked = {"format": "webp", "quality": QUALITY}
+    path.write_bytes(base64.b64decode(session.send("Page.captureScreenshot", asked)["data"]))
+    session.detach()
+    sys.stdout.write(f"{path.name}: {path.stat().st_size / 1024:.0f} KB\n")
+
+
+def main() -> None:
+    """Start what is needed and take them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(SCREENS)}")
+    parser.add_argument("--minutes", type=float, default=6.0)
+    parser.add_argument("--keep", type=Path, help="folder of data, for a second run")
+    arguments = parser.parse_args()
+    names = arguments.names or list(SCREENS)
+    if unknown := sorted(set(names) - set(SCREENS)):
+        parser.error(f"there is no screen {unknown[0]!r}; expected one of {', '.join(SCREENS)}")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running((arguments.keep or Path(folder)).resolve() / "data") as system,
+    ):
+        furnish(system)
+        time.sleep(arguments.minutes * 60)
+        with reader(system), sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+            take(browser, system, names, system.link())
+            browser.close()
+
+
+def card(kind: str, place: tuple[int, int, int, int], **more: Any) -> dict[str, Any]:
+    """Of a board."""
+    x, y, w, h = place
+    return {"kind": kind, "x": x, "y": y, "w": w, "h": h, **more}
+
+
+POSITION: Final = "vehicle_position"
+BOARDS: Final = {
+    "town": {
+        "title": "The town",
+        "cards": [
+            card("value", (0, 0, 3, 2), source=POSITION, field="speed_kmh", title="Speed, km/h"),
+            card("text", (0, 2, 3, 2), text="Above 60 km/h in town: call the depot, 030 555 01."),
+            card("chart", (3, 0, 9, 4), source=POSITION, field="speed_kmh", title="Speed, km/h"),
+            card("map", (0, 4, 6, 6), source=POSITION, title="Vehicles"),
+            card("table", (6, 4, 6, 6), source="top_streets", title="Streets"),
+        ],
+    },
+    "this_machine": {
+        "title": "This machine",
+        "cards": [card("chart", (0, 0, 12, 4), source="host_metrics", field="cpu_percent")],
+    },
+}
+RULES: Final = {
+    "too_fast": {
+        "text": "Faster than 50 km/h",
+        "severity": "warning",
+        "stream": POSITION,
+        "when": "speed_kmh > 50",
+        "until": "speed_kmh < 45",
+        "value": "speed_kmh",
+    },
+    "broken": {"text": "A part or a query does not run", "problems": ["part", "query"]},
+    "silent": {"text": "A vehicle is silent", "stream": POSITION, "silent_s": 120},
+}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,280 @@
+"""What the operations pages cost a browser: the first rows of 10,000 devices, 1,000 vehicles that
+move on a map, and twenty charts that are open for a while.
+
+Method. Kafka, the operations API, a writer and a headless Chromium that draws in software share the
+machine. The first rows: from the change of the address to the first row in the document, the
+median of ten; Chromium's cache is warm, the answer is not. The map: a board with one map, to which
+a writer gives a new place of each vehicle once a second; frames are those that the browser
+composes in ten seconds after five, and the share of its main thread is what it was busy for. The
+charts: a board with twenty charts of ten devices each second; the heap after a collection, ten
+seconds after the board was opened and at the end. `python -m tests.bench.bench_pages [--runs 3]
+[--json FILE] [--devices 10000] [--vehicles 1000] [--seconds 60]`
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, Final
+
+from confluent_kafka import Producer
+from playwright.async_api import CDPSession, Page
+
+from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.protocol import topics
+from edgewake.protocol.frames import record
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.frame import Frame
+from edgewake.protocol.frames.frame import encode as encode_frame
+from edgewake.protocol.frames.record import Mode
+from edgewake.protocol.frames.stream import FieldInfo, Stream
+from edgewake.protocol.ops.device import DeviceSeen, DeviceState, DeviceStatus
+from tests.bench.figures import Found, run
+from tests.chromium import chromium, open_page
+from tests.ops.service import Ops, running
+from tests.services import run_kafka
+
+LIMITS: Final = """
+Headless Chromium composes at most 60 frames a second, and in software; with a graphics processor
+drawing costs a tenth. The writer and Kafka take a part of the two processors.
+"""
+DEVICES: Final = 10_000
+VEHICLES: Final = 1_000
+SECONDS: Final = 60
+CHARTS: Final = 20
+OPENED: Final = 10
+ROWS_MS_MAX: Final = 300.0
+FRAMES_MIN: Final = 10.0
+BUSY_PERCENT_MAX: Final = 60.0
+HEAP_MB_MAX: Final = 2.0
+MAP_STREAM, CHART_STREAM = "bench_places", "bench_numbers"
+
+ROWS_JS: Final = """async () => {
+  location.hash = "#/none";
+  await new Promise((done) => setTimeout(done, 300));
+  const began = performance.now();
+  location.hash = "#/devices";
+  while (!document.querySelector("main tbody tr")) {
+    await new Promise((done) => requestAnimationFrame(done));
+  }
+  return performance.now() - began;
+}"""
+FRAMES_JS: Final = """(seconds) => new Promise((done) => {
+  let frames = 0;
+  const end = performance.now() + seconds * 1000;
+  const count = () => {
+    frames += 1;
+    if (performance.now() >= end) done(frames / seconds);
+    else requestAnimationFrame(count);
+  };
+  requestAnimationFrame(count);
+})"""
+
+
+def measure(
+    folder: Path,
+    runs: int,
+    *,
+    devices: int = DEVICES,
+    vehicles: int = VEHICLES,
+    seconds: int = SECONDS,
+) -> Found:
+    """Start what is needed, run, and stop it again."""
+    found: Found = defaultdict(list)
+    with run_kafka(folder / "kafka") as kafka:
+        config = KafkaConfig(bootstrap=kafka.bootstrap)
+        write_fleet(config, devices)
+        with running(kafka.bootstrap, folder) as ops, moving(config, vehicles):
+            keep_boards(ops)
+            for _ in range(runs):
+                figures = asyncio.run(one(ops, seconds))
+                _note(found, figures, devices, vehicles, seconds)
+    return found
+
+
+def _note(
+    found: Found, figures: Mapping[str, float], devices: int, vehicles: int, seconds: int
+) -> None:
+    is_full = devices >= DEVICES and vehicles >= VEHICLES and seconds >= SECONDS
+    rows = f"{devices:,} devices: first rows"
+    place = f"{vehicles:,} vehicles on a map"
+    charts = f"{CHARTS} charts, {seconds} s: growth of the heap"
+    found[rows, "ms", ROWS_MS_MAX if is_full else None].append(figures["rows_ms"])
+    found[f"{place}: frames", "frames/s", FRAMES_MIN if is_full else None].append(
+        figures["frames_per_s"]
+    )
+    found[f"{place}: main thread", "% of a core", BUSY_PERCENT_MAX if is_full else None].append(
+        figures["busy_percent"]
+    )
+    found[charts, "MB", HEAP_MB_MAX if is_full else None].append(figures["heap_mb"])
+
+
+async def one(ops: Ops, seconds: int) -> dict[str, float]:
+    """One browser."""
+    async with chromium() as browser:
+        page = await open_page(browser, viewport={"width": 1440, "height": 900})
+        await page.goto(ops.url + ops.client.post("/v1/tickets").json()["path"])
+        await page.wait_for_selector("nav#rail a")
+        session = await page.context.new_cdp_session(page)
+        await session.send("Performance.enable")
+        rows_ms = [await page.evaluate(ROWS_JS) for _ in range(OPENED)]
+        frames, busy = await _on_the_map(page, session)
+        heap = await _of_charts(page, session, seconds)
+    return {
+        "rows_ms": statistics.median(rows_ms),
+        "frames_per_s": frames,
+        "busy_percent": busy,
+        "heap_mb": heap,
+    }
+
+
+async def _on_the_map(page: Page, session: CDPSession) -> tuple[float, float]:
+    """Frames a second, and percent of a core of the main thread."""
+    await page.evaluate("location.hash = '#/boards/bench_map'")
+    await page.wait_for_selector("main .place-map canvas")
+    await asyncio.sleep(5)
+    before = await _metrics(session)
+    frames = float(await page.evaluate(FRAMES_JS, 10))
+    after = await _metrics(session)
+    spent = after["TaskDuration"] - before["TaskDuration"]
+    return frames, 100 * spent / (after["Timestamp"] - before["Timestamp"])
+
+
+async def _of_charts(page: Page, session: CDPSession, seconds: int) -> float:
+    """MB that the heap grew by."""
+    await page.evaluate("location.hash = '#/boards/bench_charts'")
+    await page.wait_for_function(
+        "(n) => document.querySelectorAll('main .uplot canvas').length === n", arg=CHARTS
+    )
+    await asyncio.sleep(10)
+    before = await _heap(session)
+    await asyncio.sleep(seconds)
+    return (await _heap(session) - before) / 1e6
+
+
+async def _heap(session: CDPSession) -> float:
+    """Bytes of what lives."""
+    await session.send("HeapProfiler.collectGarbage")
+    return (await _metrics(session))["JSHeapUsedSize"]
+
+
+async def _metrics(session: CDPSession) -> dict[str, float]:
+    found = await session.send("Performance.getMetrics")
+    return {one["name"]: one["value"] for one in found["metrics"]}
+
+
+def write_fleet(config: KafkaConfig, devices: int) -> None:
+    """Rows of so many devices, on `ew.devices`."""
+    topic_admin.ensure_topics(config, [topics.DEVICES])
+    producer = clients.producer(config, "bench-pages-fleet")
+    now = time.time_ns() // 1_000_000
+    for number in range(devices):
+        name = f"dev-{number:06d}"
+        status = DeviceStatus(
+            device=name, state=DeviceState.ONLINE, received_at=now, epoch=1, version="1.0"
+        )
+        seen = DeviceSeen(device=name, last_seen=now, skew_ms=0, records=1, streams={"s": 1})
+        for what, row in (("status", status), ("seen", seen)):
+            producer.produce(topics.DEVICES, key=f"{name}|{what}", value=row.to_json())
+            producer.poll(0)
+    producer.flush(30)
+
+
+@contextmanager
+def moving(config: KafkaConfig, vehicles: int) -> Iterator[None]:
+    """Vehicles that move, and ten devices with numbers, once a second."""
+    topic_admin.ensure_topics(
+        config, [topics.STREAMS, *map(topics.stream_topic, (MAP_STREAM, CHART_STREAM))]
+    )
+    producer = clients.producer(config, "bench-pages")
+    declare(producer, MAP_STREAM, ["lat", "lon"])
+    declare(producer, CHART_STREAM, [f"n{number}" for number in range(CHARTS)])
+    is_over = Event()
+    thread = Thread(target=_write, args=(producer, vehicles, is_over), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def declare(producer: Producer, name: str, fields: list[str]) -> None:
+    """Put a stream of numbers into the catalogue."""
+    row = Stream(name=name, fields={one: FieldInfo(type=FieldType.NUMBER) for one in fields})
+    producer.produce(topics.STREAMS, key=name, value=row.model_dump_json().encode())
+    producer.flush(10)
+
+
+def _write(producer: Producer, vehicles: int, is_over: Event) -> None:
+    number = 0
+    while not is_over.wait(1.0):
+        number += 1
+        for vehicle in range(vehicles):
+            angle = vehicle + number / 50
+            radius = 0.02 + vehicle / vehicles / 20
+            place = {"lat": 52.5 + radius * math.sin(angle), "lon": 13.4 + radius * math.cos(angle)}
+            _put(producer, f"car-{vehicle:04d}", MAP_STREAM, number, place)
+        for device in range(10):
+            values = {f"n{i}": math.sin(number / 9 + i) + device for i in range(CHARTS)}
+            _put(producer, f"dev-{device:06d}", CHART_STREAM, number, values)
+        producer.flush(10)
+
+
+def _put(
+    producer: Producer, device: str, stream: str, number: int, fields: Mapping[str, float]
+) -> None:
+    now = time.time_ns() // 1_000_000
+    frame = Frame(
+        epoch=1,
+        frame=number,
+        seq=number,
+        t=[now],
+        fields={name: [value] for name, value in fields.items()},
+    )
+    value = record.encode(
+        device=device,
+        stream=stream,
+        mode=Mode.ACK,
+        sent_at=None,
+        received_at=now,
+        frame_bytes=encode_frame(frame),
+    )
+    producer.produce(topics.stream_topic(stream), key=device, value=value)
+    producer.poll(0)
+
+
+def keep_boards(ops: Ops) -> None:
+    """A board with a map, and one with charts."""
+    place = {"kind": "map", "source": MAP_STREAM, "x": 0, "y": 0, "w": 12, "h": 9}
+    charts: list[dict[str, Any]] = [
+        {
+            "kind": "chart",
+            "source": CHART_STREAM,
+            "field": f"n{number}",
+            "x": 3 * (number % 4),
+            "y": 3 * (number // 4),
+            "w": 3,
+            "h": 3,
+        }
+        for number in range(CHARTS)
+    ]
+    for name, cards in (("bench_map", [place]), ("bench_charts", charts)):
+        body = {"title": name, "cards": cards}
+        ops.client.put(f"/v1/boards/{name}", json=body).raise_for_status()
+
+
+if __name__ == "__main__":
+    run(
+        measure,
+        __doc__,
+        sizes={"devices": DEVICES, "vehicles": VEHICLES, "seconds": SECONDS},
+    )

@@ -1,0 +1,125 @@
+"""Redundant OPC UA servers, real ones as processes, that are killed: no reading is lost or taken
+twice.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgewake.edge.sources.config import kind
+from edgewake.edge.sources.machines.opcua import TOLD_MAX, Change, OpcUaConfig, Told
+from tests.edge.sources.cage import Caged, caged
+from tests.edge.sources.machines.redundant_opcua import STEP_MS
+from tests.services import Process, free_ports, port_is_open
+
+SERVER = Path(__file__).parent / "redundant_opcua.py"
+
+
+def config(ports: list[int]) -> OpcUaConfig:
+    urls = [f"opc.tcp://127.0.0.1:{port}/" for port in ports]
+    found = kind("opcua").checked(
+        {
+            "type": "opcua",
+            "stream": "s",
+            "url": urls[0],
+            "also": [{"url": url} for url in urls[1:]],
+            "publish_s": 0.1,
+            "timeout_s": 2.0,
+            "node": [{"name": "n", "id": "ns=2;s=Counter.Value"}],
+        }
+    )
+    assert isinstance(found, OpcUaConfig)
+    return found
+
+
+def server(folder: Path, port: int, first_ms: int) -> Process:
+    command = [sys.executable, str(SERVER), str(port), str(first_ms)]
+    return Process(command, folder / f"opcua-{port}-{time.monotonic_ns()}.log")
+
+
+def numbers(one: Caged) -> list[int]:
+    return [n for n in one.column("n") if isinstance(n, int) and n >= 0]
+
+
+@pytest.mark.services
+async def test_while_one_of_two_servers_lives_nothing_is_lost_or_taken_twice(
+    tmp_path: Path,
+) -> None:
+    ports = list(free_ports(2))
+    first_ms = int(time.time() * 1000)
+    servers = [server(tmp_path, port, first_ms) for port in ports]
+    for each in servers:
+        each.start()
+    try:
+        async with caged(tmp_path / "log", config(ports)) as one:
+            await one.until(lambda: all(map(port_is_open, ports)), "both listen")
+            await one.until(lambda: len(numbers(one)) > 50, "readings")
+            for killed, port in zip(servers, ports, strict=True):
+                before = len(numbers(one))
+                killed.kill()
+                await one.until(lambda port=port: not port_is_open(port), "it is dead")
+                await one.until(lambda b=before: len(numbers(one)) > b + 100, "it goes on")
+                assert any(f":{port}/: away" in what for what in one.intake.remarks)
+                assert one.supervisor.state == "running"
+                killed.start()
+                await one.until(lambda port=port: port_is_open(port), "it is back")
+                told = one.intake.taken
+                # It is asked again after AGAIN_S, and tells once more what is known already.
+                await one.until(lambda t=told: one.intake.taken > t + 200, "both are read again")
+            found = numbers(one)
+    finally:
+        for each in servers:
+            each.kill()
+    assert len(found) == len(set(found)), "a reading was taken twice"
+    assert sorted(found) == list(range(min(found), max(found) + 1)), "a reading was lost"
+    times = dict(zip(one.column("n"), one.times(), strict=True))
+    assert all(times[n] == first_ms + n * STEP_MS for n in found)
+
+
+async def test_without_any_server_the_source_fails_and_names_all(tmp_path: Path) -> None:
+    ports = list(free_ports(2))
+    async with caged(tmp_path, config(ports)) as one:
+        for port in ports:
+            await one.failed(f":{port}/")
+
+
+T = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def test_a_change_is_known_by_its_moment_and_its_value() -> None:
+    told = Told(TOLD_MAX)
+    changes = [Change("a", 1, T), Change("a", 2, T), Change("b", 1, T), Change("a", 1, None)]
+    assert [told.is_new(one) for one in changes] == [True] * 4
+    assert [told.is_new(one) for one in changes] == [False] * 3 + [True]
+
+
+def test_one_that_comes_late_from_a_slower_server_is_new_and_memory_is_bounded() -> None:
+    told = Told(3)
+    later, earlier = (Change("a", n, T + timedelta(seconds=n)) for n in (5, 4))
+    assert told.is_new(later)
+    assert told.is_new(earlier), "the server that was ahead never told it"
+    for n in range(6, 9):
+        assert told.is_new(Change("a", n, T + timedelta(seconds=n)))
+    assert told.is_new(later), "control: forgotten"
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"also": [{"url": "opc.tcp://a:4840/"}]}, "named twice"),
+        ({"also": [{"url": "http://b/"}]}, "opc.tcp"),
+    ],
+)
+def test_a_server_that_is_none_or_the_same_is_refused(more: dict[str, Any], why: str) -> None:
+    values = {
+        "type": "opcua", "stream": "s", "url": "opc.tcp://a:4840/",
+        "node": [{"name": "n", "id": "ns=2;s=x"}],
+    }  # fmt: skip
+    with pytest.raises(ValueError, match=why):
+        kind("opcua").checked(values | more)

@@ -1,0 +1,55 @@
+"""A running operations API, and a browser that is logged in there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, expect
+
+from tests.chromium import chromium, open_page
+from tests.ops.service import Ops, running
+from tests.services import Kafka
+
+
+@pytest.fixture(scope="package")
+def ops(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ops]:
+    with running(kafka.bootstrap, tmp_path_factory.mktemp("screens")) as service:
+        yield service
+
+
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    async with chromium() as opened:
+        yield opened
+
+
+@dataclass
+class Visit:
+    """A page that is logged in, and what it complained about."""
+
+    page: Page
+    url: str
+    complaints: list[str] = field(default_factory=list)
+
+    async def open(self, address: str) -> None:
+        await self.page.evaluate("(to) => (location.hash = to)", address)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def visit(browser: Browser, ops: Ops) -> AsyncIterator[Visit]:
+    page = await open_page(browser, viewport={"width": 1440, "height": 900})
+    visit = Visit(page, ops.url)
+    page.on(
+        "console",
+        lambda message: (
+            visit.complaints.append(message.text) if message.type in {"error", "warning"} else None
+        ),
+    )
+    page.on("pageerror", lambda error: visit.complaints.append(str(error)))
+    await page.goto(ops.url + ops.client.post("/v1/tickets").json()["path"])
+    await expect(page.get_by_role("link", name="Devices", exact=True)).to_be_visible()
+    yield visit
+    await page.close()

@@ -1,0 +1,146 @@
+"""Each list of the operations pages while it loads, when there is nothing, and when it is refused.
+
+What a screen asks is answered by the real API; the test changes only status and emptiness.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+
+import pytest
+from playwright.async_api import Route, expect
+
+from tests.ops.screens.conftest import Visit
+from tests.ops.service import Ops
+
+pytestmark = [pytest.mark.services, pytest.mark.asyncio(loop_scope="session")]
+LISTS = {
+    "#/boards": "/v1/boards",
+    "#/alerts": "/v1/raised",
+    "#/devices": "/v1/devices",
+    "#/streams": "/v1/streams",
+    "#/queries": "/v1/queries",
+    "#/summaries": "/v1/summaries",
+    "#/letters": "/v1/dead-letters",
+    "#/clients": "/v1/clients",
+    "#/history": "/v1/problems",
+    "#/history?show=events": "/v1/history",
+    "#/audit": "/v1/audit",
+}
+EMPTY = {
+    "#/boards": "No board yet",
+    "#/alerts": "Nothing is wrong",
+    "#/devices": "No device here",
+    "#/streams": "No stream yet",
+    "#/queries": "No query is registered",
+    "#/summaries": "Nothing is summed up yet",
+    "#/letters": "Nothing was refused",
+    "#/clients": "Nobody reads here now",
+    "#/history": "No problem in the last 90 days",
+    "#/history?show=events": "Nothing happened yet",
+    "#/audit": "Nothing was changed",
+}
+Answer = Callable[[Route], Awaitable[None]]
+
+
+async def answered(visit: Visit, address: str, answer: Answer) -> None:
+    """Open a list, whose question is answered so."""
+    path = LISTS[address]
+    await visit.open("#/none")
+    await visit.page.route(f"**{path}?*", answer)
+    await visit.open(address)
+
+
+@pytest.mark.parametrize("address", LISTS)
+async def test_a_list_without_items_says_what_would_be_there(visit: Visit, address: str) -> None:
+    async def emptied(route: Route) -> None:
+        response = await route.fetch()
+        found = await response.json()
+        await route.fulfill(
+            response=response, json=[] if isinstance(found, list) else {**found, "items": []}
+        )
+
+    await answered(visit, address, emptied)
+    await expect(visit.page.locator("main").get_by_text(EMPTY[address])).to_be_visible()
+
+
+@pytest.mark.parametrize("status", [404, 409, 422, 503])
+@pytest.mark.parametrize("address", LISTS)
+async def test_a_refusal_stands_where_the_list_would_with_a_way_to_try_again(
+    visit: Visit, address: str, status: int
+) -> None:
+    detail = f"no such thing <b>{status}</b>"
+    is_refused = True
+
+    async def refused(route: Route) -> None:
+        if not is_refused:
+            return await route.continue_()
+        return await route.fulfill(
+            status=status,
+            content_type="application/problem+json",
+            body=json.dumps({"status": status, "title": "t", "detail": detail}),
+        )
+
+    await answered(visit, address, refused)
+    alert = visit.page.get_by_role("alert").filter(has_text=detail)
+    await expect(alert.first).to_be_visible()
+    is_refused = False
+    await alert.first.get_by_role("button", name="Try again").click()
+    await expect(alert).to_have_count(0)
+
+
+@pytest.mark.parametrize("address", LISTS)
+async def test_a_list_that_is_slow_says_that_it_loads(visit: Visit, address: str) -> None:
+    is_answered = asyncio.Event()
+
+    async def held(route: Route) -> None:
+        await is_answered.wait()
+        await route.continue_()
+
+    await answered(visit, address, held)
+    await expect(visit.page.get_by_text("loading…").first).to_be_visible()
+    is_answered.set()
+    await expect(visit.page.get_by_text("loading…")).to_have_count(0)
+
+
+@pytest.mark.parametrize("address", LISTS)
+async def test_a_session_that_ended_leads_to_the_login_and_keeps_the_address(
+    visit: Visit, ops: Ops, address: str
+) -> None:
+    await visit.open(address)
+    await expect(visit.page.get_by_text("loading…")).to_have_count(0)
+    await visit.page.evaluate("fetch('/v1/session', { method: 'DELETE' })")
+    await expect(visit.page.get_by_role("alert").first).to_contain_text("Your session is over")
+    assert await visit.page.evaluate("location.hash") == address
+    assert ops.process.is_running()
+
+
+async def test_the_way_to_a_device_by_keyboard_alone(visit: Visit) -> None:
+    page = visit.page
+    await page.reload()
+    await expect(page.get_by_role("link", name="Devices", exact=True)).to_be_visible()
+    await page.keyboard.press("Tab")
+    await expect(page.get_by_role("link", name="Skip to the page")).to_be_focused()
+    await _tab_to(visit, "Devices")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_label("Name")).to_be_visible()
+    await _tab_to(visit, "Name", attempts=40)
+    await page.keyboard.type("no_such_device")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("main").get_by_text("No device here")).to_be_visible()
+    assert "q=no_such_device" in await page.evaluate("location.hash")
+
+
+async def _tab_to(visit: Visit, name: str, *, attempts: int = 30) -> None:
+    """Press Tab until what is called so has the focus."""
+    focused = (
+        "() => { const on = document.activeElement; "
+        "return (on.labels?.[0]?.textContent ?? on.textContent).trim(); }"
+    )
+    for _ in range(attempts):
+        await visit.page.keyboard.press("Tab")
+        if await visit.page.evaluate(focused) == name:
+            return
+    raise AssertionError(f"{name} is not reached by {attempts} times Tab")

@@ -1,0 +1,153 @@
+"""Rights to publications and named sets, at every door: what is forbidden is answered as what is
+not there, and what is allowed shows no more than it should.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+from pydantic import BaseModel
+
+from edgewake.cloud.kafka import clients
+from edgewake.protocol import topics
+from edgewake.protocol.ops.named_set import NamedSet
+from edgewake.protocol.ops.publication import Publication
+from tests.access.sockets.talk import talk
+from tests.feeds import eventually, unique
+from tests.rights.conftest import World
+from tests.rights.test_doors import client_of, told
+from tests.rights.test_sockets import headers_of
+from tests.services import PATIENCE_S
+
+pytestmark = pytest.mark.services
+KEPT: dict[str, Any] = {"version": 1, "changed_at": 0, "changed_by": "a test"}
+
+
+@dataclass(frozen=True)
+class Names:
+    """Of a publication and a set that the role `owner` may use, and of some that it may not."""
+
+    publication: str
+    other_publication: str
+    named_set: str
+    other_set: str
+
+
+@pytest.fixture(scope="module")
+def names(rights_world: World) -> Iterator[Names]:
+    found = Names(unique("pub_mine"), unique("pub_other"), unique("set_mine"), unique("set_other"))
+    rows: list[tuple[str, BaseModel]] = [
+        (topics.SETS, NamedSet(name=name, members=("car-1", "car-2"), **KEPT))
+        for name in (found.named_set, found.other_set)
+    ]
+    streams = (rights_world.other.name,)
+    rows += [
+        (topics.PUBLICATIONS, Publication(name=name, streams=streams, fields=("speed",), **KEPT))
+        for name in (found.publication, found.other_publication)
+    ]
+    producer = clients.producer(rights_world.other.config, "test-named")
+    for topic, row in rows:
+        producer.produce(topic, key=row.name, value=row.model_dump_json().encode())  # type: ignore[attr-defined]
+    assert producer.flush(PATIENCE_S) == 0
+    yield found
+    for topic, row in rows:
+        producer.produce(topic, key=row.name, value=None)  # type: ignore[attr-defined]
+    producer.flush(PATIENCE_S)
+
+
+def path(name: str) -> str:
+    return f"/v1/publications/{name}/events"
+
+
+async def known(world: World, names: Names) -> None:
+    """Until the server has read the tables."""
+    headers = {"Authorization": "Bearer board-key-00000001"}
+    url = world.server.url + path(names.other_publication) + "?limit=1"
+    await eventually(
+        lambda: httpx.get(url, headers=headers, timeout=PATIENCE_S).status_code == 200, "known"
+    )
+
+
+@pytest.mark.parametrize("who", ["owner", "guest", "cookie", "ticket"])
+@pytest.mark.parametrize("door", ["stream", "page", "posted"])
+async def test_a_forbidden_publication_is_answered_as_one_that_is_not_there(
+    rights_world: World, names: Names, who: str, door: str
+) -> None:
+    await known(rights_world, names)
+    forbidden = names.publication if who == "guest" else names.other_publication
+    query = {"stream": "?from=earliest", "page": "?limit=9", "posted": "?limit=9"}[door]
+    own = {"Origin": rights_world.server.url, "Sec-Fetch-Site": "same-origin"}
+    async with client_of(rights_world, who) as client:
+        answers = []
+        for name in (unique("pub"), forbidden):
+            if door == "posted":
+                answer = await client.post(path(name) + query, json={}, headers=own)
+            else:
+                answer = await client.get(path(name) + query)
+            assert answer.status_code == 404
+            assert names.other_publication not in json.dumps(answer.json()["near"])
+            answers.append(told(answer, name))
+        assert answers[0] == answers[1]
+        listed = (await client.get("/v1/publications")).json()["publications"]
+        seen = {one["name"] for one in listed} & {names.publication, names.other_publication}
+        assert seen == (set() if who == "guest" else {names.publication})
+
+
+async def test_a_publication_shows_what_its_reader_may_see_of_it_and_no_more(
+    rights_world: World, names: Names
+) -> None:
+    """Of a stream that its reader has no right to."""
+    world = rights_world
+    await known(world, names)
+    async with client_of(world, "owner") as client:
+        assert (
+            await client.get(f"/v1/streams/{world.other.name}/events?limit=1")
+        ).status_code == 404
+        page = (await client.get(path(names.publication) + "?from=earliest&limit=50")).json()
+        assert {row["device"] for row in page["events"]} == {"car-1"}
+        assert {("speed" in row, "secret" in row) for row in page["events"]} == {(True, False)}
+        oracle = path(names.publication) + "?from=earliest&limit=9&where=secret = 'x'"
+        assert (await client.get(oracle)).json()["events"] == []
+    async with talk(world.server, additional_headers=headers_of(world, "owner")) as socket:
+        await socket.say("subscribe", publication=names.publication, from_="earliest")
+        (event,) = (await socket.take(1))[:1]
+        assert (event["data"]["device"], "secret" in event["data"]) == ("car-1", False)
+        told_of = []
+        for name in (unique("pub"), names.other_publication):
+            await socket.say("subscribe", "b", publication=name)
+            answer = json.dumps(await socket.until("problem")).replace(name, "NAME")
+            told_of.append(answer.partition('"near"')[0].partition("; did you mean")[0])
+        assert told_of[0] == told_of[1]
+
+
+@pytest.mark.parametrize("who", ["owner", "guest"])
+async def test_a_forbidden_set_is_answered_as_one_that_is_not_there(
+    rights_world: World, names: Names, who: str
+) -> None:
+    world = rights_world
+    await known(world, names)
+    stream = world.mine.name
+    asked = f"/v1/streams/{stream}/events?from=earliest&limit=9&where=device IN SET('NAME')"
+    async with client_of(world, who) as client:
+        missing, forbidden = [
+            told(await client.get(asked.replace("NAME", name)), name)
+            for name in (unique("set"), names.other_set)
+        ]
+        assert missing == forbidden
+        allowed = await client.get(asked.replace("NAME", names.named_set))
+        if who == "guest":
+            assert allowed.status_code in (404, 422)
+            return
+        assert missing[0] == 422
+        assert {row["device"] for row in allowed.json()["events"]} == {"car-1"}
+    async with talk(world.server, additional_headers=headers_of(world, who)) as socket:
+        answers = []
+        for name in (unique("set"), names.other_set):
+            await socket.say("subscribe", streams=[stream], where=f"device IN SET('{name}')")
+            answers.append(json.dumps(await socket.until("problem")).replace(name, "NAME"))
+        assert answers[0] == answers[1]
