@@ -1,7 +1,7 @@
 # One word each. `make help` lists them. Everything is installed into .venv from hash-locked requirements.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test behaviour needs rewritten quick test-pythons test-faults test-examples lint types format bad-weather hiccups soak cluster compose truth arm64 audit bench pictures lock clean
+.PHONY: help demo test behaviour needs rewritten quick test-pythons test-faults test-examples lint types format bad-weather hiccups soak day cluster compose truth arm64 audit bench pictures lock clean
 
 VENV := .venv
 RUN := $(VENV)/bin/
@@ -76,6 +76,10 @@ hiccups: $(VENV)/installed-test ## each part and service killed, frozen, cut off
 SECONDS := 3600
 soak: $(VENV)/installed-test ## an hour of the story with a kill every five minutes; SECONDS=120 for a short one; prints files, memory, lag, verdict
 	@$(RUN)python -m tests.story.soak --seconds $(SECONDS)
+
+DAY := 600
+day: $(VENV)/installed-test ## a day of 300 mixed devices in ten minutes, with outages, kills, jumping clocks and firmware that changes a type; DAY=120 for a short one; prints an oracle's verdict
+	@$(RUN)python -m tests.day --seconds $(DAY)
 
 cluster: $(VENV)/installed-test ## compute on a Spark cluster of two workers over a Kafka with passwords, kill a worker and the driver, compare with a batch
 	EDGEWAKE_CLUSTER=1 $(RUN)pytest -q -k cluster tests/analysis/test_secure_kafka.py

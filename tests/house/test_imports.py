@@ -131,10 +131,17 @@ def test_a_device_needs_no_library_of_the_cloud():
     assert forbidden(modules("edge", "protocol"), *CLOUD_LIBRARIES) == []
 
 
-def test_the_ledger_that_judges_us_knows_nothing_of_ours():
-    ledger = Path("simulators/ledger.py")
-    assert (ROOT / ledger).exists()
-    assert forbidden([ledger], "edgewake") == []
+@pytest.mark.parametrize("judge", ["simulators/ledger.py", "tests/day/oracle.py"])
+def test_who_judges_us_knows_nothing_of_ours(judge: str):
+    assert (ROOT / judge).exists()
+    assert forbidden([Path(judge)], "edgewake") == []
+
+
+def test_devices_of_the_day_are_not_ours():
+    """Whoever encodes with our code finds none of its faults."""
+    found = [path for path in modules("tests") if path.match("tests/day/*_things.py")]
+    assert len(found) == 4
+    assert forbidden(found, "edgewake") == []
 
 
 @pytest.mark.parametrize(

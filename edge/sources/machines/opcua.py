@@ -13,6 +13,7 @@ one of them lives nothing is missed when another dies, and nothing is taken twic
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
+import orjson
 from asyncua import Client, ua
 from asyncua.crypto import security_policies
 
@@ -28,10 +30,12 @@ from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.address import resolved
 from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.web.web_config import read_token
-from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.names import is_field
 from edgewake.protocol.plain import Check, ConfigTable, key
+
+# It writes each message of the server, a kilobyte each.
+logging.getLogger("asyncua").setLevel(logging.WARNING)
 
 NODES_MAX: Final = 200
 """Values of one source; a reading may have as many fields."""
@@ -146,7 +150,7 @@ class OpcUaConfig(SourceConfig):
         return (AlsoConfig(url=self.url, server_cert_file=self.server_cert_file), *self.also)
 
     def source(self, context: SourceContext) -> OpcUa:
-        return OpcUa(self, context.clock)
+        return OpcUa(self, context)
 
     def owns(self) -> str:
         return f"{self.url} for this stream"
@@ -166,10 +170,20 @@ class Change:
 class Told:
     """Which changes were taken already. Pure."""
 
-    def __init__(self, most: int) -> None:
-        """`most`: changes of one value that are remembered."""
+    def __init__(self, most: int, position: str | None = None) -> None:
+        """`most`: changes of one value that are remembered. `position`: what `newest` gave."""
         self._most = most
-        self._marks: dict[str, dict[tuple[datetime, str], None]] = {}
+        self._marks: dict[str, dict[tuple[datetime, str], None]] = {
+            name: {(datetime.fromisoformat(moment), value): None}
+            for name, (moment, value) in (orjson.loads(position) if position else {}).items()
+        }
+
+    def newest(self) -> str:
+        """The last change of each value: a server sends it again to an agent that was restarted."""
+        marks = {name: next(reversed(ones)) for name, ones in self._marks.items()}
+        return orjson.dumps(
+            {name: (moment.isoformat(), value) for name, (moment, value) in marks.items()}
+        ).decode()
 
     def is_new(self, one: Change) -> bool:
         """Is it taken for the first time? From now on it is not. What has no time always is."""
@@ -189,10 +203,11 @@ class OpcUa:
 
     policy = Policy.DROP_NEWEST
 
-    def __init__(self, config: OpcUaConfig, clock: Clock) -> None:
+    def __init__(self, config: OpcUaConfig, context: SourceContext) -> None:
         self._config = config
-        self._clock = clock
-        self._told = Told(TOLD_MAX if config.also else 1)
+        self._clock = context.clock
+        self._name = f"opcua:{config.url}"
+        self._told = Told(TOLD_MAX if config.also else 1, context.position(self._name))
         self._away: dict[str, str] = {}
         """Redundant servers that are not there → why."""
 
@@ -251,7 +266,8 @@ class OpcUa:
             while True:
                 changes = await waiting.next(LOOK_S)
                 new = filter(self._told.is_new, changes)
-                await intake.put(intake.check_all([*bodies(new)]))
+                if readings := intake.check_all([*bodies(new)]):
+                    await intake.put(readings, position=(self._name, self._told.newest()))
                 await client.check_connection()
 
     async def _client(self, server: AlsoConfig) -> Client:

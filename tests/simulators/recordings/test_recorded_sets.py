@@ -4,6 +4,7 @@ row is counted.
 
 from __future__ import annotations
 
+import gzip
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -183,6 +184,55 @@ def test_the_time_is_found_with_nothing_said_and_is_what_duckdb_reads(
     assert abs(max(ours) - max(theirs)) <= 1
     if len(ours) == len(theirs):
         assert all(abs(a - b) <= 1 for a, b in zip(ours, theirs, strict=True))
+
+
+def numbers_by_duckdb(
+    path: Path, time: list[str], names: list[str], how: dict[str, Any]
+) -> list[tuple[int, float]]:
+    """Of each column: how many numbers, and their sum, as somebody else reads them."""
+    timed = " AND ".join(f'"{name}" IS NOT NULL' for name in time)
+    asked = ", ".join(
+        f'count(TRY_CAST("{name}" AS DOUBLE)), coalesce(sum(TRY_CAST("{name}" AS DOUBLE)), 0)'
+        for name in names
+    )
+    with duckdb.connect() as db:
+        table = db.read_csv(str(path), all_varchar=True, **how).limit(ROWS)
+        (found,) = table.filter(timed).aggregate(asked).fetchall()
+        return list(zip(found[::2], found[1::2], strict=True))
+
+
+def _zeek_names(path: Path) -> list[str]:
+    with gzip.open(path, "rt") as lines:
+        return next(line for line in lines if line.startswith("#fields")).split()[1:]
+
+
+@needs_data
+@pytest.mark.parametrize("of", TIMES, ids=lambda of: of[0].partition("/")[0])
+def test_every_number_comes_with_the_value_that_duckdb_reads(
+    of: tuple[str, list[str], str | None, dict[str, Any]],
+):
+    name, time, _, how = of
+    path = DATA / name
+    kind = recorded.detect(path)
+    found = look(path, kind, None, None, Columns())
+    numbers = {one.field: one.name for one in found.columns if one.field and one.kind == "number"}
+    assert numbers or name.startswith("bikeshare"), found.columns
+    rows = list(islice(recorded.rows(path, kind, recorded.Tally()), ROWS))
+    sums = dict.fromkeys(numbers, (0, 0.0))
+    for one in to_readings(rows, found.meaning):
+        if isinstance(one, BadRow):
+            continue
+        for field_name in numbers:
+            value = one.fields.get(field_name)
+            if value is not None:
+                count, total = sums[field_name]
+                sums[field_name] = (count + 1, total + value)
+    if name.startswith("zeek"):
+        how = how | {"names": _zeek_names(path)}
+    theirs = numbers_by_duckdb(path, time, list(numbers.values()), how)
+    for (field_name, ours), their in zip(sums.items(), theirs, strict=True):
+        assert ours[0] == their[0], field_name
+        assert ours[1] == pytest.approx(their[1], rel=1e-9, abs=1e-6), field_name
 
 
 @needs_data

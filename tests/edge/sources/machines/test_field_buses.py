@@ -30,7 +30,7 @@ from pymodbus.server import ModbusSerialServer
 from pymodbus.simulator import DataType, SimData, SimDevice
 
 from edgewake.edge.sources.config import kind
-from edgewake.edge.sources.machines import ble
+from edgewake.edge.sources.machines import ble, opcua
 from edgewake.edge.sources.machines.beacons import (
     BTHOME,
     ENVIRONMENT,
@@ -261,6 +261,34 @@ async def test_changes_of_a_server_come_with_their_times_and_after_it_was_away(
             await one.until(lambda: one.column("temperature").count(20.5) == 2, "it is back")
             await value.write_value(99.5)
             await one.until(lambda: 99.5 in one.column("temperature"), "a change")
+
+
+@pytest.mark.parametrize("remembers", [True, False], ids=["remembers", "control"])
+async def test_values_that_did_not_change_while_the_agent_was_away_are_not_taken_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remembers: bool
+) -> None:
+    """A server tells all values that it has to who subscribes."""
+    if not remembers:
+        monkeypatch.setattr(opcua.Told, "newest", lambda _: "{}")
+    (port,) = free_ports(1)
+    keys = {"url": f"opc.tcp://127.0.0.1:{port}/", "publish_s": 0.05, "node": NODES}
+    async with opcua_server(port) as (value, state):
+        at = datetime(2026, 3, 1, 8, 15, 30, tzinfo=UTC)
+        for node, said in ((value, 21.5), (state, "heating")):
+            await node.write_value(ua.DataValue(ua.Variant(said), SourceTimestamp=at))
+        async with caged(tmp_path, config("opcua", **keys)) as one:
+            await one.until(lambda: 21.5 in one.column("temperature"), "the value")
+            await one.until(lambda: "heating" in one.column("state"), "the state")
+            await one.intake.durable()
+        async with caged(tmp_path, config("opcua", **keys)) as one:
+            if remembers:
+                later = at + timedelta(seconds=1)
+                changed = ua.Variant(22.5)
+                await value.write_value(ua.DataValue(changed, SourceTimestamp=later))
+                await one.until(lambda: 22.5 in one.column("temperature"), "the change")
+            else:
+                await one.until(lambda: one.column("temperature").count(21.5) == 2, "a repeat")
+            assert one.column("temperature").count(21.5) == (1 if remembers else 2)
 
 
 async def test_a_server_is_talked_to_encrypted_and_only_where_it_is_the_known_one(

@@ -6,12 +6,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import mqtt5
+import paho.mqtt.client as paho
 import pytest
 from paho.mqtt import publish
+from paho.mqtt.enums import CallbackAPIVersion
 
+from edgewake.edge.sources.mqtt import mqtt_subscribe
 from edgewake.edge.sources.mqtt.mqtt_subscribe import Link, MqttSubscribeConfig, bodies
 from edgewake.edge.sources.mqtt.recent_packets import PACKETS_MAX, RecentPackets
 from edgewake.protocol.broker import BrokerConfig
@@ -63,6 +68,41 @@ async def subscribed(one: object, broker: Mosquitto, topic: str) -> None:
             await send(broker, topic, "0")
             await one.until(lambda: True, "")  # type: ignore[attr-defined]
             await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("says_words", [True, False], ids=["pings", "control"])
+async def test_a_broker_that_sends_without_end_and_is_never_answered_keeps_the_connection(
+    tmp_path: Path, mosquitto: Mosquitto, monkeypatch: pytest.MonkeyPatch, says_words: bool
+) -> None:
+    """Messages of QoS 0, which most plugs and sensors send, are not answered: for the broker such a
+    client is dead after 1.5 keepalives.
+    """
+    keepalive_s, looks_s = 1, 5  # Mosquitto looks for dead clients every five seconds
+    monkeypatch.setattr(mqtt_subscribe, "KEEPALIVE_S", keepalive_s)
+    if not says_words:
+        monkeypatch.setattr(Link, "_ping_when_due", lambda _: None)
+    topic = f"t9/{says_words}"
+    async with caged(tmp_path, config(mosquitto.port, topic)) as one:
+        until = asyncio.get_running_loop().time() + 2 * (keepalive_s + looks_s)
+        with connected(mosquitto) as client:
+            while asyncio.get_running_loop().time() < until and not one.supervisor.failures:
+                client.publish(topic, "1", qos=0)
+                await asyncio.sleep(keepalive_s / 10)  # more often than anybody would ping
+        assert one.intake.taken > 5
+        assert (one.supervisor.failures == 0) == says_words
+
+
+@contextmanager
+def connected(broker: Mosquitto) -> Iterator[paho.Client]:
+    """A client that publishes."""
+    client = paho.Client(CallbackAPIVersion.VERSION2)
+    client.connect(broker.host, broker.port)
+    client.loop_start()
+    try:
+        yield client
+    finally:
+        client.disconnect()
+        client.loop_stop()
 
 
 @pytest.mark.parametrize("remembers", [True, False], ids=["remembers", "control"])

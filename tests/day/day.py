@@ -1,0 +1,365 @@
+"""Three hundred mixed devices, our parts as processes, and what happens to them in a day.
+
+What is promised: plain devices that wait for their answers, a house whose broker keeps messages,
+and programs that post under a key lose nothing, whatever is killed. Who speaks to nobody may lose
+what was said while its listener was dead: the oracle is told when that was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgewake.simulators.clients import Follower
+from tests.day import machine_things
+from tests.day.collector import Collector, Letters
+from tests.day.machine_things import CanBus, Modbus, OpcUa
+from tests.day.mqtt_things import House, Plain
+from tests.day.oracle import Oracle, Verdict
+from tests.day.sparkplug_things import HOST, Node
+from tests.day.things import Family, now_ms
+from tests.day.web_things import Json, Lines
+from tests.services import (
+    PATIENCE_S,
+    Kafka,
+    Mosquitto,
+    Process,
+    free_ports,
+    part,
+    run_kafka,
+    run_mosquitto,
+)
+
+READY = '"event":"part.ready"'
+HOUR_MS = 3_600_000
+BEFORE_MS = 2_000
+"""What was said so shortly before a listener was killed may have been on its way to it."""
+UNPROMISED = {"plant": ("modbus", "opcua", "can"), "house": ("sparkplug",)}
+"""Agent → families that speak to it and keep nothing."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many devices of each kind."""
+
+    plain: int = 14  # connections of ten devices
+    tasmota: int = 30
+    zigbee: int = 30
+    nodes: int = 8  # of three devices
+    modbus: int = 10
+    opcua: int = 10
+    can: int = 6
+    json: int = 30
+    lines: int = 20
+
+
+async def until(condition: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
+    """Poll while everything else goes on."""
+    deadline = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {patience_s:.0f} s: {what}"
+        await asyncio.sleep(0.05)
+
+
+class Day:
+    """`async with` it, then `live`, then `settle`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        every_s: float,
+        size: Size | None = None,
+        tell: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        """`tell`: is told what happens, in words."""
+        self.folder, self._every_s, self._tell = folder, every_s, tell
+        self._size = size or Size()
+        self.oracle = Oracle()
+        self.faults: list[str] = []
+        self._rng = random.Random(1)
+        self._stack = AsyncExitStack()
+        self._channel = f"239.{self._rng.randrange(1, 250)}.{free_ports(1)[0] % 250}.7"
+        self.collector = Collector(self.oracle, self._size.modbus, self._size.opcua)
+        self.families: dict[str, list[Family]] = {}
+        self._parts: dict[str, Process] = {}
+        self._broker: Mosquitto
+        self._home: Mosquitto
+        self._kafka: Kafka
+
+    @property
+    def things(self) -> int:
+        """Devices."""
+        return sum(len(one.things) for each in self.families.values() for one in each)
+
+    # --- the house ---
+
+    async def __aenter__(self) -> Day:
+        try:
+            await self._begin()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def _begin(self) -> None:
+        enter = self._stack.enter_context
+        self._broker = enter(run_mosquitto(self.folder / "broker"))
+        self._home = enter(run_mosquitto(self.folder / "home"))
+        self._kafka = enter(run_kafka(self.folder / "kafka"))
+        modbus, opcua, posted, sent, access = free_ports(5)
+        self._parts = self._configured(modbus, opcua, posted, sent, access)
+        self._stack.callback(self._stop_parts)
+        self._make_families(modbus, opcua, posted, sent)
+        for each in self.families.values():
+            for one in each:
+                await one.start()
+                self._stack.push_async_callback(one.stop)
+        for process in self._parts.values():
+            process.start()
+        for process in self._parts.values():
+            await asyncio.to_thread(process.wait_for, READY)
+        letters = Letters(self.oracle, self._kafka.bootstrap)
+        letters.start()
+        self._stack.callback(letters.stop)
+        self.letters = letters
+        self._followers = [
+            Follower(f"reader-{n}", [("127.0.0.1", access)], streams, self.collector.on_event)
+            for n, streams in enumerate(self.collector.streams)
+        ]
+        for follower in self._followers:
+            follower.wake()
+            self._stack.push_async_callback(follower.sleep)
+
+    def _stop_parts(self) -> None:
+        for process in reversed(self._parts.values()):
+            if process.is_running():
+                process.stop()
+
+    def _configured(
+        self, modbus: int, opcua: int, posted: int, sent: int, access: int
+    ) -> dict[str, Process]:
+        kafka = f'[kafka]\nbootstrap = "{self._kafka.bootstrap}"\n'
+        mqtt = f"[mqtt]\nport = {self._broker.port}\n"
+        home = f"broker = {{ port = {self._home.port} }}\n"
+        file = self.folder / "bus.dbc"
+        machine_things.dbc(file, self._size.can)
+        house = (
+            '[[source]]\ntype = "mqtt_subscribe"\nstream = "tasmota_sensor"\n'
+            f'presets = ["tasmota"]\n{home}'
+            '[[source]]\ntype = "mqtt_subscribe"\nstream = "zigbee"\n'
+            f'presets = ["zigbee2mqtt"]\n{home}'
+            f'[[source]]\ntype = "sparkplug"\nstream = "hall"\nhost_id = "{HOST}"\n{home}'
+        )
+        plant = machine_things.sources(
+            self._size.modbus, self._size.opcua, (modbus, opcua), self._channel, file
+        )
+        intake = (
+            f'[[source]]\ntype = "http_intake"\nstream = "posted"\nport = {posted}\n'
+            'connections_max = 64\ntime = { field = "t" }\n'
+            f'[[source]]\ntype = "http_intake"\nstream = "sent"\nport = {sent}\n'
+            'connections_max = 64\npresets = ["all"]\n'
+        )
+        texts = {
+            "sequencer": ("sequencer", f'name = "sequencer-1"\n{kafka}'),
+            "bridge": ("bridge", f'name = "bridge-1"\n{mqtt}{kafka}'),
+            "access": ("access", f"port = {access}\n{kafka}"),
+            "house": ("agent", self._agent("house", mqtt + house)),
+            "plant": ("agent", self._agent("plant", mqtt + plant)),
+            "intake": ("agent", self._agent("intake", mqtt + intake)),
+        }
+        found = {}
+        for name, (command, text) in texts.items():
+            config = self.folder / f"{name}.toml"
+            config.write_text(text)
+            found[name] = part(command, config, self.folder / "logs" / f"{name}.log")
+        return found
+
+    def _agent(self, name: str, text: str) -> str:
+        return f'device = "{name}"\ndata_dir = "{self.folder}/{name}"\n{text}'
+
+    def _make_families(self, modbus: int, opcua: int, posted: int, sent: int) -> None:
+        size, oracle, home = self._size, self.oracle, self._home.port
+        self.families = {
+            "plain": [
+                Plain([f"sensor-{i}-{j}" for j in range(10)], self._broker.port, oracle)
+                for i in range(size.plain)
+            ],
+            "tasmota": [House("tasmota", [f"plug-{i}" for i in range(size.tasmota)], home, oracle)],
+            "zigbee": [House("zigbee", [f"room-{i}" for i in range(size.zigbee)], home, oracle)],
+            "sparkplug": [
+                Node(f"gw{i}", [f"d{j}" for j in range(3)], home, oracle) for i in range(size.nodes)
+            ],
+            "modbus": [Modbus(size.modbus, modbus, oracle)],
+            "opcua": [OpcUa(size.opcua, opcua, oracle)],
+            "can": [CanBus(size.can, self._channel, oracle)],
+            "json": [Json([f"phone-{i}" for i in range(size.json)], posted, oracle)],
+            "lines": [Lines([f"host-{i}" for i in range(size.lines)], sent, oracle)],
+        }
+
+    # --- the day ---
+
+    async def live(self, seconds: float) -> None:
+        """All of them speak, and things happen, each at its part of the time."""
+        began_s = time.monotonic()
+        speaking = asyncio.create_task(self._speak(), name="speaking")
+        try:
+            await self._first_words(speaking)
+            plan = self._plan()
+            for number, (name, happens) in enumerate(plan, 1):
+                due_s = began_s + seconds * number / (len(plan) + 1)
+                await asyncio.sleep(max(0.0, due_s - time.monotonic()))
+                if speaking.done():
+                    speaking.result()
+                self._tell(name)
+                await happens()
+                self.faults.append(name)
+            await asyncio.sleep(max(0.0, began_s + seconds - time.monotonic()))
+        finally:
+            speaking.cancel()
+            await asyncio.gather(speaking, return_exceptions=True)
+
+    async def _first_words(self, speaking: asyncio.Task[None]) -> None:
+        """Before this nobody knows since when the buses are listened to."""
+        begin = now_ms()
+
+        def are_all_seen() -> bool:
+            if speaking.done():
+                speaking.result()
+            for follower in self._followers:
+                assert follower.awake, follower.name
+            return self.collector.newest.keys() >= self.families.keys()
+
+        self._tell("first words")
+        try:
+            await until(are_all_seen, "something of each family is seen")
+        except AssertionError as error:
+            error.add_note(f"seen: {sorted(self.collector.newest)}")
+            raise
+        self.oracle.away(
+            {name for names in UNPROMISED.values() for name in names}, begin - HOUR_MS, now_ms()
+        )
+
+    async def _speak(self) -> None:
+        ones = [one for each in self.families.values() for one in each]
+        while True:
+            for one in ones:
+                await one.say()
+                await asyncio.sleep(self._every_s / len(ones))
+
+    def _plan(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
+        return [
+            ("agent of the house killed", lambda: self._kill_agent("house")),
+            ("bridge killed", lambda: self._kill("bridge")),
+            ("devices restarted", self._restart_devices),
+            ("clocks jump back", lambda: self._jump(-6 * HOUR_MS)),
+            ("firmware writes text", lambda: self._firmware(is_odd=True)),
+            ("broker killed", self._kill_broker),
+            ("agent of the plant killed", lambda: self._kill_agent("plant")),
+            ("clocks jump forward", lambda: self._jump(HOUR_MS // 30)),
+            ("agent of the programs killed", lambda: self._kill_agent("intake")),
+            ("machines away", self._restart_machines),
+            ("firmware writes numbers again", lambda: self._firmware(is_odd=False)),
+            ("sequencer killed", lambda: self._kill("sequencer")),
+            ("clocks are right again", lambda: self._jump(0)),
+        ]
+
+    async def _kill(self, name: str) -> None:
+        process = self._parts[name]
+        process.kill()
+        process.start()
+        await asyncio.to_thread(process.wait_for, READY)
+
+    async def _kill_agent(self, name: str) -> None:
+        begin = now_ms()
+        await self._kill(name)
+        await self._heard_again(UNPROMISED.get(name, ()), begin)
+
+    async def _heard_again(self, families: Iterable[str], begin: int) -> None:
+        """Until something of each came that was said after it was killed."""
+        after = now_ms() + max(0, *(self._offset(name) for name in families), 0)
+        await until(
+            lambda: all(self.collector.newest[name] > after for name in families),
+            f"{', '.join(families)} are heard again",
+        )
+        self.oracle.away(families, begin - BEFORE_MS, now_ms())
+
+    def _offset(self, family: str) -> int:
+        return max(thing.offset_ms for one in self.families[family] for thing in one.things)
+
+    async def _kill_broker(self) -> None:
+        self._broker.process.kill()
+        await asyncio.sleep(1.0)
+        await asyncio.to_thread(self._broker.start)
+
+    async def _restart_devices(self) -> None:
+        for name in ("plain", "tasmota", "zigbee", "json", "lines", "sparkplug"):
+            ones = self.families[name]
+            begin = now_ms()
+            for one in ones[:: 1 if len(ones) == 1 else 3]:
+                await one.restart()
+            if name == "sparkplug":
+                await self._heard_again([name], begin)
+
+    async def _restart_machines(self) -> None:
+        for name in ("modbus", "opcua"):
+            begin = now_ms()
+            for one in self.families[name]:
+                await one.restart()
+            await self._heard_again([name], begin)
+
+    async def _jump(self, by_ms: int) -> None:
+        """The clocks of every third device that has one."""
+        for name in ("plain", "tasmota", "zigbee", "json", "lines"):
+            for one in self.families[name]:
+                for thing in one.things[::3]:
+                    thing.offset_ms = by_ms
+
+    async def _firmware(self, *, is_odd: bool) -> None:
+        for name in ("plain", "tasmota", "zigbee", "json", "lines", "sparkplug"):
+            for one in self.families[name]:
+                for thing in one.things[1::5] or one.things[:1]:
+                    thing.is_odd = is_odd
+
+    # --- the evening ---
+
+    async def settle(self, patience_s: float = PATIENCE_S) -> Verdict:
+        """What the oracle says once nothing waits any more, or after the time."""
+        for one in self.families["modbus"]:
+            assert isinstance(one, Modbus)
+            await one.fall_silent()  # all others are silent already
+        deadline = time.monotonic() + patience_s
+        while time.monotonic() < deadline:
+            waiting = {name: self._waiting(name) for name in self.families}
+            verdict = self.oracle.judge()
+            self._tell(f"{ {name: n for name, n in waiting.items() if n} } {verdict}")
+            if not any(waiting.values()) and not verdict.lost:
+                break
+            await asyncio.sleep(1.0)
+        await asyncio.sleep(1.0)  # for what comes twice: nobody says when it does not
+        self.at_the_end = {name: self._waiting(name) for name in self.families}
+        return self.oracle.judge()
+
+    def _waiting(self, name: str) -> int:
+        return sum(one.waiting for one in self.families[name])
+
+    def report(self, verdict: Verdict) -> dict[str, Any]:
+        """For people."""
+        return {
+            "devices": self.things,
+            "said": len(self.oracle.puts),
+            "shown": len(self.oracle.cames),
+            "kept aside": sum(self.oracle.besides.values()),
+            "gaps told": len(self.collector.gaps),
+            "faults": self.faults,
+            "verdict": str(verdict),
+        }
