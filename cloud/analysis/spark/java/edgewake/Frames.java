@@ -57,7 +57,8 @@ public final class Frames {
   }
 
   /**
-   * Returns a record (protocol/frames/record.py) as from_json gives it with the schema of decode.py.
+   * Returns a record (protocol/frames/record.py) as from_json gives it with the schema of
+   * decode.py.
    * Returns null where its JSON is unusual: escaped names or texts, a value of another type, a name
    * twice, a number of more digits than a long has, anything that is no JSON.
    *
