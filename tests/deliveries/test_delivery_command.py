@@ -52,7 +52,8 @@ async def test_a_delivery_from_a_file_to_its_end(
         )
         async with asyncio.timeout(PATIENCE_S):
             while (made := await run("apply", str(file))).exit_code:
-                assert "no stream" in made.output, made.output
+                # It takes over still, or has not heard of the stream.
+                assert "(503)" in made.output or "no stream" in made.output, made.output
             assert "whsec_" in made.output
             while True:
                 found = json.loads((await run("show", name)).stdout)

@@ -187,7 +187,7 @@ class Deliveries:
                 changed_at=now,
             )
             is_same = (
-                base.subscription == wanted
+                normal(base.subscription) == wanted
                 and base.cursor == cursor
                 and lease_rights.sees_the_same(base.right, reader, wanted.streams, Action.READ)
             )

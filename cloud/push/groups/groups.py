@@ -121,7 +121,7 @@ class Groups:
             old = _find(partition, owner, name)
             if old is not None:
                 self._check_right(old, reader)
-                if old.group.subscription != wanted:
+                if normal(old.group.subscription) != wanted:
                     raise GroupDiffers(
                         f"{name} shares other streams, or with another filter or other columns: "
                         "delete it first, or choose another name"
