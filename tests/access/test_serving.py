@@ -184,10 +184,10 @@ def test_head_ends_and_options_names_the_methods(access_a: Server, feed: Feed) -
         200,
         b"",
         204,
-        "GET, HEAD, OPTIONS",
+        "GET, HEAD, POST, OPTIONS",
     )
-    refused = httpx.post(f"{access_a.url}/v1/events", timeout=PATIENCE_S)
-    assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD, OPTIONS")
+    refused = httpx.put(f"{access_a.url}/v1/events", timeout=PATIENCE_S)
+    assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD, POST, OPTIONS")
 
 
 def test_other_sites_may_not_read_unless_they_are_configured(

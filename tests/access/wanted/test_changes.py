@@ -14,7 +14,7 @@ import pytest
 from tests.access.sockets.talk import talk
 from tests.access.world import Server
 from tests.feeds import Feed
-from tests.services import PATIENCE_S
+from tests.services import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.services
 CHOICES: tuple[tuple[dict[str, Any], Callable[[str, int], bool]], ...] = (
@@ -60,6 +60,8 @@ async def test_every_event_is_judged_by_the_filter_of_its_place_and_by_no_other(
         told.append((0, heard["cursor"], []))
         assert not [m for m in socket.heard if m["type"] in ("gap", "problem")]
     path = f"{access_a.url}/v1/streams/{feed.name}/events"
+    first = told[0][1]
+    await asyncio.to_thread(wait_until, lambda: len(rest(path, first)) == 600, "all are there")
     after = {cursor: rest(path, cursor) for _, cursor, _ in told}
     for (which, begin, events), (_, end, _) in itertools.pairwise(told):
         between = after[begin] - after[end]
@@ -69,7 +71,7 @@ async def test_every_event_is_judged_by_the_filter_of_its_place_and_by_no_other(
         }
         assert after[end] <= after[begin]
         assert len(events) == len({e["cursor"] for e in events})
-    assert len(after[told[0][1]]) == 600
+    assert len(after[first]) == 600
 
 
 def rest(path: str, cursor: str) -> set[tuple[str, int]]:
