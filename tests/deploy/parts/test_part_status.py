@@ -107,6 +107,7 @@ def test_a_line_has_the_declared_fields() -> None:
         "rss_mib": 1.5,
         "cpu_percent": 0.0,
         "uptime_s": 2.0,
+        "version": "0.1",
         "t": 5,
     }
     frame = record.decode(record_of(fields, 7)).frame
