@@ -12,6 +12,7 @@ from edgewake.cloud.alerts.judge import Tried
 from edgewake.cloud.alerts.sender import Sender
 from edgewake.cloud.calls.endpoint import EndpointRefused
 from edgewake.cloud.calls.sealing import Sealer
+from edgewake.cloud.ops.services.versions import is_same, next_stamp
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.cloud.web.http_part import Problem
@@ -70,20 +71,12 @@ class AlertDesk:
         """
         self.check(text)
         before = self.tables.alerts.rules.get(name)
-        if before is not None and RuleText(**before.model_dump(include=_TEXT)) == text:
+        if before is not None and is_same(before, text):
             return before, False
-        now_version = 0 if before is None else before.version
-        if version is not None and version != now_version:
-            raise Problem(409, "changed_meanwhile", _conflict(name, before, version))
+        stamp = next_stamp(f"rule {name!r}", before, version, by=by, now=self.clock.now_ms())
         if before is None and len(self.tables.alerts.rules) >= RULES_MAX:
             raise Problem(409, "too_many_rules", f"{RULES_MAX} alert rules are kept, no more")
-        row = Rule(
-            **text.model_dump(),
-            name=name,
-            version=now_version + 1,
-            changed_at=self.clock.now_ms(),
-            changed_by=by,
-        )
+        row = Rule(**text.model_dump(), name=name, **stamp)
         await self.writer.write(topics.ALERT_RULES, f"rule|{name}", row)
         return row, before is None
 
@@ -162,15 +155,3 @@ class AlertDesk:
         if found is None:
             raise Problem(404, "no_such_destination", f"there is no destination {name!r}")
         return found
-
-
-_TEXT: Final = set(RuleText.model_fields)
-
-
-def _conflict(name: str, before: Rule | None, version: int) -> str:
-    if before is None:
-        return f"rule {name!r} was version {version}, and is removed meanwhile"
-    return (
-        f"rule {name!r} is version {before.version} now, changed by {before.changed_by}; yours is "
-        f"made of version {version}. Read it again, and change that."
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from edgewake.cloud.ops.services.versions import is_same, next_stamp
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.cloud.web.http_part import Problem
@@ -14,7 +15,6 @@ from edgewake.protocol.ops.board import Board, BoardText
 
 BOARDS_MAX: Final = 500
 """Boards kept, a few KB each."""
-_TEXT: Final = set(BoardText.model_fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +39,12 @@ class BoardDesk:
         nothing. Raises Problem or Unavailable.
         """
         before = self.tables.boards.get(name)
-        if before is not None and BoardText(**before.model_dump(include=_TEXT)) == text:
+        if before is not None and is_same(before, text):
             return before
-        now = 0 if before is None else before.version
-        if version is not None and version != now:
-            raise Problem(409, "changed_meanwhile", _conflict(name, before, version))
+        stamp = next_stamp(f"board {name!r}", before, version, by=by, now=self.clock.now_ms())
         if before is None and len(self.tables.boards) >= BOARDS_MAX:
             raise Problem(409, "too_many_boards", f"{BOARDS_MAX} boards are kept, no more")
-        row = Board(
-            **text.model_dump(),
-            name=name,
-            version=now + 1,
-            changed_at=self.clock.now_ms(),
-            changed_by=by,
-        )
+        row = Board(**text.model_dump(), name=name, **stamp)
         await self.writer.write(topics.BOARDS, name, row)
         return row
 
@@ -60,12 +52,3 @@ class BoardDesk:
         """Raises Problem or Unavailable."""
         self.get(name)
         await self.writer.write(topics.BOARDS, name, None)
-
-
-def _conflict(name: str, before: Board | None, version: int) -> str:
-    if before is None:
-        return f"board {name!r} was version {version}, and is removed meanwhile"
-    return (
-        f"board {name!r} is version {before.version} now, changed by {before.changed_by}; yours is "
-        f"made of version {version}"
-    )

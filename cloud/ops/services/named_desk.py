@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from pydantic import BaseModel
-
 from edgewake.cloud.log.filters.filter import compile_where
+from edgewake.cloud.ops.services.versions import is_same, next_stamp
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.cloud.rights.principal import OPERATOR_STREAMS
@@ -60,9 +59,10 @@ class NamedDesk:
         before = self.tables.sets.get(name)
         members = tuple(dict.fromkeys(text.members))
         text = SetText(description=text.description, members=members)
-        if before is not None and _is_same(before, text):
+        if before is not None and is_same(before, text):
             return before
-        row = NamedSet(**text.model_dump(), name=name, **self._made(before, version, by))
+        stamp = next_stamp(f"set {name!r}", before, version, by=by, now=self.clock.now_ms())
+        row = NamedSet(**text.model_dump(), name=name, **stamp)
         self._check_room(name, members, before)
         await self.writer.write(topics.SETS, name, row)
         return row
@@ -94,15 +94,16 @@ class NamedDesk:
     ) -> Publication:
         """The publication as it is kept; who reads it comes back to the new one."""
         before = self.tables.publications.get(name)
-        if before is not None and _is_same(before, text):
+        if before is not None and is_same(before, text):
             return before
         self._check(text)
-        made = self._made(before, version, by)
+        what = f"publication {name!r}"
+        stamp = next_stamp(what, before, version, by=by, now=self.clock.now_ms())
         if before is None and len(self.tables.publications) >= PUBLICATIONS_MAX:
             raise Problem(
                 409, "too_many_publications", f"{PUBLICATIONS_MAX} publications are kept, no more"
             )
-        row = Publication(**dict(text), name=name, **made)
+        row = Publication(**dict(text), name=name, **stamp)
         await self.writer.write(topics.PUBLICATIONS, name, row)
         return row
 
@@ -139,18 +140,3 @@ class NamedDesk:
             )
         if len(members) > MEMBERS_MAX:
             raise Problem(422, "members", f"{len(members)} members: expected at most {MEMBERS_MAX}")
-
-    def _made(
-        self, before: NamedSet | Publication | None, version: int | None, by: str
-    ) -> dict[str, object]:
-        now = 0 if before is None else before.version
-        if version is not None and version != now:
-            whose = "it is removed meanwhile" if before is None else f"by {before.changed_by}"
-            raise Problem(
-                409, "changed_meanwhile", f"it is version {now} now, {whose}; yours is {version}"
-            )
-        return {"version": now + 1, "changed_at": self.clock.now_ms(), "changed_by": by}
-
-
-def _is_same(kept: BaseModel, text: BaseModel) -> bool:
-    return all(getattr(kept, name) == getattr(text, name) for name in type(text).model_fields)
