@@ -1,8 +1,7 @@
 """Seals endpoints: encrypts address, secret and token before they go to Kafka.
 
-AES-256-GCM (NIST SP 800-38D) with a random nonce of 96 bits; the lease's id is authenticated too,
-so that a sealed endpoint cannot be moved to another lease. Text: `<key id>.<base64url of nonce and
-ciphertext>`; the key id is a fingerprint of the key, so a wrong key is never tried.
+The lease's id is authenticated too, so that a sealed endpoint cannot be moved to another lease.
+Text: `<key id>.<base64url of nonce and ciphertext>`; the key id is a fingerprint of the key.
 
 The key file has one key of 64 hex digits a line; `#` begins a comment. The *first* key seals, all
 open. To change it: add the new key as a second line on every proxy and restart them, then make it
@@ -22,13 +21,11 @@ from typing import Final
 
 import orjson
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from edgewake.cloud.ciphers import KEY_BYTES, Ciphers, keys_in
 from edgewake.protocol.errors import ConfigError, EdgewakeError
 
-KEY_BYTES: Final = 32
-NONCE_BYTES: Final = 12
-FINGERPRINT_BYTES: Final = 4
+PERSON: Final = b"edgewake lease"
 CLIENT_BYTES: Final = 6
 
 
@@ -54,10 +51,9 @@ class Sealer:
 
     def __init__(self, keys: list[bytes], random_bytes: Callable[[int], bytes]) -> None:
         """Raises ValueError."""
-        if not keys or any(len(key) != KEY_BYTES for key in keys):
-            raise ValueError(f"expected at least one key, each of {2 * KEY_BYTES} hex digits")
-        self._ciphers = {_fingerprint(key): AESGCM(key) for key in keys}
-        self._sealing = _fingerprint(keys[0])
+        self._ciphers = Ciphers(keys, PERSON)
+        self._sealing = self._ciphers.first.hex()
+        self._key_ids = {name.hex(): name for name in self._ciphers.names}
         self._client_key = blake2b(
             keys[0], digest_size=KEY_BYTES, person=b"edgewake client"
         ).digest()
@@ -65,25 +61,21 @@ class Sealer:
 
     def seal(self, lease_id: str, endpoint: Endpoint) -> str:
         """The text to store."""
-        nonce = self._random_bytes(NONCE_BYTES)
-        sealed = self._ciphers[self._sealing].encrypt(
-            nonce, orjson.dumps(asdict(endpoint)), lease_id.encode()
-        )
-        return f"{self._sealing}.{base64.urlsafe_b64encode(nonce + sealed).decode()}"
+        content = orjson.dumps(asdict(endpoint))
+        sealed = self._ciphers.encrypt(lease_id, content, self._random_bytes)
+        return f"{self._sealing}.{base64.urlsafe_b64encode(sealed).decode()}"
 
     def open(self, lease_id: str, text: str) -> Endpoint:
         """What was sealed; raises UnknownKey or Damaged."""
         key_id, _, encoded = text.partition(".")
-        if key_id not in self._ciphers:
+        if key_id not in self._key_ids:
             raise UnknownKey(
                 f"lease {lease_id} is sealed with key {key_id!r}; the key file has "
-                f"{', '.join(sorted(self._ciphers))}"
+                f"{', '.join(sorted(self._key_ids))}"
             )
         try:
             sealed = base64.urlsafe_b64decode(encoded)
-            opened = self._ciphers[key_id].decrypt(
-                sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], lease_id.encode()
-            )
+            opened = self._ciphers.decrypt(self._key_ids[key_id], lease_id, sealed)
             return Endpoint(**orjson.loads(opened))
         except (InvalidTag, binascii.Error, ValueError, TypeError) as error:
             raise Damaged(f"lease {lease_id}: its sealed endpoint is damaged") from error
@@ -101,7 +93,7 @@ class Sealer:
 
     def knows(self, text: str) -> bool:
         """Is it sealed with a key that we have?"""
-        return text.partition(".")[0] in self._ciphers
+        return key_of(text) in self._key_ids
 
 
 def key_of(text: str) -> str:
@@ -112,13 +104,8 @@ def key_of(text: str) -> str:
 def load(path: Path, random_bytes: Callable[[int], bytes]) -> Sealer:
     """The sealer of a key file. Raises ConfigError."""
     try:
-        lines = [line.partition("#")[0].strip() for line in path.read_text("ascii").splitlines()]
-        return Sealer([bytes.fromhex(line) for line in lines if line], random_bytes)
+        return Sealer(keys_in(path.read_text("ascii")), random_bytes)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"lease_key_file = {str(path)!r}: cannot be read: {error}") from error
     except ValueError as error:
         raise ConfigError(f"lease_key_file = {str(path)!r}: {error}") from error
-
-
-def _fingerprint(key: bytes) -> str:
-    return blake2b(key, digest_size=FINGERPRINT_BYTES, person=b"edgewake lease").hexdigest()

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
+from edgewake.cloud.ciphers import Ciphers
 from edgewake.cloud.login import box, session
-from edgewake.cloud.login.box import Ciphers, Sealed
+from edgewake.cloud.login.box import Sealed
 from edgewake.cloud.login.config import LoginConfig
 from edgewake.cloud.login.failures import ProviderRefuses, Unusable, WrongProvider
 from edgewake.cloud.login.session import Session
