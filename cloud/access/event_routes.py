@@ -34,13 +34,14 @@ from edgewake.cloud.log.hub import Full, Hub
 from edgewake.cloud.log.named import UnknownPublication
 from edgewake.cloud.log.subscription import LogEnd, Plan, RequestError, Start, SubscriptionTooLarge
 from edgewake.cloud.rights.guard import ReaderAsks, ended
-from edgewake.cloud.rights.principal import Kind, Principal
+from edgewake.cloud.rights.principal import Principal
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import CursorError, FilterError, Unavailable
 from edgewake.protocol.leases.lease_read import parse_name
 from edgewake.protocol.names import is_stream
+from edgewake.protocol.ops.proof import Kind
 
 log = logging.getLogger("edgewake.access")
 

@@ -16,7 +16,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Final, Protocol
 
 from edgewake.cloud.access import socket_wire, sse
 from edgewake.cloud.access.admission import Admission, Holding
@@ -35,6 +35,7 @@ from edgewake.cloud.log.wanted import wanted
 from edgewake.cloud.rights.principal import Principal, holder
 from edgewake.cloud.rights.rights import End, Rights
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.ops.open_client import ClientProtocol, ClientState
 
 BEHIND_EVERY_S: Final = 10.0
 """How often a client that reads slowly learns how far it is behind."""
@@ -58,15 +59,15 @@ EXPELLED_RETRY_MS: Final = 30_000
 class Seen:
     """How an open stream is, for people (`edgewake.protocol.ops.open_client`)."""
 
-    protocol: Literal["sse", "websocket", "page"]
-    state: Literal["opening", "waiting", "behind", "live", "ending"]
+    protocol: ClientProtocol
+    state: ClientState
     behind: Behind
     unsent_bytes: int
     sent_bytes: int
     slow: str
 
 
-STATES: Final[Mapping[State, Literal["opening", "behind", "live", "ending"]]] = {
+STATES: Final[Mapping[State, ClientState]] = {
     State.STARTING: "opening",
     State.BEHIND: "behind",
     State.LIVE: "live",
@@ -287,7 +288,7 @@ class OpenStream:
             "in which it takes nothing",
         )
 
-    def _state(self) -> Literal["opening", "waiting", "behind", "live", "ending"]:
+    def _state(self) -> ClientState:
         if self.session is not None:
             return STATES[self.session.state]
         return "waiting" if self.is_waiting else "opening"

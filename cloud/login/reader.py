@@ -12,12 +12,13 @@ from edgewake.cloud.login.desk import Desk
 from edgewake.cloud.login.session import Session, roles_of
 from edgewake.cloud.login.wiring import desk_of
 from edgewake.cloud.rights.config import RightsConfig
-from edgewake.cloud.rights.principal import Grant, Kind, Limits, Principal, Proof
+from edgewake.cloud.rights.principal import Grant, Limits, Principal, Proof
 from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.rights.roles import NoRights, Roles
 from edgewake.cloud.rights.tokens import NAME_CHARS_MAX
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import ConfigError
+from edgewake.protocol.ops.proof import Kind
 
 SHOWN_MAX: Final = 10
 """Groups that are told to who has no right."""

@@ -20,12 +20,13 @@ from edgewake.cloud.push.leases.wake_policy import Unseen
 from edgewake.cloud.push.waking.services import Services
 from edgewake.cloud.push.waking.tending import Tended, Tending, Writer
 from edgewake.cloud.push.waking.waker import Waker
-from edgewake.cloud.rights.principal import ANYBODY, Kind, Principal
+from edgewake.cloud.rights.principal import ANYBODY, Principal
 from edgewake.protocol.errors import EdgewakeError, Unavailable
 from edgewake.protocol.leases import lease_record
 from edgewake.protocol.leases.lease import LeaseChange, LeaseRequest, Subscription
 from edgewake.protocol.leases.lease_read import LeaseRead, hash_token
 from edgewake.protocol.leases.lease_record import Lease, LeaseState
+from edgewake.protocol.ops.proof import Kind
 
 
 class Standby(EdgewakeError):

@@ -15,6 +15,7 @@ from typing import Final
 from edgewake.cloud.rights.names import Names
 from edgewake.cloud.rights.scope import Part, Scope
 from edgewake.protocol.downlink.downlink import ANSWERS, REQUESTS
+from edgewake.protocol.ops.proof import Kind
 
 NONE: Final = Names.of([])
 OPERATOR_STREAMS: Final = frozenset({ANSWERS, REQUESTS})
@@ -29,16 +30,6 @@ class Action(StrEnum):
     """Streams, pages, the latest values, the list of what there is."""
     WAKE = "wake"
     """A lease of the push proxy, which counts and wakes."""
-
-
-class Kind(StrEnum):
-    """How somebody proved who it is."""
-
-    ANONYMOUS = "anonymous"
-    KEY = "key"
-    TOKEN = "token"  # noqa: S105  (the word)
-    LOGIN = "login"
-    """A person, at an identity provider."""
 
 
 @dataclass(frozen=True, slots=True)

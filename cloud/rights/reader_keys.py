@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Final
 
-from edgewake.cloud.rights.principal import Kind, Principal, Proof
+from edgewake.cloud.rights.principal import Principal, Proof
 from edgewake.cloud.rights.roles import NoRights, Roles
 from edgewake.protocol.errors import ConfigError
+from edgewake.protocol.ops.proof import Kind
 
 KEY_CHARS_MIN: Final = 16
 KEYS_MAX: Final = 10_000

@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from edgewake.cloud.rights.principal import Kind, Proof
+from edgewake.cloud.rights.principal import Proof
 from edgewake.protocol.errors import ConfigError
+from edgewake.protocol.ops.proof import Kind
 
 ENTRIES_MAX: Final = 100_000
 """Lines of a file, some 100 bytes of memory each."""

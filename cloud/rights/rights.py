@@ -20,11 +20,12 @@ from typing import Final
 from edgewake.cloud.rights import reader_keys, revoked, tokens
 from edgewake.cloud.rights.config import RightsConfig
 from edgewake.cloud.rights.issuers import Fetch, KeySet, fetch
-from edgewake.cloud.rights.principal import Kind, Principal, Proof
+from edgewake.cloud.rights.principal import Principal, Proof
 from edgewake.cloud.rights.roles import Roles
 from edgewake.cloud.rights.tokens import Refused, UnknownKey
 from edgewake.cloud.rights.watched_file import WatchedFile
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.ops.proof import Kind
 
 log = logging.getLogger("edgewake.rights")
 

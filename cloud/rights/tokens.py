@@ -19,8 +19,9 @@ import orjson
 
 from edgewake.cloud.rights.config import GrantConfig, IssuerConfig
 from edgewake.cloud.rights.jwks import Key
-from edgewake.cloud.rights.principal import Grant, Kind, Principal, Proof
+from edgewake.cloud.rights.principal import Grant, Principal, Proof
 from edgewake.cloud.rights.roles import NoRights, Roles, granted
+from edgewake.protocol.ops.proof import Kind
 
 TYPES: Final = frozenset({"jwt", "at+jwt", "application/at+jwt"})
 """`typ` of a token that is believed; one without is, too."""

@@ -6,9 +6,11 @@ operator's word stands on `ew.endings` (key: the client's id) until it is heard 
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, StringConstraints
+
+from edgewake.protocol.ops.proof import Kind
 
 CLIENTS_TOLD_MAX: Final = 1000
 """Clients of one server that are told one by one: those farthest behind first, then the newest. Of
@@ -23,6 +25,10 @@ ENDING_HOLDS_S: Final = 60.0
 """Seconds for which a word that ends a client counts: it says nothing of one that comes later."""
 ID_PATTERN: Final = r"^[A-Za-z0-9._-]{1,128}$"
 
+ClientProtocol: TypeAlias = Literal["sse", "websocket", "page"]
+"""`page`: an answer that ends, being read or waited for."""
+ClientState: TypeAlias = Literal["opening", "waiting", "behind", "live", "ending"]
+"""`waiting`: for a stream that is not there yet; `behind`: it reads older records."""
 ClientId = Annotated[str, StringConstraints(pattern=ID_PATTERN)]
 
 
@@ -32,10 +38,9 @@ class OpenClient(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     id: ClientId
-    protocol: Literal["sse", "websocket", "page"]
-    """`page`: an answer that ends, being read or waited for."""
+    protocol: ClientProtocol
     principal: str
-    proof: Literal["anonymous", "key", "token"]
+    proof: Kind
     """By what it is known."""
     address: str
     """Its network address; of IPv6 the network."""
@@ -44,8 +49,7 @@ class OpenClient(BaseModel):
     """Its filter; empty: all."""
     select: str = ""
     opened_at: int
-    state: Literal["opening", "waiting", "behind", "live", "ending"]
-    """`waiting`: for a stream that is not there yet; `behind`: it reads older records."""
+    state: ClientState
     behind_records: int = 0
     """Records of Kafka that it has not been sent, at most."""
     behind_s: float = 0.0

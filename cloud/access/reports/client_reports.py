@@ -126,7 +126,7 @@ class ClientReports:
             id=self._id(entry),
             protocol=seen.protocol,
             principal=member.reader.name,
-            proof=member.reader.proof.kind.value,
+            proof=member.reader.proof.kind,
             address=member.client,
             streams=() if subscription is None else tuple(subscription.streams),
             where="" if subscription is None else _cut(subscription.where),

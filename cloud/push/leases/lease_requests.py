@@ -13,10 +13,11 @@ from edgewake.cloud.calls import webhook
 from edgewake.cloud.calls.sealing import Endpoint, Sealer
 from edgewake.cloud.log.subscription import normal
 from edgewake.cloud.push.leases import lease_rights, lease_state
-from edgewake.cloud.rights.principal import Kind, Principal
+from edgewake.cloud.rights.principal import Principal
 from edgewake.protocol.leases.lease import LeaseChange, LeaseRequest
 from edgewake.protocol.leases.lease_read import hash_token
 from edgewake.protocol.leases.lease_record import Lease, LeaseState
+from edgewake.protocol.ops.proof import Kind
 
 ID_BYTES: Final = 12
 TOKEN_BYTES: Final = 24

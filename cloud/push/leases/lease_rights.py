@@ -19,12 +19,13 @@ import orjson
 from edgewake.cloud.log.filters.filter import compile_select
 from edgewake.cloud.log.filters.filter_syntax import Call, Field, Node, parse_select, parse_where
 from edgewake.cloud.rights.names import Names
-from edgewake.cloud.rights.principal import Action, Grant, Kind, Principal, Proof
+from edgewake.cloud.rights.principal import Action, Grant, Principal, Proof
 from edgewake.cloud.rights.rights import End, Rights
 from edgewake.cloud.rights.scope import Part, Scope
 from edgewake.protocol.errors import FilterError
 from edgewake.protocol.leases.lease import Subscription
 from edgewake.protocol.leases.lease_record import Lease
+from edgewake.protocol.ops.proof import Kind
 
 _ESCAPE: Final = "!"
 

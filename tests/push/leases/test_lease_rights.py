@@ -20,11 +20,12 @@ from edgewake.cloud.rights.config import (
     RoleConfig,
 )
 from edgewake.cloud.rights.names import Names
-from edgewake.cloud.rights.principal import ANYBODY, Action, Grant, Kind, Principal, Proof
+from edgewake.cloud.rights.principal import ANYBODY, Action, Grant, Principal, Proof
 from edgewake.cloud.rights.rights import End, Rights
 from edgewake.protocol.errors import FilterError
 from edgewake.protocol.leases.lease import LeaseRequest, Subscription
 from edgewake.protocol.leases.lease_record import Lease, decode, encode
+from edgewake.protocol.ops.proof import Kind
 from tests.push.builders import ManualClock
 from tests.push.builders import lease as a_lease
 from tests.rights.forge import AUDIENCE, ISSUER, NOW_S, Maker, key_set, write
