@@ -34,7 +34,6 @@ TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/kafka/test_mortal.py",
         "tests/lake/",
         "tests/log/",
-        "tests/login/",
         *(f"tests/rights/test_{name}.py" for name in ("doors", "leases", "named", "sockets")),
     ),
     "tests/ops/": (
@@ -50,7 +49,7 @@ TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     # Where a part that starts with a key of its own meets no leases that tests/push and
     # tests/access sealed with others.
-    SPARK: (SPARK, "tests/deploy/test_nameless_uid.py"),
+    SPARK: (SPARK, "tests/deploy/test_nameless_uid.py", "tests/login/"),
     **{
         folder: (folder,)
         for folder in ("tests/bridge/", "tests/gateways/", "tests/sequencer/", "tests/page/")

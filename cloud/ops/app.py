@@ -5,6 +5,8 @@ Every path but health, metrics and this description needs a key or a session.
 
 from __future__ import annotations
 
+from typing import Final
+
 from fastapi import FastAPI, Response, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -40,9 +42,12 @@ from edgewake.cloud.web import http_part
 from edgewake.cloud.web import pages as web_pages
 from edgewake.cloud.web.app import application
 from edgewake.cloud.web.http_part import Problem
+from edgewake.protocol.ops.query import QUERY_CHARS_MAX
 
-BODY_BYTES_MAX = 1024 * 1024
-"""A named set of ten thousand devices is the largest body."""
+BODY_BYTES_MAX = 4 * QUERY_CHARS_MAX
+LARGE_BODY_BYTES_MAX: Final = 1024 * 1024
+LARGE_BODIES: Final = ("/v1/sets/", "/v1/certificates", "/v1/dead-letters/")
+"""A set of ten thousand devices, a hundred signing requests, a message that was mended."""
 
 
 def make_app(services: Services) -> FastAPI:
@@ -53,7 +58,11 @@ def make_app(services: Services) -> FastAPI:
         Security(APIKeyHeader(name="X-API-Key", auto_error=False)),
     ]
     app = application("Edgewake operations", description=__doc__ or "")
-    app.add_middleware(http_part.BodyLimit, bytes_max=BODY_BYTES_MAX)
+    app.add_middleware(
+        http_part.BodyLimit,
+        bytes_max=BODY_BYTES_MAX,
+        larger=dict.fromkeys(LARGE_BODIES, LARGE_BODY_BYTES_MAX),
+    )
     people = services.access.people
     app.add_middleware(Guard, access=services.access)
     login_routes.add(app, None if people is None else people.desk)

@@ -158,18 +158,25 @@ def _leaves_of(routes: Iterable[BaseRoute]) -> Iterator[Route]:
 
 
 class BodyLimit:
-    """ASGI: refuse bodies over `bytes_max` with 413, whether declared or streamed."""
+    """ASGI: refuse bodies over `bytes_max` with 413, whether declared or streamed.
 
-    def __init__(self, app: ASGIApp, bytes_max: int) -> None:
+    `larger`: the bytes of paths that begin so, where a route takes more than the others.
+    """
+
+    def __init__(
+        self, app: ASGIApp, bytes_max: int, larger: Mapping[str, int] | None = None
+    ) -> None:
         self._app = app
         self._bytes_max = bytes_max
+        self._larger = larger or {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
+        bytes_max = self._most(scope["path"])
         declared = dict(scope["headers"]).get(b"content-length", b"0")
-        if not declared.isdigit() or int(declared) > self._bytes_max:
-            return await self._refuse(scope, receive, send)
+        if not declared.isdigit() or int(declared) > bytes_max:
+            return await self._refuse(bytes_max, scope, receive, send)
         body = b""
         more = True
         while more:
@@ -178,15 +185,19 @@ class BodyLimit:
                 return None
             body += message.get("body", b"")
             more = message.get("more_body", False)
-            if len(body) > self._bytes_max:
-                return await self._refuse(scope, receive, send)
+            if len(body) > bytes_max:
+                return await self._refuse(bytes_max, scope, receive, send)
         return await self._app(scope, _replay(body, receive), send)
 
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def _most(self, path: str) -> int:
+        found = (most for begin, most in self._larger.items() if path.startswith(begin))
+        return next(found, self._bytes_max)
+
+    async def _refuse(self, bytes_max: int, scope: Scope, receive: Receive, send: Send) -> None:
         problem = Problem(
             413,
             "too_large",
-            f"body: expected at most {self._bytes_max} bytes",
+            f"body: expected at most {bytes_max} bytes",
             headers={"Connection": "close"},
         )
         await problem.response()(scope, receive, send)

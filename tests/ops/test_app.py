@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from edgewake.cloud.ops.login.auth import ENROL_PATH
+from edgewake.cloud.ops.login.auth import AUTHORITY_PATH, ENROL_PATH
 from edgewake.protocol import topics
 from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.frames import record as records
@@ -90,6 +90,10 @@ def test_every_route_of_the_document_needs_the_key(ops: Ops) -> None:
         if path == ENROL_PATH:  # a claim code is proof enough
             answer = httpx.post(ops.url + path, json={"code": "x", "device": "d"})
             assert (answer.status_code, answer.json()["title"]) == (404, "no credentials")
+            continue
+        if path == AUTHORITY_PATH:  # a certificate is for all; who asks compares its fingerprint
+            answer = httpx.get(ops.url + path)
+            assert (answer.status_code, answer.json()["title"]) == (404, "no authority")
             continue
         for headers in ({}, {"X-API-Key": "wrong"}, {"Authorization": f"Bearer {KEY}x"}):
             response = httpx.request(
