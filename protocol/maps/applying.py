@@ -88,7 +88,7 @@ def apply(
     """One message that came at `now_ms`. Never raises.
 
     `prefix`: of the names of devices; `document`: what the payload says, where it was read already
-    (`edgewake.protocol.http`), whatever the map says that it is.
+    (`edgewake.protocol.maps.http_forms`), whatever the map says that it is.
     """
     routes = maps.route(topic)
     if not routes:
