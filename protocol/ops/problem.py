@@ -15,7 +15,7 @@ NOTE_CHARS_MAX: Final = 500
 Kind = Literal["operations", "part", "query", "dead_letters", "lease", "alert", "device"]
 
 
-class Problem(BaseModel):
+class ProblemRecord(BaseModel):
     """Times are ms since 1970 UTC."""
 
     model_config = ConfigDict(frozen=True)

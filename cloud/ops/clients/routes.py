@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from edgewake.cloud.ops.routes.shared import (
     PAGE_DEFAULT,
     After,
+    AskedStream,
     Limit,
     Page,
     Services,
@@ -90,7 +91,7 @@ def router(services: Services) -> APIRouter:
     async def clients(
         limit: Limit = PAGE_DEFAULT,
         after: Annotated[str | None, Query(max_length=128)] = None,
-        stream: Annotated[str | None, Query(max_length=64)] = None,
+        stream: AskedStream = None,
         principal: Annotated[str | None, Query(max_length=200)] = None,
         state: Literal["opening", "waiting", "behind", "live", "ending"] | None = None,
     ) -> ClientsPage:

@@ -12,11 +12,11 @@ from edgewake.cloud.ops.services.problems import alert_problems
 from edgewake.cloud.ops.services.system_look import SystemLook
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
-from edgewake.cloud.web.http_part import Problem as Refusal
+from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.ops.problem import Problem
+from edgewake.protocol.ops.problem import ProblemRecord
 
 log = logging.getLogger("edgewake.ops")
 
@@ -57,11 +57,11 @@ class ProblemDesk:
                 return
             await self.writer.write(topics.PROBLEMS, key, row)
 
-    async def acknowledge(self, problem_id: str, *, by: str, note: str) -> Problem:
-        """Somebody looks after it. Raises web.Problem or Unavailable."""
+    async def acknowledge(self, problem_id: str, *, by: str, note: str) -> ProblemRecord:
+        """Somebody looks after it. Raises Problem or Unavailable."""
         row = self.tables.problems.get(problem_id)
         if row is None:
-            raise Refusal(404, "no_such_problem", f"there is no problem {problem_id!r}")
+            raise Problem(404, "no_such_problem", f"there is no problem {problem_id!r}")
         new = row.model_copy(
             update={
                 "acknowledged_at": self.clock.now_ms(),

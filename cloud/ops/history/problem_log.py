@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from edgewake.cloud.ops.services.problems import KnownProblem
-from edgewake.protocol.ops.problem import Problem
+from edgewake.protocol.ops.problem import ProblemRecord
 
 GONE_MS: Final = 15_000
 """A problem that was not seen for so long is over: three looks."""
@@ -31,16 +31,16 @@ class ProblemLog:
         self._texts: dict[str, str] = {}
 
     def changes(
-        self, rows: Mapping[str, Problem], found: Iterable[KnownProblem], *, now: int
-    ) -> list[tuple[str, Problem | None]]:
+        self, rows: Mapping[str, ProblemRecord], found: Iterable[KnownProblem], *, now: int
+    ) -> list[tuple[str, ProblemRecord | None]]:
         """Rows to write (None: to remove), after a look that found these."""
         open_rows = {(row.kind, row.name): row for row in rows.values() if row.ended_at is None}
-        written: list[tuple[str, Problem | None]] = []
+        written: list[tuple[str, ProblemRecord | None]] = []
         new_ids = iter(_free_ids(rows, now))
         for problem in _each_once(found):
             row = open_rows.pop((problem.kind, problem.name), None)
             if row is None:
-                row = Problem(
+                row = ProblemRecord(
                     id=next(new_ids),
                     kind=problem.kind,
                     name=problem.name,
@@ -55,7 +55,7 @@ class ProblemLog:
         written += [(row_id, None) for row_id in _outlived(rows, now)]
         return written
 
-    def _ended(self, row: Problem, now: int) -> Problem | None:
+    def _ended(self, row: ProblemRecord, now: int) -> ProblemRecord | None:
         """`row` is not there in this look."""
         seen_at = self._seen_at.setdefault(row.id, now)
         if now - seen_at < GONE_MS:
@@ -69,7 +69,7 @@ def _each_once(found: Iterable[KnownProblem]) -> Iterable[KnownProblem]:
     return {(one.kind, one.name): one for one in found}.values()
 
 
-def _free_ids(rows: Mapping[str, Problem], now: int) -> Iterable[str]:
+def _free_ids(rows: Mapping[str, ProblemRecord], now: int) -> Iterable[str]:
     number = 0
     while True:
         name = f"{now}-{number}"
@@ -78,7 +78,7 @@ def _free_ids(rows: Mapping[str, Problem], now: int) -> Iterable[str]:
         number += 1
 
 
-def _outlived(rows: Mapping[str, Problem], now: int) -> list[str]:
+def _outlived(rows: Mapping[str, ProblemRecord], now: int) -> list[str]:
     """Those that are over and too old, or too many."""
     over = sorted(
         (row for row in rows.values() if row.ended_at is not None),

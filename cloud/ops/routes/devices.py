@@ -7,7 +7,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from edgewake.cloud.ops.routes.shared import PAGE_DEFAULT, After, DeviceName, Limit, Page, Services
+from edgewake.cloud.ops.routes.shared import (
+    PAGE_DEFAULT,
+    After,
+    AskedStream,
+    DeviceName,
+    Limit,
+    Page,
+    Services,
+)
 from edgewake.cloud.ops.tables.device_table import Mark
 from edgewake.cloud.ops.tables.devices import DeviceView, Presence
 from edgewake.cloud.web.http_part import Problem
@@ -44,7 +52,7 @@ def router(services: Services) -> APIRouter:
         q: Part = "",
         group: Annotated[Group | None, Query()] = None,
         has: Mark | None = None,
-        stream: Annotated[str | None, Query(max_length=64)] = None,
+        stream: AskedStream = None,
     ) -> DevicesPage:
         """List devices by name.
 

@@ -17,7 +17,7 @@ from edgewake.cloud.ops.tables.devices import Presence
 from edgewake.cloud.ops.tables.flow import Point
 from edgewake.cloud.ops.tables.tables import OpsTables, PartView
 from edgewake.cloud.web.openapi import problems
-from edgewake.protocol.ops.problem import NOTE_CHARS_MAX, Kind, Problem
+from edgewake.protocol.ops.problem import NOTE_CHARS_MAX, Kind, ProblemRecord
 from edgewake.protocol.ops.query import QueryState
 
 
@@ -65,7 +65,7 @@ class Overview(BaseModel):
 class ProblemsPage(BaseModel):
     """Problems, the newest first."""
 
-    items: list[Problem]
+    items: list[ProblemRecord]
     next: str | None
     """`before` of the next page; null at the end."""
 
@@ -134,7 +134,7 @@ def router(services: Services) -> APIRouter:
         problem: Annotated[str, Path(pattern=r"^[0-9]{1,20}-[0-9]{1,10}$")],
         body: Acknowledgement,
         request: Request,
-    ) -> Problem:
+    ) -> ProblemRecord:
         """Say that you look after it. It stays until its cause is gone."""
         return await services.problems.acknowledge(
             problem, by=request.state.holder.name, note=body.note
@@ -143,7 +143,7 @@ def router(services: Services) -> APIRouter:
     return routes
 
 
-def place_of(row: Problem) -> tuple[int, str]:
+def place_of(row: ProblemRecord) -> tuple[int, str]:
     """The order of the list."""
     return row.began_at, row.id
 

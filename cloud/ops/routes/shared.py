@@ -62,6 +62,7 @@ class Page(BaseModel, Generic[T]):
 Limit = Annotated[int, Query(ge=1, le=PAGE_MAX)]
 After = Annotated[str | None, Query(max_length=64)]
 QueryName = Annotated[str, Path(pattern=f"^{STREAM_PATTERN.pattern}$")]
+AskedStream = Annotated[str | None, Query(pattern=f"^{STREAM_PATTERN.pattern}$")]
 DeviceName = Annotated[str, Path(pattern=f"^{DEVICE_PATTERN.pattern}$")]
 Offset = Annotated[int, Path(ge=0, le=OFFSET_MAX)]
 

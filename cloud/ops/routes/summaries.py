@@ -9,7 +9,7 @@ import orjson
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel
 
-from edgewake.cloud.ops.routes.shared import PAGE_DEFAULT, Limit, QueryName, Services
+from edgewake.cloud.ops.routes.shared import PAGE_DEFAULT, AskedStream, Limit, QueryName, Services
 from edgewake.cloud.summaries import answers, gather, plain_minutes
 from edgewake.cloud.summaries.answers import Estimate, Operation
 from edgewake.cloud.summaries.asking import TO_COMPARE, Asked, Row, Span, answered
@@ -18,7 +18,7 @@ from edgewake.cloud.summaries.summary import HOUR_MS, Series, Step, Summary
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.frames.frame import TIME_MS_MAX
-from edgewake.protocol.names import FIELD_PATTERN, STREAM_PATTERN
+from edgewake.protocol.names import FIELD_PATTERN
 
 ROWS_MAX: Final = 11_000
 """Steps in one answer: a week of minutes and some."""
@@ -67,7 +67,6 @@ class Comparison(BaseModel):
 
 FieldName = Annotated[str, Path(pattern=f"^{FIELD_PATTERN.pattern}$", max_length=64)]
 OtherField = Annotated[str | None, Query(pattern=f"^{FIELD_PATTERN.pattern}$", max_length=64)]
-OtherStream = Annotated[str | None, Query(pattern=f"^{STREAM_PATTERN.pattern}$")]
 Time = Annotated[int, Query(ge=0, le=TIME_MS_MAX, description="ms since 1970 UTC")]
 MaybeTime = Annotated[int | None, Query(ge=0, le=TIME_MS_MAX, description="ms since 1970 UTC")]
 Devices = Annotated[
@@ -96,7 +95,7 @@ def router(services: Services) -> APIRouter:
     @routes.get("/v1/summaries")
     async def series(
         limit: Limit = PAGE_DEFAULT,
-        stream: OtherStream = None,
+        stream: AskedStream = None,
         after: Annotated[str, Query(max_length=200)] = "",
     ) -> list[SeriesView]:
         """List the summarized series, by stream, field and set of devices.
@@ -175,7 +174,7 @@ def router(services: Services) -> APIRouter:
         ],
         to: Time,
         devices: Devices = "",
-        with_stream: OtherStream = None,
+        with_stream: AskedStream = None,
         with_field: OtherField = None,
         with_from: MaybeTime = None,
         with_to: MaybeTime = None,

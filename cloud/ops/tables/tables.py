@@ -35,7 +35,7 @@ from edgewake.protocol.ops.device_note import DeviceNote
 from edgewake.protocol.ops.erasure import Erasure, Report
 from edgewake.protocol.ops.named_set import NamedSet
 from edgewake.protocol.ops.preview import Preview
-from edgewake.protocol.ops.problem import Problem
+from edgewake.protocol.ops.problem import ProblemRecord
 from edgewake.protocol.ops.publication import Publication
 from edgewake.protocol.ops.query import Progress, Registration
 from edgewake.protocol.ops.repair import Repair
@@ -105,7 +105,7 @@ class OpsTables:
     publications: dict[str, Publication] = field(default_factory=dict)
     notes: dict[str, DeviceNote] = field(default_factory=dict)
     """What people say of devices."""
-    problems: dict[str, Problem] = field(default_factory=dict)
+    problems: dict[str, ProblemRecord] = field(default_factory=dict)
     """By id; those that are over, too."""
     erasures: dict[str, Erasure] = field(default_factory=dict)
     erased: dict[str, Report] = field(default_factory=dict)
@@ -238,7 +238,7 @@ class OpsTables:
             topics.SETS: (self.sets, NamedSet),
             topics.PUBLICATIONS: (self.publications, Publication),
             topics.NOTES: (self.notes, DeviceNote),
-            topics.PROBLEMS: (self.problems, Problem),
+            topics.PROBLEMS: (self.problems, ProblemRecord),
         }
         table, model = tables[change.topic]
         _put(table, model, change.key, change.value)

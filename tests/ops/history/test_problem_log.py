@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edgewake.cloud.ops.history.problem_log import GONE_MS, KEPT_MS, ROWS_MAX, ProblemLog
 from edgewake.cloud.ops.services.problems import KnownProblem
-from edgewake.protocol.ops.problem import Problem
+from edgewake.protocol.ops.problem import ProblemRecord
 
 
 def problem(name: str, text: str = "is failed") -> KnownProblem:
@@ -15,7 +15,7 @@ class Kept:
     """Rows as Kafka keeps them, and a log that writes them."""
 
     def __init__(self) -> None:
-        self.rows: dict[str, Problem] = {}
+        self.rows: dict[str, ProblemRecord] = {}
         self.log = ProblemLog()
 
     def look(self, now: int, *found: KnownProblem) -> int:
@@ -75,7 +75,7 @@ def test_what_was_acknowledged_stays_so_at_its_end() -> None:
 def test_the_oldest_that_are_over_go_when_they_are_too_old_or_too_many() -> None:
     kept = Kept()
     kept.rows = {
-        f"{n}-0": Problem(id=f"{n}-0", kind="part", name="x", text="", began_at=n, ended_at=n)
+        f"{n}-0": ProblemRecord(id=f"{n}-0", kind="part", name="x", text="", began_at=n, ended_at=n)
         for n in range(ROWS_MAX + 3)
     }
     assert kept.look(10_000) == 3
