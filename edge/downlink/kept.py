@@ -17,6 +17,7 @@ import orjson
 from edgewake.edge.log.tables.codec import Reading
 from edgewake.protocol.clock import CLOCK_FLOOR_MS
 from edgewake.protocol.downlink.downlink import DownKind
+from edgewake.protocol.names import is_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,16 @@ class Kept:
 
     @property
     def thing(self) -> str:
-        """The thing behind this device that it is for; empty: the device itself."""
-        return str(orjson.loads(self.body).get("thing", ""))
+        """The thing behind this device that it is for; empty: the device itself.
+
+        What cannot be read names none: the device itself answers that it is refused.
+        """
+        try:
+            found = orjson.loads(self.body)
+        except ValueError:
+            return ""
+        name = found.get("thing") if isinstance(found, dict) else None
+        return name if isinstance(name, str) and is_device(name) else ""
 
     def reading(self) -> Reading:
         """For the log."""

@@ -427,15 +427,19 @@ async def test_rows_of_a_later_version_and_odd_ones_are_counted_and_what_follows
             {"expires_s": "soon"},
             {"monotonic_s": "x"},
             {"id": "older", "body": "{"},
+            {"id": "listed", "body": "[1]"},
+            {"id": "thingless", "body": '{"thing":"a/b"}'},
         ]
         await log.accepted(
             log.append_all([*((t, {**fields, **more}) for more in odd), (t, {"n": 1}), (t, fields)])
         )
     async with device(tmp_path) as one:
-        found = await one.answers(2)
+        found = await one.answers(4)
         assert one.inbox.counts["lost"] == 5
     assert [(answer["id"], answer["state"]) for answer in found] == [
         ("older", "refused"),
+        ("listed", "refused"),
+        ("thingless", "refused"),
         ("a", "done"),
     ]
     assert ran == ["a"]
