@@ -1,5 +1,4 @@
-"""A reader that is given its events at a pace: the latest of each thing once in so many ms
-(conflation), or so many a second.
+"""Reads events at a pace: the latest of each thing per period (conflation), or N a second.
 
 It stands between a subscriber of the hub and who writes: while nothing is due nothing is pulled,
 and who pulls nothing costs nothing. What is pulled is held by thing, the newest in the place of the

@@ -102,7 +102,9 @@ class Hub:
         on_tick: Callable[[float], None] | None = None,
         has_named: bool = False,
     ) -> None:
-        """`on_tick` is given the seconds that each tick took. `has_named`: are there named sets and
+        """A hub that follows nothing yet.
+
+        `on_tick` receives the seconds that each tick took. `has_named`: are there named sets and
         publications here?
         """
         self.codec = codec
@@ -195,8 +197,9 @@ class Hub:
         reader: Principal,
         action: Action = Action.READ,
     ) -> None:
-        """The same for streams of a subscription; those of a publication are there for all who may
-        open it. Raises UnknownStream, or Unavailable.
+        """Check the streams of a subscription; all who may open a publication may read its streams.
+
+        Raises UnknownStream or Unavailable.
         """
         publication = subscribed(subscription).publication
         if publication is None:
@@ -558,8 +561,9 @@ class Hub:
                 await self._check_identity()
 
     def _follow_named(self) -> None:
-        """Look for views in another way whose named sets changed, and end those whose publication
-        did: their readers come back with their cursors.
+        """Index views whose named sets changed again, and end those whose publication changed.
+
+        The readers of an ended view come back with their cursors.
         """
         named = self.catalogue.named
         if named is None or named.generation == self._named_generation:

@@ -1,5 +1,7 @@
-"""What operators keep under names for readers: sets of devices, and publications. Read from their
-tables by one thread, asked by the event loop: each row is a value that is replaced whole.
+"""The named sets of devices and the publications that operators keep for readers.
+
+One thread reads them from their tables and the event loop asks for them; each row is a value that
+is replaced whole.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""What a reader of this server may ask for beside streams and filters: devices, a publication, a
-share of all devices; and at what pace it is given. Pure.
+"""What a reader may ask for beside streams and filters. Pure.
+
+That is devices, a publication, a share of all devices, and the pace at which events come.
 """
 
 from __future__ import annotations

@@ -80,8 +80,10 @@ class NoStreamError(SseError):
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One event. `kind` is empty for data, else gap, watermark, warning, conflated or checkpoint;
-    `text` is its JSON as sent.
+    """One event as it was received.
+
+    `kind` is empty for data, else gap, watermark, warning, conflated or checkpoint; `text` is its
+    JSON as sent.
     """
 
     kind: str

@@ -1,5 +1,6 @@
-"""A publication: streams, a filter and fields that an operator put together under a name, as it
-stands on `ew.publications` (key: name). Readers open it by the name alone.
+"""A publication, as a record of `ew.publications` (key: name).
+
+An operator puts streams, a filter and fields together under a name; readers open it by that name.
 """
 
 from __future__ import annotations

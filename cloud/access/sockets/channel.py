@@ -77,8 +77,10 @@ class Channel:
         *,
         kept_as: str | None = None,
     ) -> None:
-        """`chosen`: its client's words, which a change adds to; `kept_as`: the name under which it
-        keeps a cursor.
+        """A channel in its starting state.
+
+        `chosen`: what its client asked for, which a change adds to; `kept_as`: the name under which
+        it keeps a cursor.
         """
         self.name = name
         self.chosen = dict(chosen)

@@ -103,8 +103,9 @@ class Partners:
                 others, one.t + last, key=_time
             )
         ]
-        for left in (found if side == RIGHT else [one]) if found else []:
-            self._pair(left)
+        if found:
+            for left in found if side == RIGHT else [one]:
+                self._pair(left)
         self._keep(side, key, one)
         self._new.append((side, key, one))
         # A large batch: most of it is gone again, and will not be written.

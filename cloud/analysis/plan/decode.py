@@ -137,7 +137,11 @@ def readings(
     )
     place = [F.col(name.removeprefix("$")).alias(name) for name in PLACE[:2]] if placed else []
     each = frames.select("device", "received_at", "sent_at", "shift", *keep, *place, each_of)
-    keep = (*keep, *(PLACE if placed else [IN_FRAME] if numbered else []))
+    kept = list(keep)
+    if placed:
+        kept += PLACE
+    elif numbered:
+        kept.append(IN_FRAME)
     return each.select(
-        "device", corrected(F.col("reading.t")).alias("t"), "received_at", "sent_at", *names, *keep
+        "device", corrected(F.col("reading.t")).alias("t"), "received_at", "sent_at", *names, *kept
     )

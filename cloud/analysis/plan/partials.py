@@ -42,7 +42,12 @@ def aggregate(
     (tags), weight (the largest). Where tags are `summed`, each stands for `readings` of them, and
     has for x_i of one what they have together: count_i, sum_i, least_i and most_i.
     """
-    made = weighted() if weights else sums() if summed else numbers()
+    if weights:
+        made = weighted()
+    elif summed:
+        made = sums()
+    else:
+        made = numbers()
     if "measure" in inputs:
         made.append(F.var_pop("measure").alias("variance"))
     if "extreme" in inputs:

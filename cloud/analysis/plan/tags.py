@@ -227,8 +227,11 @@ def key_json(keys: Keys, resolve: Resolve) -> Column:
 
 def sums_for(tags: Sequence[Tag]) -> Sums | None:
     """What frames are summed up for; None where all tags look at single readings."""
-    shapes = [shape for tag in tags if (shape := tag.shape) is not None]
-    return Sums(tuple(dict.fromkeys(shapes)), has_rows=len(shapes) < len(tags)) if shapes else None
+    shapes = [tag.shape for tag in tags]
+    summed = [shape for shape in shapes if shape is not None]
+    if not summed:
+        return None
+    return Sums(tuple(dict.fromkeys(summed)), has_rows=len(summed) < len(tags))
 
 
 def tagged(

@@ -397,11 +397,8 @@ class Repairs:
 
     def _partials(self, job: QueryJob, start: int, stop: int) -> DataFrame:
         names = [topics.stream_topic(stream) for stream in job.sources]
-        found = {
-            topic: of_one
-            for topic in names
-            if (of_one := self._frames(topic, dict(job.fields), start)) is not None
-        }
+        frames_of = {topic: self._frames(topic, dict(job.fields), start) for topic in names}
+        found = {topic: one for topic, one in frames_of.items() if one is not None}
         if not found:
             raise Overtaken(f"{', '.join(names)} have no records of that time")
         frames = [

@@ -119,8 +119,10 @@ class Polygon:
         self._edges = [(*a, *b) for ring in rings for a, b in pairwise(ring)]
 
     def holds(self, lat: float, lon: float) -> bool:
-        """Is a place in it? By the crossings of a line to the east: an odd number is inside. A
-        place on an edge is on one side of it, for two polygons that share the edge in one of them.
+        """Is a place inside?
+
+        Counts the edges that a line to the east crosses: an odd number means inside. A place on an
+        edge that two polygons share is inside exactly one of them.
         """
         box = self.box
         if not (box.south <= lat <= box.north and box.west <= lon <= box.east):
