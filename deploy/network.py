@@ -39,8 +39,8 @@ LOOK_S: Final = 1.0
 def address(said: str) -> str:
     """The address to listen on; `auto`: the one by which this machine reaches others.
 
-    Raises ConfigError for what is no address, or stands for several, LocalError for one that this
-    machine does not have.
+    Raises ConfigError for what is not an address, or stands for several; LocalError for one that
+    this machine does not have.
     """
     if said == AUTO:
         return _own_address()
@@ -161,7 +161,7 @@ def _authority_lines(plan: Plan) -> list[str]:
         "    No public authority signs addresses of a home, so the phone warns once. The",
         "    certificate is ours if its SHA-256 is",
         f"    {_in_groups(shown)}",
-        "  whom other machines trust: paste this there",
+        "  the CA that other machines trust: paste this there",
         # Not indented: the shell looks for END alone.
         f"cat > {AUTHORITY_FILE} <<END",
         *files.certificate.read_text("ascii").strip().split("\n"),

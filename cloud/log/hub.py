@@ -130,7 +130,7 @@ class Hub:
         """Different places at which chunks are being made: what catching up costs."""
         self.views: dict[tuple[Sight, str], View[Any]] = {}
         self.own_views = 0
-        """Those of them that are not shared by all: with a filter, or of several streams."""
+        """The views that not everybody shares: those with a filter or of several streams."""
         self._named_generation = 0
         self._config = config
         self._clock = clock
@@ -417,7 +417,7 @@ class Hub:
         begins = request.start if isinstance(request.start, LogEnd) else "time"
         bounds = self._tail_bounds(opened)
         found = resume(cursor, opened, bounds, request.on_gap, new=new, begins=begins)
-        # What is not in memory is asked for, and before a loss is told, asked for anew.
+        # Kafka is asked for what memory lacks, and asked again before a loss is reported.
         for fresh in (False, True):
             if not any(gap.event.fields["reason"] in LOSSES for gap in found.gaps):
                 break

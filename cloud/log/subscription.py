@@ -193,7 +193,7 @@ class Plan:
     sample: float | None = None
     """A share of all things; None: all."""
     per: tuple[tuple[str, ...], ...] = ()
-    """Of each source the fields that tell what a thing is."""
+    """For each source the fields that identify a thing."""
     named: Sets | None = None
     """Where named sets are found."""
 
@@ -369,7 +369,7 @@ def who_names(subscription: Subscription, reader: Principal) -> Principal:
 
 
 def through(asked: Request, publication: Publication) -> Request:
-    """The same request to the streams of a publication."""
+    """Return the request with the streams of the publication."""
     subscription = wanted(asked.subscription).model_copy(
         update={"streams": publication.streams, "publication": publication}
     )

@@ -116,7 +116,7 @@ class OpsConfig(config.Config):
     broker: str = Field(default="", pattern=r"^$|^.+:\d{1,5}$")
     """host:port of the MQTT broker as devices reach it: sent along with passwords."""
     certificate_broker: str = Field(default="", pattern=r"^$|^.+:\d{1,5}$")
-    """The same, of the listener that asks for certificates."""
+    """host:port of the MQTT listener that asks devices for certificates."""
     authority_dir: Path | None = None
     """Folder with `ca.crt` and `ca.key`, which sign devices' certificates here, and `revoked.pem`,
     which the broker reads; without it devices get no certificates. With it the broker encrypts."""

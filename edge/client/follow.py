@@ -42,7 +42,7 @@ HEARTBEATS: Final = 3
 """A connection is taken for dead after this many silent heartbeats of the server (its header
 Edgewake-Heartbeat)."""
 SILENCE_S: Final = 45.0
-"""The same where the server does not say how often its heart beats; some proxies drop its
+"""Seconds of silence where the server's heartbeat interval is unknown; some proxies drop its
 header."""
 SILENCE_MAX_S: Final = 600.0
 """A heart that a server says to beat more seldom is not waited for: a dead connection is noticed by

@@ -96,7 +96,7 @@ def _presence(table: Table) -> Presence | None:
         }
         row.done()
     if not is_field(field):
-        raise table.wrong("presence", f"{field!r} is no name of a field")
+        raise table.wrong("presence", f"{field!r}: expected a field name, such as is_online")
     return Presence(field, words)
 
 
@@ -141,7 +141,7 @@ def _name(
         constant = text.constant
         near = _checked(table, name, lambda: legal(constant))
         if near != constant:
-            raise table.wrong(name, f"{constant!r} is no legal name: expected e.g. {near!r}")
+            raise table.wrong(name, f"{constant!r}: expected a legal name, e.g. {near!r}")
     return text
 
 

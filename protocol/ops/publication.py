@@ -25,7 +25,8 @@ class PublicationLimits(BaseModel):
     max_rate: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
     """Events a second for each reader; who asks for less gets less."""
     conflate_ms: Annotated[int, Field(ge=20, le=3_600_000)] | None = None
-    """The latest of each device, or group, once in so many ms; who asks for longer gets longer."""
+    """Emit only the latest of each device, or group, once in this time, ms; readers may ask for a
+    longer time."""
 
 
 class PublicationText(BaseModel):

@@ -8,12 +8,14 @@ import tokenize
 
 from tests.house.source import FLOORS, ROOT, modules
 
-OLD_VOICE_MAX = 353
+OLD_VOICE_MAX = 0
 """Places in docstrings, messages and comments that still speak so. It only goes down."""
 
 _BEGINS = re.compile(r"\W*(Of|Whom|Whose|So many|As many|Once more|That of|Those of|The same)\b")
 """A sentence without a subject and a verb mostly begins so."""
-_HAS = re.compile(r"\banew\b|\bso many\b|\bis (no|none)\b(?! (longer|more than))|\bwhom\b")
+_HAS = re.compile(
+    r"\banew\b|\bso many\b|(?<!there )\bis (no|none)\b(?! (longer|more than))|\bwhom\b"
+)
 
 
 def old_voice(text: str) -> list[tuple[int, str]]:

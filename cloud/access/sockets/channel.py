@@ -93,7 +93,7 @@ class Channel:
         self.why = ""
         """Why it ended."""
         self.sent_bytes = 0
-        """Of events."""
+        """Bytes of events that were sent."""
         self._asked = asked
         self._credits = allowed
         self._room = room

@@ -40,7 +40,7 @@ again."""
 _READ_TO: Final = "@"
 """How far the table of a query on `ew.windows` was read."""
 _FAULTS: Final = "!"
-"""The same: what of it could not be read."""
+"""How many records of that table could not be read."""
 
 
 @dataclass

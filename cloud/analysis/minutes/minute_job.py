@@ -323,7 +323,7 @@ class _Turns:
         The last process may have written to Kafka without reaching the lake.
         """
         for name, place in batch.places.items():
-            if not place.offsets:  # nothing of it was summed up, or its topic was made anew
+            if not place.offsets:  # nothing of it was summed up, or its topic was recreated
                 self._minutes.forget(name)
         new = batch.places.keys() - self._restored
         places = {name: batch.places[name] for name in new}

@@ -77,8 +77,8 @@ def _from_json(schema: str) -> Column:
 
 
 def _frames(records: DataFrame, body: Column, *kept: str) -> DataFrame:
-    # Of a plain column Spark would make two, below the condition and behind it, and parse each
-    # record twice.
+    # Spark would copy a plain column below the condition and behind it, and so parse each record
+    # twice.
     frames = records.select(*kept, F.inline(F.array(body))).where(
         F.col("t").isNotNull() & (F.size("t") > 0)
     )

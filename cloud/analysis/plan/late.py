@@ -60,7 +60,7 @@ class LateWindow:
 
 
 def observe(frames: DataFrame, partitions: int) -> DataFrame:
-    """The same frames; on the way each batch is measured.
+    """The frames as they came; on the way each batch is measured.
 
     Frames, readings, the oldest event time (ms, corrected), flagged frames; and of each of the
     topic's partitions the latest event time and the latest reception.

@@ -73,7 +73,7 @@ def numbers() -> list[Column]:
 
 
 def sums() -> list[Column]:
-    """The same of tags that stand for several each."""
+    """Readings and the slots of numbers, of tags that stand for several readings each."""
     made = [F.sum("readings").alias("readings")]
     for i in range(NUMBERS_PER_TAG):
         made += [
@@ -120,7 +120,7 @@ def hll(item: str) -> Column:
 
 
 def hll_of_frames(items: str) -> Column:
-    """The same of sketches of them."""
+    """A merged sketch of sketches of items."""
     return F.hll_union_agg(items, False).alias("hll_of_frames")
 
 

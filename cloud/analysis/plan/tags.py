@@ -414,7 +414,7 @@ def _outside(number: int) -> Column:
 
     So a query that resembles an earlier one runs the code that was compiled for that.
     """
-    # What is taken at a place that is not fixed is no constant, and the array is handed over as an
+    # An item at a variable index is not folded into a constant, and the array is passed as an
     # object.
     return F.get(
         F.array(F.lit(number).cast("bigint")), F.pmod("t", F.lit(1).cast("bigint")).cast("int")

@@ -74,7 +74,7 @@ AGAIN_S: Final = 5.0
 TRIES_MAX: Final = 3
 """How often readings that cannot be computed are tried before the repair is refused."""
 CLOSE_S: Final = 1.0
-STANDS_STILL: Final = "its lane stands still while its state is computed anew"
+STANDS_STILL: Final = "its lane is paused while its state is recomputed"
 POOL: Final = "repairs"
 Readings: TypeAlias = Mapping[bytes, int]
 """How many readings a row has, by key, where it is known."""
@@ -208,7 +208,7 @@ class Repairs:
                 log.info(
                     "state of %s: %s",
                     after.query,
-                    after.detail or "computed anew",
+                    after.detail or "recomputed",
                     extra={"event": "repair.replaced"},
                 )
         except _FAULTS as error:

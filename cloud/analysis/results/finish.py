@@ -337,7 +337,7 @@ class _ends:  # noqa: N801  (a function with its constants made once for each qu
         )
 
     def columns(self, starts: pa.ChunkedArray, ends: pa.ChunkedArray) -> list[Any]:
-        """The same of many rows, in two pieces each, as bytes."""
+        """The texts of many rows, each in two pieces of bytes."""
         one, other = self._open.encode(), self._final.encode()
         made = [
             one

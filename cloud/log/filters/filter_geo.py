@@ -1,7 +1,7 @@
 """Places in filters: distance in metres, boxes and polygons. Pure.
 
-Latitudes and longitudes are WGS 84 degrees, -90 to 90 and -180 to 180; a place that is none, or has
-a text for a number, is NULL. Distances are along great circles of a sphere of EARTH_RADIUS_M
+Latitudes and longitudes are WGS 84 degrees, -90 to 90 and -180 to 180; a place out of range, or
+with text for a number, is NULL. Distances are along great circles of a sphere of EARTH_RADIUS_M
 (haversine), half a percent off at most. A box with `west` > `east` passes the antimeridian. A
 polygon is WKT (`POLYGON((lon lat, …), (hole …))`, as maps give it, longitude first), its edges are
 straight lines of degrees, and it may not pass the antimeridian: cut it in two there.

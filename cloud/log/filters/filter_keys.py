@@ -27,7 +27,7 @@ KNOWN_OF_A_GAP: Final = ("stream", "query", DEVICE)
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """No event is shown whose `field` is none of `values`; with no values, none at all."""
+    """Only events whose `field` is one of `values` can pass; without values none can."""
 
     field: str
     values: frozenset[Scalar]
@@ -132,7 +132,7 @@ def _near(to: Sequence[Node], metres: Scalar) -> Places | None:
 
 
 def _fewest(found: Sequence[Key]) -> Key | None:
-    """Of several that all hold the one that rules out most; of one field what all of them have."""
+    """The key that rules out most, among several that all hold; those of one field intersect."""
     by_field: dict[str, Keys] = {}
     places: list[Key] = []
     for one in found:

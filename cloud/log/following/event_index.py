@@ -38,7 +38,7 @@ class EventIndex(Generic[M]):
         self._by_field: dict[Hashable, dict[Entry, tuple[dict[M, None], ...]]] = {}
         """By the name of a field, or the two of a place; at most ENTRIES_MAX values."""
         self._sizes: dict[Hashable, dict[float, int]] = {}
-        """Of each place how many entries there are of each size of cells."""
+        """Each place → size of cells → its number of entries."""
         self._groups_of: dict[Hashable, int] = {}
         self._entries = 0
 

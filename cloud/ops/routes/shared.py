@@ -104,7 +104,7 @@ class Services:
     broker: str = ""
     """host:port of the MQTT broker, as devices reach it."""
     certificate_broker: str = ""
-    """The same, of those that have a certificate."""
+    """host:port of the MQTT broker for devices with a certificate."""
 
 
 def page_of(names: Iterable[str], make: Callable[[str], T], *, limit: int, total: int) -> Page[T]:
