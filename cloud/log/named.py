@@ -32,7 +32,7 @@ class Named:
         """Grows with every change."""
         self._sets: dict[str, frozenset[str]] = {}
         self._stamps: dict[str, tuple[int, int]] = {}
-        """Of each set its version, and when that was made."""
+        """Set → its version, and when it was made."""
         self._publications: dict[str, Publication] = {}
 
     def take_set(self, name: str, value: bytes | None) -> None:
@@ -62,8 +62,9 @@ class Named:
         return self._sets.get(name)
 
     def stamps(self, names: frozenset[str]) -> tuple[tuple[int, int], ...]:
-        """The version of each of these sets and when it was made, by their names; the same of every
-        server that has the same rows. (0, 0): there is no such set.
+        """The version of each of these sets and when it was made, sorted by name.
+
+        Servers that have the same rows return the same; (0, 0) stands for a set that does not exist.
         """
         return tuple(self._stamps.get(name, (0, 0)) for name in sorted(names))
 

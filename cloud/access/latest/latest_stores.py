@@ -93,7 +93,7 @@ class Synchronised:
     version: int
     """The version of the rows that it was made of."""
     stamps: Stamps
-    """Those of the named sets by which its rows were chosen."""
+    """Versions of the named sets by which its rows were chosen."""
     is_empty: bool
     """Does it tell of no change?"""
 
@@ -345,7 +345,7 @@ class _Store:
         return Synchronised(body, version, stamps, is_empty=False)
 
     def stamps(self, asked: Choice) -> Stamps:
-        """Those of the named sets that choose rows."""
+        """The versions of the named sets that choose rows."""
         named = self._hub.catalogue.named
         if named is None or asked.where is None:
             return ()
