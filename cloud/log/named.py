@@ -64,7 +64,7 @@ class Named:
     def stamps(self, names: frozenset[str]) -> tuple[tuple[int, int], ...]:
         """The version of each of these sets and when it was made, sorted by name.
 
-        Servers that have the same rows return the same; (0, 0) stands for a set that does not exist.
+        Servers that have the same rows return the same; (0, 0) stands for an unknown set.
         """
         return tuple(self._stamps.get(name, (0, 0)) for name in sorted(names))
 

@@ -8,7 +8,6 @@ import tokenize
 
 from tests.house.source import FLOORS, ROOT, modules
 
-
 _BEGINS = re.compile(r"\W*(Of|Whom|Whose|So many|As many|Once more|That of|Those of|The same)\b")
 """A sentence without a subject and a verb mostly begins so."""
 _HAS = re.compile(
