@@ -118,13 +118,13 @@ class Aggregate:
     name: str
     """What outputs call it: `#0`, `#1` …, which no column can be called."""
     function: str
-    """count_all, count, sum, avg, min, max, variance, most, least, distinct, quantile, quantiles or
-    top_k."""
+    """count_all, count, sum, avg, min, max, variance, most, least, distinct, quantile, quantiles,
+    top_k or mode."""
     slot: int = 0
     parameters: tuple[float, ...] = ()
     """The ranks of quantiles, or k."""
     kind: Kind = None
-    """Type of a top_k's items, or of an extreme's value."""
+    """Type of a top_k's items, of a mode, or of an extreme's value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -365,7 +365,9 @@ def _column(aggregate: Aggregate, parts: Sequence[pa.Table], ranks: Sequence[flo
     return _sums(column) if function == "sum" else _texts(column)
 
 
-_OF_A_PART: Final = ("distinct", "quantile", "quantiles", "top_k", "variance", "most", "least")
+_OF_A_PART: Final = (
+    "distinct", "quantile", "quantiles", "top_k", "mode", "variance", "most", "least",
+)  # fmt: skip
 """The functions of which a part has one."""
 
 
@@ -384,6 +386,8 @@ def _part_column(aggregate: Aggregate, rows: pa.Table, ranks: Sequence[float]) -
             for each in rows["quantiles"].to_pylist()
         ]
         return [as_json(each[0] if function == "quantile" else each) for each in found]
+    if function == "mode":
+        return [as_json(most_frequent(items, aggregate.kind)) for items in rows["top"].to_pylist()]
     k = int(aggregate.parameters[0])
     return [
         orjson.dumps(top_items(items, k, aggregate.kind)).decode()
@@ -466,8 +470,15 @@ def top_items(items: Iterable[dict[str, Any]], k: int, kind: Kind) -> list[dict[
     return [{"item": _item(item["item"], kind), "count": item["count"]} for item in known[:k]]
 
 
+def most_frequent(items: Iterable[dict[str, Any]], kind: Kind) -> str | float | bool | None:
+    """The most frequent item, the smallest of equally frequent ones; None where none is known."""
+    known = [item for item in items if item["item"] is not None]
+    most = max((item["count"] for item in known), default=0)
+    return min((_item(item["item"], kind) for item in known if item["count"] == most), default=None)
+
+
 def _item(text: str, kind: Kind) -> str | float | bool:
-    if kind is FieldType.NUMBER:
+    if kind in (FieldType.NUMBER, TIME):
         number: float = orjson.loads(text)
         return number
     return text == "true" if kind is FieldType.BOOLEAN else text

@@ -318,6 +318,8 @@ class _One:
 
     def within(self, node: exp.Expr) -> Typed:
         """percentile_cont(rank) WITHIN GROUP (ORDER BY x) and others that are exact elsewhere."""
+        if isinstance(node.this, exp.Mode):
+            raise QueryError(f"{self._clause}: {sql_of(node)}: write mode(x)")
         raise QueryError(
             f"{self._clause}: {sql_of(node)}: a quantile is a value of the readings here, to 1.3 "
             "% of rank, with nothing between two of"
@@ -339,6 +341,14 @@ class _One:
             "top_k", _place(self._slots.tops, items), (int(k),), items[1]
         ), LIST
 
+    def mode(self, node: exp.Expr) -> Typed:
+        """The most frequent value, from the same slot as approx_top_k."""
+        if node.this is None or node.args.get("deterministic"):
+            raise QueryError(f"{self._clause}: mode takes one argument")
+        items = self._value(node.this)
+        slot = _place(self._slots.tops, items)
+        return self._slots.value("mode", slot, (), items[1]), items[1]
+
 
 _READERS: Final[Mapping[type[exp.Expr], Callable[[_One, exp.Expr], Typed]]] = {
     exp.Count: _One.count,
@@ -358,6 +368,7 @@ _READERS: Final[Mapping[type[exp.Expr], Callable[[_One, exp.Expr], Typed]]] = {
     **dict.fromkeys((exp.ApproxQuantile, exp.Quantile, exp.Median), _One.quantile),
     exp.WithinGroup: _One.within,
     exp.ApproxTopK: _One.top_k,
+    exp.Mode: _One.mode,
 }
 
 

@@ -176,7 +176,8 @@ class JoinReader:
                 raise QueryError(f"UNPIVOT: not with {what}; name the fields in SELECT")
             if query.quantiles or query.tops:
                 raise QueryError(
-                    f"{what}: a query with it has all aggregates but quantiles and approx_top_k"
+                    f"{what}: a query with it has all aggregates but quantiles, mode and "
+                    "approx_top_k"
                 )
             if query.window.rule is Rule.ABSENCE:
                 raise QueryError(f"{what}: not with absence_window")

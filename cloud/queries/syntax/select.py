@@ -264,7 +264,7 @@ class SelectReader:
             if slots.quantiles or slots.tops:
                 raise QueryError(
                     "SELECT: sessions, windows by count and patterns have all aggregates but "
-                    "quantiles and approx_top_k"
+                    "quantiles, mode and approx_top_k"
                 )
 
     def _read_unpivot(self, table: exp.Expr) -> Unpivot | None:

@@ -110,7 +110,7 @@ AGGREGATES: Final = (
     "count", "sum", "avg", "min", "max", "count_if", "stddev", "stddev_pop", "variance", "var_pop",
     "corr", "covar_pop", "covar_samp",
     "regr_slope", "regr_intercept", "first", "last", "min_by", "max_by", "bool_and", "bool_or",
-    "median", "percentile",
+    "median", "percentile", "mode",
     "approx_count_distinct", "approx_percentile", "approx_top_k",
 )  # fmt: skip
 """What stands for all readings of a window and group; `aggregates` reads it."""
