@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
-from edgewake.cloud.queries.terms.expressions import TIMES, Expression, fields_of
+from edgewake.cloud.queries.terms.expressions import TIMES
 from edgewake.cloud.queries.terms.functions import Kind
 from edgewake.cloud.queries.terms.lookback import Past
 from edgewake.cloud.queries.terms.table_columns import topic_of
+from edgewake.cloud.queries.terms.tree import Expression, fields_of
 from edgewake.cloud.queries.terms.windows import Window
 from edgewake.protocol.topics import query_topic
 

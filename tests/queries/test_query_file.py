@@ -10,7 +10,7 @@ import pytest
 from edgewake.cloud.queries.query import Aggregate, Key, Output, Unpivot
 from edgewake.cloud.queries.query_file import UnknownStream, check_query_file, parse, stream_of
 from edgewake.cloud.queries.registry import built_in
-from edgewake.cloud.queries.terms.expressions import Call, Field, Literal
+from edgewake.cloud.queries.terms.tree import Call, Field, Literal
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.stream import FieldInfo, Stream

@@ -36,7 +36,7 @@ from edgewake.cloud.analysis.plan.tags import (
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.queries.query import Registered
-from edgewake.cloud.queries.terms.expressions import substitute
+from edgewake.cloud.queries.terms.tree import substitute
 from edgewake.cloud.queries.terms.windows import Rule
 from edgewake.protocol import topics
 

@@ -26,7 +26,8 @@ from edgewake.cloud.analysis.plan.table_rows import typed
 from edgewake.cloud.analysis.plan.tags import variants, where_of
 from edgewake.cloud.queries.query import Query
 from edgewake.cloud.queries.terms.evaluate import Evaluated, evaluated
-from edgewake.cloud.queries.terms.expressions import READING, TIMES, Expression
+from edgewake.cloud.queries.terms.expressions import READING, TIMES
+from edgewake.cloud.queries.terms.tree import Expression
 from edgewake.cloud.queries.terms.windows import Window
 from edgewake.protocol.frames import record
 from edgewake.protocol.frames.corrected_time import corrected_ms, sent_ms

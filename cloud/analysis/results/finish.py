@@ -30,8 +30,8 @@ from edgewake.cloud.analysis.results.result_texts import (
 from edgewake.cloud.analysis.results.shed_marks import marks
 from edgewake.cloud.queries.query import NUMBERS_PER_TAG, Aggregate, Query, Registered
 from edgewake.cloud.queries.terms.evaluate import Evaluated, Row, evaluated
-from edgewake.cloud.queries.terms.expressions import Field
 from edgewake.cloud.queries.terms.functions import TIME, Kind
+from edgewake.cloud.queries.terms.tree import Field
 from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.ops import result
 

@@ -14,21 +14,17 @@ from sqlglot import exp
 
 from edgewake.cloud.queries.advice import of_node
 from edgewake.cloud.queries.query import Aggregate, Extreme
+from edgewake.cloud.queries.terms.calls import Typed, call
 from edgewake.cloud.queries.terms.expressions import (
     AGGREGATES,
-    Call,
-    Expression,
-    Field,
-    Literal,
     Scope,
-    Typed,
-    call,
     number,
     refused,
     sql_of,
     translate,
 )
 from edgewake.cloud.queries.terms.functions import BOOLEAN, LIST, NUMBER, STRING, TIME, Kind
+from edgewake.cloud.queries.terms.tree import Call, Expression, Field, Literal
 from edgewake.protocol.errors import QueryError
 
 TOP_K_MAX: Final = 100

@@ -25,17 +25,11 @@ from edgewake.cloud.queries.query import Join, Query, Within
 from edgewake.cloud.queries.syntax.foreign_table import KEY, Foreign
 from edgewake.cloud.queries.syntax.join_interval import EXPECTED_TIME, is_about_time, within
 from edgewake.cloud.queries.syntax.union import EXPECTED as UNION
-from edgewake.cloud.queries.terms.expressions import (
-    TIMES,
-    Call,
-    Expression,
-    Scope,
-    fields_of,
-    sql_of,
-)
+from edgewake.cloud.queries.terms.expressions import TIMES, Scope, sql_of
 from edgewake.cloud.queries.terms.faults import Faults, UnknownStream
 from edgewake.cloud.queries.terms.functions import Kind
 from edgewake.cloud.queries.terms.table_columns import DEVICES, columns_of
+from edgewake.cloud.queries.terms.tree import Call, Expression, fields_of
 from edgewake.cloud.queries.terms.windows import Rule
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.frames.stream import Stream

@@ -13,18 +13,19 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from edgewake.edge.log.damage.pages import Pages, Row, rows
 from edgewake.edge.log.tables.codec import checksum
-from edgewake.edge.log.tables.consumers import ConsumerState
+from edgewake.edge.log.tables.consumers import ConsumerState, passed_by_all
 from edgewake.edge.log.tables.gaps import GivenUp, gap_at, gap_checksum, write_gap
 from edgewake.edge.log.tables.schema import LOG_NAME, LogDamagedError, boundary_checksum
 from edgewake.edge.log.tables.sidecar import SIDECAR_NAME, Known
 from edgewake.edge.log.tables.streams import StreamState
+from edgewake.edge.log.tables.tables import frame_ranges
 from edgewake.protocol.frames.frame import GAP_REASON_CHARS_MAX
 
 DAMAGED_NAME: Final = LOG_NAME + ".damaged-"
@@ -301,13 +302,19 @@ def row_of(row: Row) -> SavedRow | None:
     return None
 
 
-def take_over(db: sqlite3.Connection, row: SavedRow, wanted: Sequence[tuple[int, int]]) -> bool:
-    """Insert a row that is whole and wanted; False where it is not.
-
-    `wanted`: ranges of positions of its stream.
-    """
+def take_over(
+    db: sqlite3.Connection,
+    row: SavedRow,
+    streams: Mapping[str, StreamState],
+    consumers: Mapping[str, ConsumerState],
+) -> bool:
+    """Insert a row that is whole and that a stream still needs; False where it is not."""
+    stream = next((one for one in streams.values() if one.id == row.stream), None)
+    if stream is None:
+        return False
     if isinstance(row, FrameRow):
         return _take_frame(db, row)
+    wanted = _needed(db, stream, consumers)
     if not any(first <= row.first <= row.first + row.count - 1 <= last for first, last in wanted):
         return False
     if isinstance(row, GapRow):
@@ -318,6 +325,16 @@ def take_over(db: sqlite3.Connection, row: SavedRow, wanted: Sequence[tuple[int,
         return True
     batch = (row.stream, row.first, row.count, row.commit, row.accepted_at, row.crc, row.body)
     return row.is_sound and db.execute(_TAKE_BATCH, batch).rowcount > 0
+
+
+def _needed(
+    db: sqlite3.Connection, stream: StreamState, consumers: Mapping[str, ConsumerState]
+) -> list[tuple[int, int]]:
+    """Positions accepted before the damage whose readings somebody still needs."""
+    through = stream.older[-1].last if stream.older else stream.framed
+    passed = passed_by_all(consumers.values(), stream.name)
+    begins = stream.framed if passed is None else min(stream.framed, passed)
+    return [*frame_ranges(db, stream.id), (begins + 1, through)]
 
 
 def _take_frame(db: sqlite3.Connection, row: FrameRow) -> bool:

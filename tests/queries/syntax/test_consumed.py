@@ -11,7 +11,7 @@ from edgewake.cloud.queries import query_file
 from edgewake.cloud.queries.query import Query
 from edgewake.cloud.queries.query_file import parse
 from edgewake.cloud.queries.syntax.consumed import PARTS
-from edgewake.cloud.queries.terms.expressions import fields_of
+from edgewake.cloud.queries.terms.tree import fields_of
 from edgewake.protocol.errors import QueryError
 from tests.queries.test_language_words import READ, STREAMS
 
