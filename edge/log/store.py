@@ -19,12 +19,15 @@ from edgewake.edge.log.damage.pages import has_lost_its_header
 from edgewake.edge.log.damage.repair import Repair
 from edgewake.edge.log.damage.salvage import (
     Salvage,
+    SavedRow,
     damaged_logs,
     forget_gaps_of_what_is_there,
+    needed,
     set_aside,
     take_over,
     what_it_knew,
 )
+from edgewake.edge.log.keeping.backlog import backlog, oldest_at
 from edgewake.edge.log.keeping.draft import Draft
 from edgewake.edge.log.keeping.frame_window import FrameWindow, has_waiting
 from edgewake.edge.log.keeping.frames import UNSET_CLOCK, LogFrames
@@ -260,12 +263,16 @@ class LogStore:
             self._end_salvage()
             return
         with transaction(self._db):
-            streams, consumers = self._state.streams, self._state.consumers
-            taken = [row for row in rows if take_over(self._db, row, streams, consumers)]
+            taken = [row for row in rows if self._take_over(row)]
             self._failpoint("salvaging")
         self._salvage.advance()
         self._state.stored_bytes += sum(row.size + ROW_BYTES for row in taken)
         self._failpoint("salvaged")
+
+    def _take_over(self, row: SavedRow) -> bool:
+        streams, consumers = self._state.streams.values(), self._state.consumers.values()
+        wanted = needed(self._db, row, streams, consumers)
+        return wanted is not None and take_over(self._db, row, wanted)
 
     def _end_salvage(self) -> None:
         """What was not found is a gap.
@@ -408,12 +415,7 @@ class LogStore:
 
     def backlog(self) -> tuple[int, int]:
         """(readings accepted and not acknowledged, of them in frames)."""
-        framed = self._db.execute(
-            "SELECT coalesce(sum(count), 0) FROM frames WHERE gap IS NULL"
-        ).fetchone()[0]
-        return framed + sum(
-            stream.last - stream.framed for stream in self._state.streams.values()
-        ), framed
+        return backlog(self._db, self._state.streams.values())
 
     def given_up(self) -> int:
         """Places of lost readings in the `backlog` that the cloud has not been told about."""
@@ -422,19 +424,7 @@ class LogStore:
 
     def oldest_at(self) -> int | None:
         """Wall clock in ms of the oldest unacknowledged acceptance; None: all are acknowledged."""
-        found = [
-            self._db.execute(f"SELECT min(accepted_at) FROM {table}").fetchone()[0]  # noqa: S608
-            for table in ("frames",)
-        ]
-        for stream in self._state.streams.values():
-            query = (
-                "SELECT accepted_at FROM batches WHERE stream = ? AND first > ? ORDER BY first "
-                "LIMIT 1"
-            )
-            row = self._db.execute(query, (stream.id, stream.framed)).fetchone()
-            found.append(row[0] if row else None)
-        with sound_rows():
-            return min((at for at in found if at is not None), default=None)
+        return oldest_at(self._db, self._state.streams.values())
 
     def position(self, source: str) -> str | None:
         """The position of a source when its last readings were accepted.

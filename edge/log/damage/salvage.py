@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -302,19 +302,13 @@ def row_of(row: Row) -> SavedRow | None:
     return None
 
 
-def take_over(
-    db: sqlite3.Connection,
-    row: SavedRow,
-    streams: Mapping[str, StreamState],
-    consumers: Mapping[str, ConsumerState],
-) -> bool:
-    """Insert a row that is whole and that a stream still needs; False where it is not."""
-    stream = next((one for one in streams.values() if one.id == row.stream), None)
-    if stream is None:
-        return False
+def take_over(db: sqlite3.Connection, row: SavedRow, wanted: Sequence[tuple[int, int]]) -> bool:
+    """Insert a row that is whole and wanted; False where it is not.
+
+    `wanted`: ranges of positions of its stream.
+    """
     if isinstance(row, FrameRow):
         return _take_frame(db, row)
-    wanted = _needed(db, stream, consumers)
     if not any(first <= row.first <= row.first + row.count - 1 <= last for first, last in wanted):
         return False
     if isinstance(row, GapRow):
@@ -327,12 +321,21 @@ def take_over(
     return row.is_sound and db.execute(_TAKE_BATCH, batch).rowcount > 0
 
 
-def _needed(
-    db: sqlite3.Connection, stream: StreamState, consumers: Mapping[str, ConsumerState]
-) -> list[tuple[int, int]]:
-    """Positions accepted before the damage whose readings somebody still needs."""
+def needed(
+    db: sqlite3.Connection,
+    row: SavedRow,
+    streams: Iterable[StreamState],
+    consumers: Iterable[ConsumerState],
+) -> list[tuple[int, int]] | None:
+    """Positions from before the damage whose readings somebody still needs, in the row's stream.
+
+    None for an unknown stream.
+    """
+    stream = next((one for one in streams if one.id == row.stream), None)
+    if stream is None:
+        return None
     through = stream.older[-1].last if stream.older else stream.framed
-    passed = passed_by_all(consumers.values(), stream.name)
+    passed = passed_by_all(consumers, stream.name)
     begins = stream.framed if passed is None else min(stream.framed, passed)
     return [*frame_ranges(db, stream.id), (begins + 1, through)]
 
