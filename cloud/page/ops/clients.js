@@ -33,7 +33,7 @@ function Connected({ params }) {
         ["sent_bytes", "sent", { number: true, view: (row) => bytes(row.sent_bytes) }],
         ["opened_at", "since", { view: (row) => html`<${Ago} at=${row.opened_at} />` }],
         ["protocol", "how", { view: (row) => html`<span title=${`while it takes nothing: ${row.slow}`}>${KINDS[row.protocol]}</span> <small>${row.server}</small>` }],
-        ["id", "", { view: (row) => html`<${Do} danger act=${ended(row.id)} label=${`End ${row.principal} ${row.id}`}>End<//>` }],
+        ["id", "what to do", { view: (row) => html`<${Do} danger act=${ended(row.id)} label=${`End ${row.principal} ${row.id}`}>End<//>` }],
       ]} />
       <${More} path="#/clients" params=${params} next=${page.next} />`}<//>`;
 }
@@ -58,7 +58,7 @@ function Sleeping() {
       ["last_wake_at", "last woken", { view: (row) => html`<${Ago} at=${row.last_wake_at} />` }],
       ["due_at", "next", { view: (row) => (row.due_at ? html`<${Ago} at=${row.due_at} />` : row.disabled || "–") }],
       ["endpoint", "is woken at"],
-      ["", "", { view: (row) => html`<${Do} act=${woken(row.id)} label=${`Wake ${row.id} now`}>Wake now<//> <${Do} danger act=${ended(row.id)} confirm=${`End the lease ${row.id}? Its client is not woken any more.`} label=${`End lease ${row.id}`}>End<//>` }],
+      ["", "what to do", { view: (row) => html`<${Do} act=${woken(row.id)} label=${`Wake ${row.id} now`}>Wake now<//> <${Do} danger act=${ended(row.id)} confirm=${`End the lease ${row.id}? Its client is not woken any more.`} label=${`End lease ${row.id}`}>End<//>` }],
     ]} />`}<//>`;
 }
 
