@@ -29,15 +29,19 @@ class Named:
         self.generation = 0
         """Grows with every change."""
         self._sets: dict[str, frozenset[str]] = {}
+        self._stamps: dict[str, tuple[int, int]] = {}
+        """Of each set its version, and when that was made."""
         self._publications: dict[str, Publication] = {}
 
     def take_set(self, name: str, value: bytes | None) -> None:
         """A row of the sets. Raises ValueError for one that cannot be read."""
         if value is None:
             self._sets.pop(name, None)
+            self._stamps.pop(name, None)
         else:
-            found = frozenset(NamedSet.model_validate_json(value).members)
-            before = self._sets.get(name)
+            row = NamedSet.model_validate_json(value)
+            found, before = frozenset(row.members), self._sets.get(name)
+            self._stamps[name] = (row.version, row.changed_at)
             if found == before:
                 return
             self._sets[name] = found
@@ -54,6 +58,12 @@ class Named:
     def members(self, name: str) -> frozenset[str] | None:
         """The texts in a set; None where there is no such set."""
         return self._sets.get(name)
+
+    def stamps(self, names: frozenset[str]) -> tuple[tuple[int, int], ...]:
+        """The version of each of these sets and when it was made, by their names; the same of every
+        server that has the same rows. (0, 0): there is no such set.
+        """
+        return tuple(self._stamps.get(name, (0, 0)) for name in sorted(names))
 
     def publication(self, name: str) -> Publication | None:
         """A publication as it is now."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from pathlib import Path
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
@@ -11,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from edgewake.cloud.rights.names import Names
 from edgewake.cloud.rights.principal import Action
+from edgewake.cloud.web.host import is_loopback
 from edgewake.protocol.config import Config
 from edgewake.protocol.errors import ConfigError
 
@@ -199,14 +199,6 @@ def checked(
         "a table [rights] (docs/rights.md); to let anybody read everything, "
         f'[rights] with anonymous = "{EVERYTHING}"'
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Does only this machine reach it?"""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def names(texts: tuple[str, ...] | None) -> Names | None:

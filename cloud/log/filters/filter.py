@@ -93,8 +93,7 @@ def compile_where(text: str, sets: Sets | None = None) -> Where:
     names = sets_in(tree)
     if names and sets is None:
         raise FilterError(
-            f"where: SET({min(names)!r}): named sets are for streams, pages, sockets, deliveries "
-            "and groups; expected IN with a list here"
+            f"where: SET({min(names)!r}): there are no named sets here; expected IN with a list"
         )
     steps = check_cost("where", [tree])
     if sets is not None:

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from edgewake.cloud.ops.credentials import claims, passwords
+from edgewake.cloud import passwords
+from edgewake.cloud.ops.credentials import claims
 from edgewake.cloud.ops.credentials.claims import Claim
 from edgewake.protocol.certificates import authority as authorities
 from edgewake.protocol.certificates import book as books

@@ -249,7 +249,7 @@ class Sharing:
         """Until nobody takes any more."""
         group = self.group
         reader = lease_rights.reader_of(group.right, group.streams, Action.READ)
-        plan = await self._hub.open(group.subscription, reader)
+        plan = await self._hub.open(group.subscription, reader, is_kept=True)
         try:
             asked = Request(plan.subscription, group.cursor, goes_on=True)
             start = await self._hub.start(plan, asked)
