@@ -87,7 +87,7 @@ class Words:
     conflate: Annotated[
         str | None,
         Query(
-            description="The latest of each device, or group, once in so many ms, 20 to 3600000."
+            description="The latest of each device, or group, once per period in ms, 20 to 3600000."
         ),
     ] = None
     max_rate: Annotated[
@@ -187,7 +187,7 @@ class Asked(BaseModel):
 
 
 class AskedOfSeveral(Asked):
-    """The same for several streams."""
+    """The parameters of a request for several streams."""
 
     streams: Annotated[
         tuple[str, ...], Field(min_length=1, max_length=STREAMS_PER_SUBSCRIPTION_MAX)
