@@ -165,7 +165,7 @@ class Plan:
 
     @property
     def readers_file(self) -> Path:
-        """The same, as the access servers and the push proxy read it."""
+        """The readers' keys, in the form that the access servers and the push proxy read."""
         return self.data / "secrets" / "readers.keys"
 
     @property
@@ -237,7 +237,7 @@ def ports_wanted(plan: Plan) -> Mapping[int, str]:
 
 
 def network_ports(plan: Plan) -> Mapping[int, str]:
-    """The same, of the ports that the local network reaches."""
+    """Port → part, of the ports that the local network reaches."""
     open_parts = ("mosquitto", "bridge", "access", "push", "ops")
     found = {
         port: name

@@ -136,8 +136,9 @@ def behind(found: Behind) -> bytes:
 
 
 def conflated(superseded: int) -> bytes:
-    """How many events others took the place of since it was said last. It has no id: what was sent
-    before it says where its reader stands.
+    """The number of events that conflation replaced since this event was last sent.
+
+    It has no id: the event sent before it holds the reader's cursor.
     """
     return b'event: conflated\ndata: {"superseded":%d}\n\n' % superseded
 

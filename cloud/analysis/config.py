@@ -66,7 +66,7 @@ class AnalysisConfig(Config):
     """Time from one micro-batch of a stream to the next; 0: at once. A batch costs 0.1 to 0.25 CPU
     seconds however small it is."""
     calm_trigger_ms: int = Field(default=10_000, ge=0, le=60_000)
-    """The same for a stream with fewer than 1000 readings a second, and 5000 at most where no
+    """The interval for a stream with fewer than 1000 readings a second, 5000 at most where no
     window ends; the result of a window that ended is emitted at once all the same. 0: always
     `trigger_ms`, so that rows of open windows are as fresh with few readings as with many."""
     batch_records_max: int = Field(default=20_000, ge=1)

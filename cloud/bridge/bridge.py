@@ -91,7 +91,7 @@ PUMP_S: Final = 0.001
 """Seconds between looks at Kafka's confirmations while some are awaited: what this adds to a
 latency."""
 IDLE_S: Final = 0.1
-"""The same while nothing is in flight."""
+"""The poll interval while nothing is in flight."""
 HEALTH_S: Final = 1.0
 """Seconds between two looks at what is in the way."""
 CHUNK_LIFE_S: Final = 60

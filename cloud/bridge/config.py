@@ -59,7 +59,7 @@ class MapsConfig(Config):
     file: Path | None = None
     """Map file; read again when it changes. None: `presets` alone, or no maps."""
     presets: tuple[str, ...] = ()
-    """Maps that come with Edgewake, by name, where there is no file; a file names its own."""
+    """Maps that come with Edgewake, by name, if no file is given; a file names its own."""
     prefix: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,31})?$")
     """Begins the name of every device that comes by a map. Needed where the broker knows devices by
     certificate or password: with a prefix that none of these has, who may write a mapped topic can

@@ -40,7 +40,7 @@ log = logging.getLogger("edgewake.bridge")
 FOLLOW_S: Final = 0.05
 """Seconds between looks at the stream catalogue and at the register of bridges."""
 FOLLOW_AWAITED_S: Final = 0.002
-"""The same while messages wait for the catalogue."""
+"""The poll interval while messages wait for the catalogue."""
 REGISTER_S: Final = 10.0
 """Seconds for Kafka to confirm our row in the register."""
 _WRITTEN: Final = (

@@ -104,7 +104,9 @@ class Hub:
         has_named: bool = False,
         traces: EventTraces | None = None,
     ) -> None:
-        """`on_tick` is given the seconds that each tick took. `has_named`: are there named sets and
+        """A hub that follows nothing yet.
+
+        `on_tick` receives the seconds that each tick took. `has_named`: are there named sets and
         publications here? `traces`: makes spans of traced events; None: they are as any others.
         """
         self.traces = traces
@@ -131,7 +133,7 @@ class Hub:
         """Different places at which chunks are being made: what catching up costs."""
         self.views: dict[tuple[Sight, str], View[Any]] = {}
         self.own_views = 0
-        """Those of them that are not shared by all: with a filter, or of several streams."""
+        """The views that not everybody shares: those with a filter or of several streams."""
         self._named_generation = 0
         self._config = config
         self._clock = clock
@@ -204,8 +206,9 @@ class Hub:
         reader: Principal,
         action: Action = Action.READ,
     ) -> None:
-        """The same for streams of a subscription; those of a publication are there for all who may
-        open it. Raises UnknownStream, or Unavailable.
+        """Check the streams of a subscription; all who may open a publication may read its streams.
+
+        Raises UnknownStream or Unavailable.
         """
         publication = subscribed(subscription).publication
         if publication is None:
@@ -427,7 +430,7 @@ class Hub:
         begins = request.start if isinstance(request.start, LogEnd) else "time"
         bounds = self._tail_bounds(opened)
         found = resume(cursor, opened, bounds, request.on_gap, new=new, begins=begins)
-        # What is not in memory is asked for, and before a loss is told, asked for anew.
+        # Kafka is asked for what memory lacks, and asked again before a loss is reported.
         for fresh in (False, True):
             if not any(gap.event.fields["reason"] in LOSSES for gap in found.gaps):
                 break
@@ -571,8 +574,9 @@ class Hub:
                 await self._check_identity()
 
     def _follow_named(self) -> None:
-        """Look for views in another way whose named sets changed, and end those whose publication
-        did: their readers come back with their cursors.
+        """Index views whose named sets changed again, and end those whose publication changed.
+
+        The readers of an ended view come back with their cursors.
         """
         named = self.catalogue.named
         if named is None or named.generation == self._named_generation:

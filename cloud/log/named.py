@@ -1,5 +1,7 @@
-"""What operators keep under names for readers: sets of devices, and publications. Read from their
-tables by one thread, asked by the event loop: each row is a value that is replaced whole.
+"""The named sets of devices and the publications that operators keep for readers.
+
+One thread reads them from their tables and the event loop asks for them; each row is a value that
+is replaced whole.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ class Named:
         """Grows with every change."""
         self._sets: dict[str, frozenset[str]] = {}
         self._stamps: dict[str, tuple[int, int]] = {}
-        """Of each set its version, and when that was made."""
+        """Set → its version, and when it was made."""
         self._publications: dict[str, Publication] = {}
 
     def take_set(self, name: str, value: bytes | None) -> None:
@@ -60,8 +62,9 @@ class Named:
         return self._sets.get(name)
 
     def stamps(self, names: frozenset[str]) -> tuple[tuple[int, int], ...]:
-        """The version of each of these sets and when it was made, by their names; the same of every
-        server that has the same rows. (0, 0): there is no such set.
+        """The version of each of these sets and when it was made, sorted by name.
+
+        Servers that have the same rows return the same; (0, 0) stands for an unknown set.
         """
         return tuple(self._stamps.get(name, (0, 0)) for name in sorted(names))
 

@@ -116,7 +116,7 @@ class OpsConfig(config.Config):
     broker: str = Field(default="", pattern=r"^$|^.+:\d{1,5}$")
     """host:port of the MQTT broker as devices reach it: sent along with passwords."""
     certificate_broker: str = Field(default="", pattern=r"^$|^.+:\d{1,5}$")
-    """The same, of the listener that asks for certificates."""
+    """host:port of the MQTT listener that asks devices for certificates."""
     http_intake: str = Field(default="", pattern=r"^$|^https?://.+$")
     """Address of a bridge's `[http]` as devices reach it: sent along with passwords."""
     authority_dir: Path | None = None

@@ -36,7 +36,7 @@ OPEN_MS: Final = 10_000
 """How long Kafka lets a transaction be open, so that readers wait no longer for a driver that died
 and is not replaced."""
 OPEN_MS_MAX: Final = 640_000
-"""The same for a lane whose batches take longer, below the largest that Kafka allows by default (15
+"""The timeout of a lane with longer batches, below the largest that Kafka allows by default (15
 minutes)."""
 GROWTH: Final = 4
 POLL_EVERY: Final = 128
@@ -147,7 +147,7 @@ class Transactions:
 
 
 def _pieces(outputs: Iterable[Output | Outputs]) -> Iterator[Output | Outputs]:
-    """The same, of many at most POLL_EVERY at once."""
+    """The outputs, with those that hold many records cut into pieces of POLL_EVERY at most."""
     for output in outputs:
         if isinstance(output, Output):
             yield output
@@ -197,7 +197,7 @@ def other_version(key: str) -> LocalError:
     return LocalError(
         f"topic {topics.LANES}: the record of {key} is of another version: with the analysis "
         "stopped delete this topic and"
-        " `checkpoints` in its data_dir, and register the queries anew"
+        " `checkpoints` in its data_dir, and register the queries again"
     )
 
 

@@ -3,7 +3,7 @@
     200 (or the form's own word)  Kafka has the readings; it says how many, and which were refused
     422, 400                      nothing of it was a reading
     429                           its device sends more than one may; `Retry-After` says how long
-    503                           Kafka has not confirmed it within TAKE_S, or there is no room:
+    503                           Kafka has not confirmed it within TAKE_S, or memory is full:
                                   send it again
 
 A request holds its bytes until it is answered; they are bounded, of one client and of all together.

@@ -54,7 +54,7 @@ class Arrival:
 
     @property
     def clock(self) -> str:
-        """Whose clock its times are from."""
+        """The device whose clock its times come from: its gateway or itself."""
         return self.placement.via or self.device
 
     @property
