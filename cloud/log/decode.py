@@ -43,7 +43,7 @@ class Event:
     fields: Mapping[str, Any]
     data: bytes
     trace: Traced | None = None
-    """Of a record that is traced, on a server that makes spans."""
+    """The record is traced, and this server makes spans."""
 
 
 @dataclass(slots=True)

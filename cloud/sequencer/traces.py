@@ -21,7 +21,7 @@ class SequencerTraces:
     def __init__(self, tracer: Tracer, clock: Clock) -> None:
         self._tracer, self._clock = tracer, clock
         self._open: list[Span] = []
-        """Of the transaction that is open: at most one for each record that a turn reads."""
+        """The open transaction has at most one for each record that a turn reads."""
 
     def passed(self, arrival: Arrival, up_partition: int) -> Carried:
         """The headers of the frame's record on its stream's topic."""

@@ -64,7 +64,7 @@ class Transactions:
     def __init__(self, config: KafkaConfig, lane: str) -> None:
         self._lane, self._open_ms = lane, _open_ms.get(lane, OPEN_MS)
         self._trace: Carried = ()
-        """Of the transaction under way."""
+        """The transaction under way has these headers."""
         # That records were written the commit says of all of them.
         errors_only = {"delivery.report.only.error": True}
         self._producer = clients.transactional_producer(

@@ -51,7 +51,7 @@ class KafkaRecord(NamedTuple):
     aside: Sequence[Aside] = ()
     """Readings of it that were set aside, to be dead letters."""
     span: Span | None = None
-    """Of a message that is traced: open until Kafka has the record."""
+    """A message that is traced has one, open until Kafka has the record."""
 
 
 def record_of(

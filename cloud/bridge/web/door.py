@@ -76,8 +76,10 @@ class Door:
         clock: Clock,
         trusts_machine: bool = False,
     ) -> None:
-        """`bodies`: the bound on the bytes of all requests. `trusts_machine`: who is here already
-        is not asked who he is.
+        """A door that nobody came through yet.
+
+        `bodies`: the bound on the bytes of all requests. `trusts_machine`: who is on this machine
+        already is not asked who he is.
         """
         self._requests = requests
         self._bridge = bridge

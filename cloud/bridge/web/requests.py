@@ -184,7 +184,7 @@ def _with_key(part: Part, key: str, index: int) -> Part:
 
 
 def _with(part: Part, more: Sequence[tuple[str, str]]) -> Part:
-    """The same with more user properties."""
+    """Add user properties to the message of a part."""
     packet = part.packet
     if not isinstance(packet, mqtt5.PublishPacket):
         return part
