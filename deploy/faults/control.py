@@ -26,7 +26,7 @@ async def serve(desk: Desk, port: int, key: str) -> None:
                 writer.write(found.model_dump_json().encode() + b"\n")
                 await writer.drain()
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
-            pass  # whoever asked is gone, or is none of us
+            pass  # whoever asked is gone, or does not know the way
         finally:
             writer.close()
 

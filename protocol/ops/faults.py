@@ -86,9 +86,9 @@ class Verdict(BaseModel):
     taken: int
     """Readings that were given to devices."""
     shown: int
-    """Of them, those that came out at a reader, each counted once."""
+    """The readings among them that came out at a reader, each counted once."""
     waiting: int
-    """Of them, those that are on their way."""
+    """The readings among them that are on their way."""
     oldest_ms: int
     """For how long the oldest of those waits."""
     lost: int

@@ -61,7 +61,7 @@ class WitnessPlan:
     access: tuple[str, int]
     ops_url: str
     key: str
-    """Of the operations API; it may register a query."""
+    """The key of the operations API; it may register a query."""
     out: Path
     """The file of the verdict."""
 
