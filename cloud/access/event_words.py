@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Header, Query
 from pydantic import BaseModel, ConfigDict, Field
@@ -136,7 +137,13 @@ class Words:
     ] = ""
 
 
-WordsAsked = Annotated[Words, Depends()]
+async def _words(**given: Any) -> Words:
+    # FastAPI calls a class in another thread, and each stream that is opened would wait for one.
+    return Words(**given)
+
+
+_words.__signature__ = inspect.signature(Words)  # type: ignore[attr-defined]  # it reads these
+WordsAsked = Annotated[Words, Depends(_words)]
 
 
 class Asked(BaseModel):

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from edgewake.cloud.analysis.spark.settings import StateStore, is_local, refused_settings
 from edgewake.cloud.folder import Folder
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.traces.config import TracesConfig
 from edgewake.protocol.config import Config
 from edgewake.protocol.names import is_device, is_field, is_stream
 from edgewake.protocol.sketches import bloom
@@ -131,6 +132,8 @@ class AnalysisConfig(Config):
     """Address of /metrics and /healthz; 0.0.0.0 where Prometheus asks from another container or
     machine. Nothing there is secret."""
     kafka: KafkaConfig = KafkaConfig()
+    traces: TracesConfig = TracesConfig()
+    """[traces]"""
 
     @property
     def kept_dir(self) -> Path:

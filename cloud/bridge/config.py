@@ -13,6 +13,7 @@ from edgewake.cloud.bridge.feeds import FeedConfig
 from edgewake.cloud.bridge.http_config import HttpConfig
 from edgewake.cloud.bridge.sparkplug_config import SparkplugConfig
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.traces.config import SampledConfig
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.config import Config
 from edgewake.protocol.frames.event_time import zone_of
@@ -99,6 +100,8 @@ class BridgeConfig(Config):
     """[http]"""
     sparkplug: SparkplugConfig = SparkplugConfig()
     """[sparkplug]"""
+    traces: SampledConfig = SampledConfig()
+    """[traces]"""
     metrics_port: int | None = Field(default=None, ge=1, le=65_535)
     """Port of Prometheus metrics, /healthz and /readyz; none: neither."""
     metrics_host: str = "127.0.0.1"

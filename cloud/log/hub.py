@@ -67,6 +67,7 @@ from edgewake.cloud.log.subscription import (
 from edgewake.cloud.log.tail import Tail
 from edgewake.cloud.log.wanted import wanted as subscribed
 from edgewake.cloud.rights.principal import ANYBODY, Action, Principal
+from edgewake.cloud.traces.events import EventTraces
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import Cursor, CursorCodec, stream_hash
 from edgewake.protocol.errors import CursorError, Unavailable
@@ -101,12 +102,14 @@ class Hub:
         clock: Clock,
         on_tick: Callable[[float], None] | None = None,
         has_named: bool = False,
+        traces: EventTraces | None = None,
     ) -> None:
         """A hub that follows nothing yet.
 
         `on_tick` receives the seconds that each tick took. `has_named`: are there named sets and
-        publications here?
+        publications here? `traces`: makes spans of traced events; None: they are as any others.
         """
+        self.traces = traces
         self.codec = codec
         self.catalogue = Catalogue(kafka_config, name, clock, has_named=has_named)
         self.kafka = AskKafka(kafka_config, clock)
@@ -134,7 +137,13 @@ class Hub:
         self._named_generation = 0
         self._config = config
         self._clock = clock
-        self._reader = KafkaReader(kafka_config, name, deliver=self._deliver, failed=self._fail)
+        self._reader = KafkaReader(
+            kafka_config,
+            name,
+            deliver=self._deliver,
+            failed=self._fail,
+            now_ms=None if traces is None else traces.now_ms,
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._failed: asyncio.Future[None] | None = None
         self._opening: SingleFlight[str, None] = SingleFlight(self._follow_one)

@@ -48,6 +48,9 @@ from edgewake.protocol.frames.frame import Frame, Gap, Scalar
 PLACEMENT_HEADER: Final = "ew"
 ORIGIN_HEADER: Final = "up"
 LATE_HEADER: Final = "late"
+TRACE_HEADERS: Final = ("traceparent", "tracestate")
+"""W3C Trace Context, on `ew.up`, `ew.s.*` and `ew.q.*` alike, where a record is traced
+(docs/traces.md)."""
 
 
 class Mode(StrEnum):
