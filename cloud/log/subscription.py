@@ -493,7 +493,8 @@ def request(
     )
     if fields and asked.sample is None and pace.conflate_ms is None:
         raise RequestError(
-            "per", "per: it says what a thing is for sample or conflate: expected one"
+            "per",
+            "per: names what a thing is for sample or conflate; expected one of these beside it",
         )
     return Request(
         normal(asked),

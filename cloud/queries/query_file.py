@@ -126,7 +126,7 @@ def parse(text: str, streams: Mapping[str, Stream] | None = None) -> Query:
             reopen_ms=reopen_ms,
         )
     except RecursionError as error:
-        raise QueryError("SQL: nested too deep") from error
+        raise QueryError("SQL: nested too deep; expected fewer brackets") from error
     with faults.within():
         if (
             foreign is not None
@@ -252,7 +252,7 @@ def _select(text: str) -> exp.Select:
             replace(fault, detail=fault.detail + (f"; {instead}" if instead else ""))
         ) from error
     except RecursionError as error:
-        raise QueryError("SQL: nested too deep") from error
+        raise QueryError("SQL: nested too deep; expected fewer brackets") from error
     if len(statements) != 1 or not isinstance(statements[0], exp.Select):
         found = [type(statement).__name__.upper() for statement in statements] or ["nothing"]
         is_union = isinstance(statements[0] if statements else None, exp.SetOperation)

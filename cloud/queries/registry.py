@@ -72,8 +72,8 @@ def check_foreign(query: Query, topics: Collection[str]) -> None:
     """Raises QueryError where the query joins a foreign topic that is not allowed."""
     if query.join is not None and query.join.foreign and query.join.foreign not in topics:
         raise QueryError(
-            f"header foreign: topic {query.join.foreign!r} is not one that `foreign_topics` of "
-            "analysis.toml allows"
+            f"header foreign: topic {query.join.foreign!r} is not among the `foreign_topics` of "
+            "analysis.toml; add it there"
         )
 
 

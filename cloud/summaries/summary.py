@@ -183,7 +183,7 @@ class Record:
         """Series, start and maker; raises Rejected."""
         parts = key.decode("utf-8", "replace").split("|", 4)
         if len(parts) < 5 or not parts[3].isdecimal():
-            raise Rejected(RejectReason.SHAPE, f"no key of a summary: {key[:100]!r}")
+            raise Rejected(RejectReason.SHAPE, f"expected a summary's key, found {key[:100]!r}")
         stream, field_, devices, start, maker = parts
         return Series(stream, field_, devices), int(start), maker
 
@@ -220,7 +220,7 @@ class Record:
             return cls._decode(orjson.loads(value))
         except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
             raise Rejected(
-                RejectReason.SHAPE, f"no summary: {type(error).__name__} {str(error)[:100]}"
+                RejectReason.SHAPE, f"expected a summary: {type(error).__name__} {str(error)[:100]}"
             ) from error
 
     @classmethod

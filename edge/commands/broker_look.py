@@ -100,4 +100,4 @@ def _answer(where: str, channel: socket.socket) -> str:
         return ", and speaks MQTT"
     if said[0] in _TLS:
         raise LocalError(f"{where}: speaks TLS: set ca_file, or use its port without TLS")
-    raise LocalError(f"{where}: answers, but no MQTT ({said[:24]!r}): is this the broker's port?")
+    raise LocalError(f"{where}: the answer is not MQTT ({said[:24]!r}): is this the broker's port?")

@@ -151,7 +151,7 @@ def write_new(path: Path, text: str, *, replace: bool) -> None:
     parse(AgentConfig, values_of(text, str(path)), str(path))
     try:
         if os.path.lexists(path) and not replace:
-            raise LocalError(f"{path} is there already; --force writes over it")
+            raise LocalError(f"{path} exists already; --force overwrites it")
         durable_file.replace(path, text.encode())
     except OSError as error:
         raise LocalError(f"{path}: {error.strerror}") from error

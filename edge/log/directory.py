@@ -30,7 +30,7 @@ def end_durable_log(directory: Path) -> None:
     path = directory / LOG_NAME
     if damaged_logs(directory):
         raise LocalError(
-            f"{directory}: a damaged log is not read yet: run once more with a mode that logs"
+            f"{directory}: a damaged log waits to be read: run once more with a mode that logs"
         )
     if not path.exists():
         return
@@ -65,5 +65,7 @@ def own_directory(directory: Path) -> int:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(fd)
-        raise LocalError(f"{directory}: another agent uses this directory") from error
+        raise LocalError(
+            f"{directory}: another agent uses this directory; expected one of its own for each"
+        ) from error
     return fd

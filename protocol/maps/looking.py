@@ -62,7 +62,7 @@ def _kept(reading: Mapped, now_ms: int) -> Kept:
     try:
         payload = orjson.dumps(reading.body)
     except TypeError as error:
-        raise Rejected(RejectReason.SHAPE, f"no JSON can say it: {error}") from error
+        raise Rejected(RejectReason.SHAPE, f"a value that JSON cannot hold: {error}") from error
     frame = from_plain(payload, received_at=now_ms)
     fields = {name: column[0] for name, column in frame.fields.items()}
     return Kept(reading.device, reading.stream, frame.t[0], fields, frame.seq)

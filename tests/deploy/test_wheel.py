@@ -103,6 +103,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """From the wheel of this checkout."""
     wheel = build(ROOT, "wheel", tmp_path_factory.mktemp("wheel"))
     folder = tmp_path_factory.mktemp("outside") / "venv"
+    install(folder, "--no-index", str(wheel))
+    return Installed(folder, wheel)
+
+
+def install(folder: Path, *what: str) -> None:
+    """Make an environment of this interpreter, with its libraries, and install ours into it."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     site = Path(
         sysconfig.get_path("purelib", "venv", {"base": str(folder), "platbase": str(folder)})
@@ -111,20 +117,20 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     # install of ours, above all.
     (site / "borrowed.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     uv = Path(sys.executable).with_name("uv")
-    install = [
+    command = [
         uv,
         "pip",
         "install",
         "--quiet",
         "--offline",
         "--no-deps",
-        "--no-index",
+        "--no-build-isolation",
         "--python",
         folder / "bin" / "python",
-        wheel,
+        *what,
     ]
-    subprocess.run(install, check=True, capture_output=True)
-    return Installed(folder, wheel)
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def contents(wheel: Path) -> dict[str, bytes]:
@@ -144,6 +150,44 @@ def test_an_sdist_gives_the_same_wheel(installed: Installed, tmp_path: Path) -> 
     ours, theirs = contents(installed.wheel), contents(build(source, "wheel", tmp_path / "wheel"))
     assert sorted(theirs) == sorted(ours)
     assert [name for name in ours if theirs[name] != ours[name]] == []
+
+
+WHERE = """
+import importlib, sys
+from importlib import metadata
+names = ("edge.agent", "cloud.access.app", "cloud.analysis.run", "deploy.up", "simulators.ledger")
+for name in names:
+    print(importlib.import_module(f"edgewake.{name}").__file__)
+print(metadata.version("edgewake"))
+"""
+"""Prints where some modules of each folder lie, and the version."""
+
+
+def test_an_sdist_installs(tmp_path: Path) -> None:
+    sdist = build(ROOT, "sdist", folder_in(tmp_path, "sdist"))
+    made = Installed(tmp_path / "venv", sdist)
+    install(made.folder, str(sdist))
+    *files, version = made.run("python", "-P", "-c", WHERE).stdout.split()
+    assert [file for file in files if not file.startswith(f"{made.folder}/")] == []
+    assert version == metadata.version("edgewake")
+    assert "Usage: edgewake" in made.run("edgewake", "--help").stdout
+
+
+def test_an_editable_install_reads_the_checkout(tmp_path: Path) -> None:
+    made = Installed(tmp_path / "venv", ROOT)
+    install(made.folder, "--editable", str(ROOT))
+    *files, version = made.run("python", "-P", "-c", WHERE).stdout.split()
+    assert {Path(file).resolve().relative_to(ROOT).parts[0] for file in files} == {
+        "edge", "cloud", "deploy", "simulators",
+    }  # fmt: skip
+    assert version == metadata.version("edgewake")
+    assert "Usage: edgewake-agent" in made.run("edgewake-agent", "--help").stdout
+
+
+def folder_in(folder: Path, name: str) -> Path:
+    """A new folder in another."""
+    (folder / name).mkdir()
+    return folder / name
 
 
 def test_every_file_of_the_five_folders_is_in_the_wheel(installed: Installed) -> None:

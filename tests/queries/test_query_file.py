@@ -270,7 +270,7 @@ REFUSED = {
         query("mode() WITHIN GROUP (ORDER BY zone) AS n"), "write mode(x)",
     ),
     "mode compared with another type": (
-        query("mode(zone) AS n", group=f"{MINUTE} HAVING n > 3"), "a string with a number",
+        query("mode(zone) AS n", group=f"{MINUTE} HAVING n > 3"), "compares a number with a string",
     ),
     "unpivot of two types": (query("max(v) AS n", source="host UNPIVOT (v FOR k IN (cpu, zone))"),
         "UNPIVOT: fields of several types"),

@@ -88,7 +88,9 @@ def form_of(accept: str, words: Sequence[str | None]) -> Form | None:
 def check_pace(max_rate: str | None) -> None:
     """Raises RequestError."""
     if max_rate is not None:
-        raise RequestError("max_rate", "max_rate is for streams: a page has limit")
+        raise RequestError(
+            "max_rate", "max_rate: only for streams that stay open; a page takes limit"
+        )
 
 
 def bounds_of(limit: str | None, wait: str | None) -> Bounds:

@@ -39,7 +39,7 @@ def offsets_of(checkpoint: Path, batch: int) -> Offsets:
     path = checkpoint / "offsets" / str(batch)
     found = _offsets(path)
     if found is None:
-        raise LocalError(f"{path}: not a batch's offsets")
+        raise LocalError(f"{path}: expected a batch's offsets as Spark writes them")
     return found
 
 

@@ -316,7 +316,7 @@ def _parts(rows: pa.Table, query: Query) -> list[pa.Table]:
     ]
     for part in parts[1:]:
         if part.select(_PLACE) != parts[0].select(_PLACE):
-            raise ValueError("the parts of its state do not belong together")
+            raise ValueError("the parts of its state are of different lengths")
     return parts
 
 

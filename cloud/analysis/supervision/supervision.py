@@ -324,7 +324,7 @@ class Lanes:
         )
         if what is Step.END:
             raise LocalError(
-                f"another analysis computes {key[0]!r}: only one may, this one ends, and stands "
+                f"another analysis computes {key[0]!r}: only one may; this one ends, and stands "
                 "by when it is started again"
             )
         if what is Step.REBUILD:

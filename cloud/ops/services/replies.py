@@ -47,14 +47,14 @@ class RequestDesk:
                     raise Problem(
                         409,
                         "replied",
-                        f"{request_id!r} of {device} is {row.reply.state}, and stays so",
+                        f"{request_id!r} of {device} is {row.reply.state}, which cannot be changed",
                     )
                 return row
             if now_ms >= row.expires_at:
                 raise Problem(
                     409,
                     "over",
-                    f"{request_id!r} of {device} is over: a reply is worth nothing any more",
+                    f"{request_id!r} of {device} is over: nobody waits for a reply",
                 )
             await self._writer.write(topics.REQUESTS, key_of(device, request_id), said)
             return said

@@ -277,7 +277,7 @@ class Deliveries:
         if courier.letters and not _shows(courier, reader):
             raise RequestError(
                 "letters",
-                f"{courier.delivery.name} has dead letters that were made with another right than "
+                f"{courier.delivery.name} has dead letters that were made with other rights than "
                 "yours: drop them, or delete it, first",
             )
 

@@ -81,9 +81,7 @@ class Slots:
         if isinstance(node, exp.IgnoreNulls):
             node = node.this
         elif isinstance(node, exp.RespectNulls):
-            raise QueryError(
-                f"{clause}: RESPECT NULLS: what has no value does not count here; leave it out"
-            )
+            raise QueryError(f"{clause}: RESPECT NULLS: nulls never count here; leave it out")
         return _One(self, self._scope, clause, condition).read(node)
 
     def _condition(self, node: exp.Expr, clause: str) -> Expression:

@@ -313,7 +313,7 @@ def refused(node: exp.Expr, clause: str) -> QueryError:
     allowed = sorted(NAMES)
     if name.lower() in allowed:
         return QueryError(
-            f"{clause}: {text!r}: {name.lower()}() does not take what is given to it here"
+            f"{clause}: {text!r}: {name.lower()}() does not take these arguments (docs/queries.md)"
         )
     close = get_close_matches(name.lower(), [*allowed, *AGGREGATES], n=1)
     what = f"function {name}() is not allowed" if name else f"{text!r} is not supported"

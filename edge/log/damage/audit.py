@@ -183,7 +183,7 @@ def backup(directory: Path, into: Path) -> int:
     Raises LocalError.
     """
     if into.exists():
-        raise LocalError(f"{into} is there already")
+        raise LocalError(f"{into} exists already; expected a new file")
     fresh = into.with_name(into.name + ".part")
     with reading(directory) as source:
         try:

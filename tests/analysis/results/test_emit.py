@@ -125,7 +125,7 @@ def test_sketch_values_are_picked_by_rank_and_cut_to_k() -> None:
 
 
 def test_the_mode_is_the_smallest_of_the_most_frequent_values() -> None:
-    query = registered("mode(a) AS a, mode(street) AS street")
+    query = registered("mode(a * 1) AS a, mode(street) AS street")
     numbers = [{"item": "10", "count": 5}, {"item": "9", "count": 5}, {"item": None, "count": 9}]
     first, second = row(query, top=numbers), row(query, part=1, top=[{"item": None, "count": 9}])
     (found,) = values(query, [first, second])
