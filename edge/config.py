@@ -53,7 +53,7 @@ def _device(name: str) -> str:
 
 
 class AgentConfig(ConfigTable):
-    """One agent."""
+    """The configuration of one agent."""
 
     device: Annotated[str, Check(_device)]
     """Its identity: MQTT client id, first level of its topics, key in Kafka."""

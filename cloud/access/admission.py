@@ -36,11 +36,11 @@ class Holding:
         return frozenset(name for one in self._sights for name in one.subscription.streams)
 
     def add(self, sight: Sight) -> None:
-        """It reads this, too."""
+        """Count a view that this client reads as well."""
         self._sights[sight] += 1
 
     def drop(self, sight: Sight) -> None:
-        """It reads this once less."""
+        """Count one reading of the view less."""
         self._sights[sight] -= 1
         if self._sights[sight] <= 0:
             del self._sights[sight]
@@ -59,7 +59,7 @@ class Admission:
         self._names = Bound("followed streams", config.hub.followed_max, config.address_share)
 
     def stream(self, *, total: int, held: int) -> None:
-        """One more open stream."""
+        """Admit one more open stream."""
         _refuse(self._streams.refusal(total=total, held=held))
 
     @staticmethod

@@ -95,7 +95,7 @@ class Session:
         )
 
     def cursor(self) -> str:
-        """Where it stands."""
+        """The cursor behind the last event that was sent."""
         return self._encoder.cursor(self._subscriber.positions)
 
     def start(self, *, retry_ms: int) -> None:

@@ -355,7 +355,7 @@ class Analysis:
             self._summing_thread.start()
 
     def gather(self) -> Iterable[Metric]:
-        """For Prometheus."""
+        """The metrics of the analysis for Prometheus."""
         lanes = {
             key: (place.counters, place.lane is not None)
             for key, place in self._lanes.places.items()

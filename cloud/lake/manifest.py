@@ -236,7 +236,7 @@ class Manifest:
         )
 
     def close(self) -> None:
-        """Leave."""
+        """Close the database."""
         self._db.close()
 
     def _transaction(self, act: Callable[[], object]) -> None:

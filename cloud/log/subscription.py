@@ -619,7 +619,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to begin.
+    """The positions from which a reader begins.
 
     `how`: earliest, latest, time, resumed, gap or stopped. `ends` when the client asked to stop at
     a gap.

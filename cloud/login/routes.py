@@ -36,7 +36,7 @@ OPEN_PATHS: Final = frozenset({"/login", "/login/callback", "/login/me", "/login
 
 
 class Me(BaseModel):
-    """Who is logged in."""
+    """The person who is logged in."""
 
     login: str | None
     """Where people log in; null where they cannot."""

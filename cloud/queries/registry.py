@@ -84,7 +84,7 @@ def status(
     is_apart: bool = False,
     foreign: Collection[str] = (),
 ) -> QueryStatus:
-    """Where one query stands.
+    """The state of one query.
 
     `why` it was taken out of its lane, if it was; `is_apart`: see Registered; `foreign`: see
     check_foreign.
@@ -118,7 +118,7 @@ def statuses(
     foreign: Collection[str] = (),
     apart: Container[str] = (),
 ) -> dict[str, QueryStatus]:
-    """Where every query stands.
+    """The state of every query.
 
     `failed`: label → why it was taken out of its lane; `foreign`: see check_foreign.
 

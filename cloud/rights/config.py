@@ -202,5 +202,5 @@ def checked(
 
 
 def names(texts: tuple[str, ...] | None) -> Names | None:
-    """None: all there are."""
+    """The names that a grant covers; None covers all."""
     return None if texts is None else Names.of(texts)

@@ -205,7 +205,7 @@ class Store:
         self._db.executemany("INSERT OR REPLACE INTO dirty VALUES (?, ?, ?, ?)", rows)
 
     def _parts_before(self, series: int, step: Step, start_ms: int) -> Iterator[Summary]:
-        """What came late before."""
+        """The late parts of steps before a time."""
         columns = ", ".join(kind.value for kind in _SKETCHES)
         rows = self._db.execute(
             f"SELECT readings, numbers, seen, {columns} FROM summary"  # noqa: S608  (our names)
@@ -257,7 +257,7 @@ class Store:
                 )
 
     def close(self) -> None:
-        """Leave."""
+        """Close the database."""
         self._db.close()
 
 

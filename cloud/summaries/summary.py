@@ -55,7 +55,7 @@ class Step(StrEnum):
 
     @property
     def ms(self) -> int:
-        """Its length."""
+        """The length of a step, ms."""
         return _LENGTHS[self]
 
     def floor(self, at_ms: int) -> int:
@@ -83,7 +83,7 @@ UNDECLARED: Final = Bloom(bloom.BITS, bloom.ONE_IN, ())
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What is summed up."""
+    """A field, or a set of devices in it, that is summed up."""
 
     stream: str
     field: str

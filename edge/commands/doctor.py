@@ -24,7 +24,7 @@ from edgewake.protocol.errors import EdgewakeError, LocalError
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One of them."""
+    """The outcome of one check."""
 
     what: str
     good: bool

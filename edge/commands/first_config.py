@@ -66,7 +66,7 @@ class Login:
     key_file: str = ""
 
     def text(self, device: str) -> str:
-        """Its lines of `[mqtt]`."""
+        """The lines of `[mqtt]` for this broker."""
         user = f"username = {_quoted(device)}\n" if self.password_file else ""
         files = (
             ("password_file", self.password_file),

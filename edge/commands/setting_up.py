@@ -32,7 +32,7 @@ Ask = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What the flags say."""
+    """The answers that the flags give."""
 
     device: str
     broker: str | None

@@ -27,7 +27,7 @@ _LISTENING: Final = {"http_intake": socket.SOCK_STREAM, "udp_lines": socket.SOCK
 
 
 def look(source: SourceConfig) -> str:
-    """What is there.
+    """Look for the source and describe what is there.
 
     Raises LocalError with what to do, ConfigError for a file that cannot be used.
     """

@@ -93,7 +93,7 @@ class Tail:
         self._count = 0
 
     def add(self, part: Received) -> None:
-        """What is being written."""
+        """Note readings that the writer has just received."""
         with self._lock:
             if self._count + len(part.readings) > TAIL_READINGS_MAX:
                 self._forget()

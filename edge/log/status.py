@@ -34,5 +34,5 @@ class LogStatus:
 
     @property
     def lost_readings(self) -> int:
-        """All of them."""
+        """The sum of all lost readings."""
         return sum(self.lost.values())

@@ -335,7 +335,7 @@ class LogStore:
 
     @property
     def stream_names(self) -> frozenset[str]:
-        """All that it knows."""
+        """The names of all streams."""
         return frozenset(self._state.streams)
 
     def unframed(self, stream: str) -> int:
@@ -362,7 +362,7 @@ class LogStore:
 
     @property
     def consumers(self) -> Mapping[str, ConsumerState]:
-        """All of them."""
+        """All consumers by name."""
         return self._state.consumers
 
     def register(self, name: str, streams: Sequence[str], *, at_end: bool) -> ConsumerState:

@@ -64,7 +64,7 @@ FieldNames = Annotated[tuple[FieldName, ...], Length(1, FIELDS_MAX), Check(disti
 
 
 class ProcessorConfig(ConfigTable):
-    """What every processor has."""
+    """The keys that every processor has."""
 
     @property
     def behind_s(self) -> float:

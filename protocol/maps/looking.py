@@ -78,7 +78,7 @@ def sample_topic(of: Map) -> str:
 
 
 def lines(maps: Maps, topic: str, seen: Look, now_ms: int) -> Iterator[str]:
-    """For a terminal."""
+    """Format a look for a terminal."""
     name = seen.map or "none"
     yield f"{printable(topic)}: map {name} (version {maps.version})"
     units = {
@@ -107,7 +107,7 @@ def lines(maps: Maps, topic: str, seen: Look, now_ms: int) -> Iterator[str]:
 
 
 def as_object(topic: str, seen: Look) -> dict[str, Any]:
-    """For programs."""
+    """Format a look for programs."""
     return {
         "topic": topic,
         "map": seen.map,

@@ -125,7 +125,7 @@ class LatestStores:
         return self._hub.catalogue.named
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Keep the stores up to date until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
             await asyncio.Future()
 
@@ -222,7 +222,7 @@ class LatestStores:
 
 
 class _Store:
-    """One of them."""
+    """The store of one stream or query."""
 
     def __init__(self, name: str, client: str, latest: Latest, hub: Hub, clock: Clock) -> None:
         self.name = name

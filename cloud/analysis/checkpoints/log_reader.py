@@ -76,7 +76,7 @@ class LogReader:
         self._consumer.unassign()
 
     def close(self) -> None:
-        """Leave."""
+        """Close the consumer."""
         if self._consumer is not None:
             self._consumer.close()
 
@@ -224,7 +224,7 @@ def _keep(
 
 
 def iso(time_ms: int) -> str:
-    """For a person."""
+    """Format a time for people."""
     return (
         datetime.fromtimestamp(time_ms / 1000, UTC)
         .isoformat(timespec="milliseconds")

@@ -54,7 +54,7 @@ class Open:
     """Do readers have its row? HAVING may not have let it through."""
 
     def add(self, t: int, values: Values) -> None:
-        """One more reading."""
+        """Add a reading."""
         self.readings += 1
         self.last = max(self.last, t)
         for slot, value in zip(self.slots, values, strict=True):

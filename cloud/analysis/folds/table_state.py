@@ -50,7 +50,7 @@ class Row:
 
 @dataclass
 class Latest:
-    """One table."""
+    """The latest rows of one table."""
 
     of: dict[str, Row] = field(default_factory=dict)
     """Key (JSON) → its row. The one that changed longest ago is the first."""

@@ -284,7 +284,7 @@ class TableView:
         return orjson.dumps(self.linked.read_to, option=orjson.OPT_NON_STR_KEYS)
 
     def load(self, name: str, value: bytes) -> None:
-        """What was written down."""
+        """Load a part of the state that was written down."""
         if name == READ_TO:
             read_to = orjson.loads(value)
             self.linked.read_to = {

@@ -257,7 +257,7 @@ class _Turns:
         )
 
     def close(self) -> None:
-        """Leave."""
+        """Close the producer of transactions."""
         self._transactions.close()
 
     def _read_record(self) -> SummaryRecord:

@@ -61,7 +61,7 @@ class _Work:
 
 
 class Previews:
-    """All that wait.
+    """The previews that wait.
 
     `on_row` and `turn` belong to one thread. One that fails, or that takes too long, fails alone.
     """

@@ -84,7 +84,7 @@ class Outputs(NamedTuple):
 
 
 def each(outputs: Iterable[Output | Outputs]) -> Iterator[Output]:
-    """One by one."""
+    """The outputs one by one."""
     for output in outputs:
         if isinstance(output, Output):
             yield output

@@ -78,7 +78,7 @@ class LaneSchedule:
         self.behind.ends(now_s, 0, is_cut_off=False, cost=Cost(took, 0))
 
     def ends(self, done: Done, *, batches: int, is_apart: bool, now_s: float, now_ms: int) -> None:
-        """It was emitted.
+        """Note that a batch was emitted.
 
         `batches`: how many the lane finished before; `is_apart`: has one query the lane for itself?
         """

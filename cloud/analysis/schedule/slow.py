@@ -69,7 +69,7 @@ class Behind:
         self._batch_s = now_s
 
     def ends(self, now_s: float, unread: int, *, is_cut_off: bool, cost: Cost = NOTHING) -> None:
-        """It was told.
+        """Note that a batch was emitted.
 
         `unread`: records that came meanwhile, or were left; `is_cut_off`: had it as many as it
         might?

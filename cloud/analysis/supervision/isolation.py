@@ -27,7 +27,7 @@ from edgewake.protocol import topics
 
 
 def why(slow: Slow[Registered], now_ms: int) -> str:
-    """For people."""
+    """The reason for an isolation, for people."""
     day = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return (
         f"slow: in a lane of its own since {day}, because the others of its lane waited for it: "

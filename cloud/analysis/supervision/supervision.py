@@ -98,7 +98,7 @@ class Lanes:
         return self._starts.record
 
     def running(self) -> dict[LaneKey, Lane]:
-        """Those that run."""
+        """The lanes that run."""
         return {key: place.lane for key, place in self.places.items() if place.lane is not None}
 
     def reconcile(self, jobs: Mapping[LaneKey, Job], stop: threading.Event) -> None:

@@ -36,7 +36,7 @@ class ProblemDesk:
     log: ProblemLog = field(default_factory=ProblemLog)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Keep the problems up to date until cancelled."""
         while True:
             await self.clock.sleep(LOOK_EVERY_S)
             if not (self.leads() and self.system.ready.is_set()):

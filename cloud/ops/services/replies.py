@@ -60,7 +60,7 @@ class RequestDesk:
             return said
 
     def one(self, device: str, request_id: str) -> RequestRow:
-        """One row. Raises Problem."""
+        """The row of one request. Raises Problem."""
         row = self._tables.requests.get(device, request_id)
         if row is None:
             raise Problem(

@@ -128,7 +128,7 @@ class Deliveries:
         self._count()
 
     def partition_lost(self, number: int) -> None:
-        """They are another proxy's."""
+        """Give up the deliveries of a partition: another proxy has them."""
         partition = self._partitions.pop(number, None)
         if partition is not None:
             for courier in partition.couriers.values():

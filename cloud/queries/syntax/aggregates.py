@@ -107,7 +107,7 @@ class Slots:
         return self.value(function, _place(self.numbers, expression))
 
     def variance(self, expression: Expression) -> Expression:
-        """Its population variance."""
+        """The population variance of an expression."""
         return self.value("variance", _place(self.moments, expression))
 
     def extreme(self, which: str, order: Expression, value: Expression, kind: Kind) -> Expression:

@@ -42,7 +42,7 @@ class Verdict:
     fault_count: int = 0
 
     def fault(self, text: str) -> None:
-        """One more."""
+        """Note a fault."""
         self.fault_count += 1
         if len(self.faults) < FAULTS_SAID_MAX:
             self.faults.append(text)

@@ -274,7 +274,7 @@ class GapRow:
 
     @property
     def size(self) -> int:
-        """It has no body."""
+        """The bytes of its body: it has none."""
         return 0
 
 
@@ -406,7 +406,7 @@ class Salvage:
         self._rows = None
 
     def delete(self) -> None:
-        """Everything is saved."""
+        """Delete the damaged files: everything is saved."""
         for path in self._paths:
             delete(path)
 

@@ -24,7 +24,7 @@ COLUMNS_MAX: Final = 200
 
 
 class LineFormat(StrEnum):
-    """What a line is."""
+    """The format of a line."""
 
     JSON = "json"  # an object
     TEXT = "text"  # becomes the field `line`

@@ -146,7 +146,7 @@ class OpcUaConfig(SourceConfig):
 
     @property
     def servers(self) -> tuple[AlsoConfig, ...]:
-        """All of them."""
+        """All servers, the main one first."""
         return (AlsoConfig(url=self.url, server_cert_file=self.server_cert_file), *self.also)
 
     def source(self, context: SourceContext) -> OpcUa:

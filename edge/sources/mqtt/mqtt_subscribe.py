@@ -313,7 +313,7 @@ class Session(Protocol):
 
     @property
     def broker(self) -> BrokerConfig:
-        """Where."""
+        """The broker's address and credentials."""
 
     @property
     def session_s(self) -> int:

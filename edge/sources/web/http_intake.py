@@ -127,7 +127,7 @@ class HttpIntakeConfig(SourceConfig):
 
     @property
     def map_presets(self) -> tuple[str, ...]:
-        """Their names."""
+        """The names of the presets."""
         if self.presets != ("all",):
             return self.presets
         from edgewake.protocol.maps.http_forms import PRESETS
@@ -326,7 +326,7 @@ class Taking:
 
 
 class Connection:
-    """One sender."""
+    """The connection of one sender."""
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ _DELTA: Final = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
 
 
 def decode(payload: bytes, _of: Map, _now_ms: int) -> list[Any]:
-    """For maps. Raises Rejected."""
+    """Decode a payload for maps. Raises Rejected."""
     return readings(payload, is_json=is_meant_as_json(payload))
 
 
