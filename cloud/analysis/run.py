@@ -330,7 +330,7 @@ class Analysis:
         lane = running.get(found.lane)
         # Not during a step of a repair: it would go on with the lane that the query was in.
         if lane is not None and lane.job == found.job and not self._repairs.is_working:
-            self._lanes.set_apart(found, lane)
+            self._lanes.isolate(found, lane)
 
     def _sum_up(self, stop: threading.Event) -> None:
         """Say what is to be summed up, and begin when it is time.

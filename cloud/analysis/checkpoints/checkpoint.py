@@ -96,7 +96,7 @@ def offsets_if_known(checkpoint: Path, batch: int) -> Offsets | None:
 
 
 def check_workers(config: AnalysisConfig, checkpoint: Path, batch: int) -> None:
-    """Before anything of the batch is told.
+    """Runs before anything of the batch is emitted.
 
     Raises Unavailable where a worker keeps its state elsewhere: it would be lost with it.
     """

@@ -71,7 +71,7 @@ class SequenceJob(Job):
             if label not in found.of:  # paused, or failed
                 continue
             state = loaded(value)
-            if label in deaf and not patterns.is_told(state):
+            if label in deaf and not patterns.is_emitted(state):
                 found.gone.append(key)
             else:
                 found.of[label][group] = state

@@ -116,11 +116,11 @@ def late_windows(
     )
     for _, _, place, one in windows[WINDOWS_MAX:]:
         rest[place] += one.readings
-    told = [
+    emitted = [
         LateWindow(place, start, end, one.readings, one.texts(names))
         for end, start, place, one in windows[:WINDOWS_MAX]
     ]
-    return told + [
+    return emitted + [
         LateWindow(place, None, None, count) for place, count in sorted(rest.items()) if count
     ]
 
