@@ -126,7 +126,9 @@ async def test_a_node_pays_for_what_it_takes_to_read_its_messages(here: World) -
     host(here, "b-dear", "dear", "dear")
     dear = birth(0, 0, *({"name": f"m{n}", "datatype": 3, "int_value": n} for n in range(30_000)))
     assert 400_000 < len(dear) < 900_000
-    with client(here.broker.port, "spBv1.0/dear/NCMD/+") as node:
+    topic = "spBv1.0/STATE/dear"
+    with client(here.broker.port, topic) as node:
+        await node.says(topic, online=True)
         for _ in range(40):
             node.publish(short, dear, qos=1)
         node.publish(other, birth(0, 0, X), qos=1)
