@@ -278,7 +278,7 @@ async def test_leases(here: World, tmp_path: Path, share: float) -> None:
                 "endpoint": {"url": "http://127.0.0.1:9/hook"},
             }
             transport = httpx.HTTPTransport(local_address=address)
-            headers = {"Idempotency-Key": f"{address}-{where}"}
+            headers = {"Idempotency-Key": f"{written.stream}-{address}-{where}"}
             with httpx.Client(transport=transport, timeout=PATIENCE_S) as http:
                 while True:
                     answer = http.post(f"{push.url}/v1/leases", json=body, headers=headers)

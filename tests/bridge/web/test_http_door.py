@@ -279,26 +279,6 @@ async def test_who_sends_too_much_waits_alone_and_what_is_too_large_is_not_held(
     assert (await say("QUIET", bomb, Content_Encoding="gzip")).status_code in (400, 413)
 
 
-async def test_bodies_that_wait_for_their_turn_are_not_read_when_their_share_is_used_up(
-    here: World, tmp_path: Path
-) -> None:
-    """All of them come at once, while the device has its whole share."""
-    tokens = tmp_path / "tokens"
-    tokens.write_text("LOUD loud-2\nQUIET quiet-2\n")
-    url = door(here, "b-dear", f'tokens_file = "{tokens}"\n')
-    dear = b"cpu v=1" + b"".join(b",f%d=1" % i for i in range(90_000)) + b"\n"
-
-    async def say(token: str, body: bytes) -> int:
-        return (await post(f"{url}/write?db=d&p={token}", body)).status_code
-
-    many = asyncio.gather(*(say("LOUD", dear) for _ in range(12)))
-    quiet = await say("QUIET", b"cpu v=1\n" * 700)
-    statuses = await many
-    assert quiet == 204
-    assert statuses.count(429) >= 6, statuses
-    assert statuses.count(429) < 12, "some were looked at"
-
-
 @pytest.mark.parametrize(
     ("http", "why"),
     [
