@@ -40,7 +40,6 @@ def paid_record(
     payers.check(packet.topic, account, size)
     began_s = time.thread_time() if size >= MEASURED_BYTES else None
     try:
-<<<<<<< HEAD
         record = record_of(
             packet,
             catalogue,
@@ -48,11 +47,8 @@ def paid_record(
             compiled=compiled,
             gateway=account.learns_by,
         )
-=======
-        record = record_of(packet, catalogue, received_at=received_at, compiled=compiled)
         if traces is not None:
             record = traces.begun(record, packet, now_s)
->>>>>>> main
     except (Rejected, NotNow):
         account.pay_refused(size, REFUSED_S if began_s is None else time.thread_time() - began_s)
         raise
