@@ -8,7 +8,7 @@ tells every LEFT_OUT_S.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import mqtt5
@@ -19,12 +19,10 @@ from edgewake.cloud.bridge.admission.allowance import (
     Allowance,
     Room,
 )
-from edgewake.cloud.bridge.admission.mapped import Part
 from edgewake.cloud.bridge.admission.records import (
     KafkaRecord,
     aside_letter,
     dead_letter,
-    device_in,
     is_answerable,
     left_out_letter,
 )
@@ -66,16 +64,8 @@ class Refusals:
         self._clock = clock
         self._traces = traces
         self._answer, self._settle = answer, settle
-        self._of_all_mapped = allowance.of_all_mapped(clock.monotonic_s())
         self._told_s = clock.monotonic_s()
         """When the last letter told what was only counted."""
-
-    def share(self, parts: Sequence[Part], account: Account, now_s: float) -> None:
-        """Let devices that a payload names share one allowance: names cost a sender nothing."""
-        account.shared = self._of_all_mapped
-        for part in parts:
-            of_part = self._allowance.account(device_in(part.packet.topic), now_s)
-            of_part.shared = self._of_all_mapped
 
     def letter(
         self,
