@@ -39,7 +39,7 @@ take, and the readers, who take half of the two processors.
 """
 DEVICES: Final = 100_000
 CLIENTS: Final = 100
-PARTITIONS: Final = 8
+PARTITIONS: Final = 2
 STREAM: Final = "bench_snapshot"
 SECONDS_MAX, MIB_MAX = 2.0, 100.0
 WITHIN_S: Final = 300.0
