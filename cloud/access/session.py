@@ -56,8 +56,10 @@ class Session:
         on_change: Callable[[State, State], None],
         on_superseded: Callable[[int], None],
     ) -> None:
-        """`on_change` is given the states before and after each change, `on_superseded` how many
-        events more conflation left out.
+        """Make a session that is to be started.
+
+        `on_change` is given the states before and after each change, `on_superseded` how many events
+        more conflation left out.
         """
         self.state = State.STARTING
         self.wake: Callable[[], None] = lambda: None
@@ -70,7 +72,7 @@ class Session:
         self._clock = clock
         self._on_change = on_change
         self._on_superseded = on_superseded
-        self._encoder = Encoder(hub.codec, plan)
+        self._encoder = Encoder(hub.codec, plan, hub.traces)
         self._subscriber = paced.subscribe(
             hub, plan, self._encoder, start.positions, self._woken, pace=pace, clock=clock
         )

@@ -97,7 +97,7 @@ class Synchronised:
     version: int
     """The version of the rows that it was made of."""
     stamps: Stamps
-    """Those of the named sets by which its rows were chosen."""
+    """Versions of the named sets by which its rows were chosen."""
     is_empty: bool
     """Does it tell of no change?"""
 
@@ -402,7 +402,7 @@ class _Store:
         return picker.count >= len(changes) or sum(map(len, changes)) <= size
 
     def stamps(self, asked: Choice) -> Stamps:
-        """Those of the named sets that choose rows."""
+        """The versions of the named sets that choose rows."""
         named = self._hub.catalogue.named
         if named is None or asked.where is None:
             return ()
@@ -508,7 +508,7 @@ class _Store:
                     break
                 else:
                     await news.wait()
-        except (Unavailable, ViewEnded):  # the store ends for the same reason, and is made anew
+        except (Unavailable, ViewEnded):  # the store ends for the same reason, and is made again
             return
         finally:
             subscriber.close()
@@ -539,7 +539,7 @@ class _Store:
             ):
                 self.ready.set()
             with contextlib.suppress(TimeoutError):
-                # What the stream's last transaction ends with is no record, so nobody is woken for
+                # A transaction ends with a marker and not with a record, so nobody is woken for
                 # it.
                 async with asyncio.timeout(IDLE_S / 10 if self.ready.is_set() else FIRST_LOOK_S):
                     await news.wait()
