@@ -58,8 +58,8 @@ class Session:
     ) -> None:
         """Make a session that is to be started.
 
-        `on_change` is given the states before and after each change, `on_superseded` how many events
-        more conflation left out.
+        `on_change` is given the states before and after each change, `on_superseded` how many
+        events more conflation left out.
         """
         self.state = State.STARTING
         self.wake: Callable[[], None] = lambda: None

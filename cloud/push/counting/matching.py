@@ -41,7 +41,7 @@ _KINDS: Final[Mapping[type, str]] = {bool: "boolean", int: "number", float: "num
 class Demand:
     """What an event must have for a filter to be TRUE.
 
-    Its `field` holds one of `keys`, or a member of the set `named`. A key of the kind BEGINS says how
+    Its `field` holds one of `keys`, or a member of the set `named`. A key of the kind BEGINS is how
     a text must begin.
     """
 
