@@ -56,7 +56,7 @@ class Parameter:
 
 
 def parameters_of(route: APIRoute) -> Mapping[str, Parameter]:
-    """Those of a route, by their names in an address; found once for each route."""
+    """Find the parameters of a route once, by their names in an address."""
     found: Mapping[str, Parameter] | None = getattr(route, _KEPT, None)
     if found is None:
         found = dict(_parameters(route.dependant))

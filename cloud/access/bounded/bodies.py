@@ -123,7 +123,7 @@ class BodyResponse(Response):
         self.headers["content-length"] = str(body.size)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        del scope, receive  # whatever was asked, and by whom
+        del scope, receive  # the answer is known already
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         for piece in self._body.pieces:
             await send({"type": "http.response.body", "body": piece, "more_body": True})

@@ -140,7 +140,7 @@ class Picker:
         self._last = ""
 
     def take(self, entry: Entry) -> bytes | None:
-        """A row as it is told; None where it is none of the answer.
+        """A row as it is told; None where the answer leaves it out.
 
         `is_full` says that the page was full before it.
         """

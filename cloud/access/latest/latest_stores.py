@@ -320,7 +320,7 @@ class _Store:
         state = (self.latest.state, cursor, orjson.dumps(head))
 
         def make() -> AsyncIterator[bytes]:
-            # What comes from here on is no part of it: the rows are those of the cursor.
+            # Later changes are excluded: the rows are exactly those at the cursor.
             found = rows_asked.ordered(self.latest.entries(scope, asked.keys), asked)
             picker = self._picker(scope, asked, with_keys=form == "sync")
             whole = dict(head) | {"cursor": cursor}

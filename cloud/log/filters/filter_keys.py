@@ -54,7 +54,7 @@ Key: TypeAlias = Keys | Places
 _PLACES_LIKE: Final = 8
 """Values of a field that rule out as much as a place does, roughly."""
 _PREFIX_LIKE: Final = 1000
-"""The same of a prefix."""
+"""Values of a field that rule out as much as a prefix does, roughly."""
 
 
 def keys_of(

@@ -162,7 +162,7 @@ def _entries_of(keys: Key) -> frozenset[Entry]:
 
 
 def _sizes_of(keys: Key, entries: frozenset[Entry]) -> list[float]:
-    """Of each entry that is found by a size, this size."""
+    """The size of each entry that is found by one."""
     if isinstance(keys, Keys):
         return [len(prefix) for prefix in keys.prefixes]
     return [size for size, _, _ in entries]

@@ -69,7 +69,7 @@ class Matcher(Generic[T]):
         self._entries: dict[str | None, _Entry[T]] = {}
         self._index: dict[str, dict[Key, list[_Entry[T]]]] = {}
         self._lengths: dict[str, dict[int, int]] = {}
-        """Of each field how many keys there are of each length of beginnings."""
+        """Each field → length of beginnings → its number of keys."""
         self._in_sets: dict[tuple[str, str], dict[str | None, _Entry[T]]] = {}
         """Filters by their own text, by the field and the set that it must be in."""
         self._scanned: dict[str | None, _Entry[T]] = {}
