@@ -40,8 +40,8 @@ LOOK_S: Final = 1.0
 def address(said: str) -> str:
     """The address to listen on; `auto`: the one by which this machine reaches others.
 
-    Raises ConfigError for what is no address, or stands for several, LocalError for one that this
-    machine does not have.
+    Raises ConfigError for what is not an address, or stands for several; LocalError for one that
+    this machine does not have.
     """
     if said == AUTO:
         return _own_address()
@@ -162,7 +162,7 @@ def _authority_lines(plan: Plan) -> list[str]:
         "    No public authority signs addresses of a home, so the phone warns once. The",
         "    certificate is ours if its SHA-256 is",
         f"    {_in_groups(shown)}",
-        "  whom other machines trust: paste this there",
+        "  the CA that other machines trust: paste this there",
         # Not indented: the shell looks for END alone.
         f"cat > {AUTHORITY_FILE} <<END",
         *files.certificate.read_text("ascii").strip().split("\n"),
@@ -204,7 +204,7 @@ def mosquitto_pub(plan: Plan, device: str, password: str) -> str:
 
 
 def curl(plan: Plan, device: str, password: str) -> str:
-    """The same by HTTP, for a device that has no MQTT."""
+    """The command that sends a first reading by HTTP, for a device without MQTT."""
     trusted = f"--cacert {AUTHORITY_FILE} " if plan.encrypted else ""
     path = f"/ew/v1/{device}/up/{FIRST_STREAM}"
     return f"curl {trusted}-u {device}:{password} -d '{READING}' {http_url(plan)}{path}"

@@ -15,7 +15,7 @@ from edgewake.protocol.maps.http_forms import PRESETS
 
 
 class HttpConfig(Config):
-    """Where a bridge listens, and whom it takes readings from (docs/devices.md)."""
+    """The address on which a bridge listens, and the clients it accepts (docs/devices.md)."""
 
     host: str = "127.0.0.1"
     """Address to listen on. Any other than this machine's own needs `tokens_file` or
@@ -32,7 +32,7 @@ class HttpConfig(Config):
     port: int | None = Field(default=None, ge=1, le=65_535)
     """TCP port; none: nothing is taken by HTTP."""
     presets: tuple[str, ...] = ("all",)
-    """Maps of clients of others, where there is no `file`: `influx`, `otlp`, `cloudevents`,
+    """Maps of other systems' clients, if no `file` is given: `influx`, `otlp`, `cloudevents`,
     `senml`, `owntracks`, `thingsboard`, or `all` for these six."""
     file: Path | None = None
     """Map file, in place of `presets`; a request's path is its topic. Read again when it

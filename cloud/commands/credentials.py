@@ -23,7 +23,7 @@ from edgewake.protocol.names import is_device
 PAGE: Final = 1_000
 """Devices of one request."""
 SIGNED_PAGE: Final = 50
-"""The same with signing requests, of which a small one has 400 characters and a large one 3,000."""
+"""Devices per request when signing requests come along; each has 400 to 3,000 characters."""
 AUTHORITY: Final = "edgewake-ca.crt"
 """File of the authority that devices trust, beside their certificates."""
 REQUEST_CHARS_MAX: Final = 8_192
@@ -178,7 +178,7 @@ def _certificate_lines(device: str, folder: Path, broker: dict[str, Any] | None)
         device,
         f"  certificate  {cert}",
         f"  its key      {key}{'' if key.exists() else ' (on the device)'}",
-        f"  whom it trusts  {authority}",
+        f"  trusted CA      {authority}",
     ]
     if broker is None:
         return found
@@ -284,7 +284,7 @@ def _lines(one: dict[str, Any], given: dict[str, Any]) -> list[str]:
     trusted, agent_trusts = "", ""
     if authority:
         found += [
-            "  whom it trusts: paste this there",
+            "  the CA that it trusts: paste this there",
             # Not indented: the shell looks for END alone.
             f"cat > {AUTHORITY} <<END",
             *authority.strip().split("\n"),

@@ -212,7 +212,7 @@ def principal_of(scope: Any) -> Principal:
 _bearer: Final = HTTPBearer(auto_error=False, description="A key of the key file, or a token (JWT)")
 
 
-def _reader(
+async def _reader(
     http: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 ) -> Principal:
     return principal_of(http.scope)

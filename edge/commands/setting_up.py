@@ -76,7 +76,7 @@ def set_up(
 
 
 def data_dir_of(file: Path, *, is_root: bool) -> str:
-    """Where the log is kept of whom nobody asked: where its owner may write."""
+    """The folder of the log where nobody names one: a folder that its owner may write to."""
     return SYSTEM_DATA_DIR if is_root else str(file.absolute().with_name("edgewake-data"))
 
 

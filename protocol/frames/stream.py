@@ -39,10 +39,13 @@ class FieldInfo(BaseModel):
     """Counts the times that an operator decided its type; 0: it has the type of the first reading,
     and may still be changed."""
     path: str = ""
-    """What the first plain device called it, where that is no legal name: its path, joined by
+    """The first plain device's name of the field, where it is not a legal name: its path, joined by
     dots."""
     first_device: str = ""
     """The device whose reading it was learnt from; counts for that device's share of fields."""
+    first_via: str = ""
+    """The gateway that named that device, `*` where a map or a request did; its share counts, too.
+    Empty: the device came by itself."""
     changed_at: int | None = None
     """When an operator last decided, ms since 1970 UTC."""
 
@@ -68,6 +71,8 @@ class Stream(BaseModel):
     description: str = ""
     first_device: str = ""
     """The device that sent it first; counts for that device's share of streams."""
+    first_via: str = ""
+    """As of a field."""
     fields: dict[
         Annotated[str, StringConstraints(pattern=f"^{FIELD_PATTERN.pattern}$")], FieldInfo
     ] = Field(default_factory=dict)

@@ -196,7 +196,7 @@ MEMBERS_MAX: Final = 100
 
 
 def unpacked(body: bytes, coding: str, most: int) -> bytes:
-    """A body without its content coding, at most so many bytes. Raises Rejected."""
+    """Decode the content coding of a body, to `most` bytes at most. Raises Rejected."""
     coding = coding.strip().lower()
     if coding in ("", "identity"):
         return body

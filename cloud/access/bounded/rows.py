@@ -82,8 +82,8 @@ def choice(
 def chosen_by(asked: Choice, stamps: Sequence[tuple[int, int]]) -> bytes:
     """2 bytes that stand in a cursor for the named sets of a condition as they are.
 
-    `stamps`: of each set its version, and when that was made. Two versions in a row are never taken
-    for the same, and one of a set that was removed and made anew hardly ever.
+    `stamps`: each set's version, and when it was made. Two versions in a row are never taken for
+    the same, and one of a set that was removed and created again hardly ever.
     """
     assert asked.where is not None
     text = repr((sorted(asked.where.sets), [made_at for _, made_at in stamps]))

@@ -93,7 +93,7 @@ class Synchronised:
     version: int
     """The version of the rows that it was made of."""
     stamps: Stamps
-    """Those of the named sets by which its rows were chosen."""
+    """Versions of the named sets by which its rows were chosen."""
     is_empty: bool
     """Does it tell of no change?"""
 
@@ -281,7 +281,7 @@ class _Store:
             "left_out": self._latest.left_out,
             "cursor": self._hub.codec.encode(self._plan.cursor(self._taken)),
         }
-        # What comes from here on is no part of it: the rows are those of the cursor.
+        # Later changes are excluded: the rows are exactly those at the cursor.
         entries = rows_asked.ordered(self._latest.entries(scope), asked)
         picker = Picker(asked, scope, is_result=keys is not None)
         for number, entry in enumerate(entries, 1):
@@ -345,7 +345,7 @@ class _Store:
         return Synchronised(body, version, stamps, is_empty=False)
 
     def stamps(self, asked: Choice) -> Stamps:
-        """Those of the named sets that choose rows."""
+        """The versions of the named sets that choose rows."""
         named = self._hub.catalogue.named
         if named is None or asked.where is None:
             return ()
@@ -451,7 +451,7 @@ class _Store:
                     break
                 else:
                     await news.wait()
-        except (Unavailable, ViewEnded):  # the store ends for the same reason, and is made anew
+        except (Unavailable, ViewEnded):  # the store ends for the same reason, and is made again
             return
         finally:
             subscriber.close()
@@ -482,7 +482,7 @@ class _Store:
             ):
                 self.ready.set()
             with contextlib.suppress(TimeoutError):
-                # What the stream's last transaction ends with is no record, so nobody is woken for
+                # A transaction ends with a marker and not with a record, so nobody is woken for
                 # it.
                 async with asyncio.timeout(IDLE_S / 10 if self.ready.is_set() else FIRST_LOOK_S):
                     await news.wait()

@@ -20,6 +20,7 @@ from edgewake.cloud.bridge.admission import batches, request_key
 from edgewake.cloud.bridge.admission.mapped import OWN, Mapper, Part
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.frames.record import TRACE_HEADERS
 from edgewake.protocol.maps.device_tokens import DeviceTokens
 from edgewake.protocol.maps.http_asking import Passwords, known, refused
 from edgewake.protocol.maps.http_forms import (
@@ -135,6 +136,9 @@ class Requests:
     def parts(self, asked: Asked, body: bytes, now_ms: int) -> Sequence[Part]:
         """The readings, and what is refused of them."""
         found = self._parts(asked, body, now_ms)
+        headers = asked.head.headers
+        if trace := [(name, headers[name]) for name in TRACE_HEADERS if name in headers]:
+            found = [_with(one, trace) for one in found]
         named = asked.key
         if named is None:
             return found
@@ -176,10 +180,15 @@ class Requests:
 
 
 def _with_key(part: Part, key: str, index: int) -> Part:
+    return _with(part, request_key.numbered(key, index))
+
+
+def _with(part: Part, more: Sequence[tuple[str, str]]) -> Part:
+    """Add user properties to the message of a part."""
     packet = part.packet
     if not isinstance(packet, mqtt5.PublishPacket):
         return part
-    properties = request_key.numbered(key, index)
+    properties = [*packet.user_properties, *more]
     packet = mqtt5.PublishPacket(
         packet.topic, packet.payload, content_type=packet.content_type, user_properties=properties
     )

@@ -209,7 +209,7 @@ def _in(left: Evaluate, *items: Evaluate) -> Evaluate:
 
 
 def _in_texts(left: Evaluate, texts: frozenset[str]) -> Evaluate:
-    """One look-up, however many they are; NULL for what is no text."""
+    """Tests with one look-up, however many texts there are; NULL for what is not text."""
 
     def run(event: Event) -> bool | None:
         value = left(event)
@@ -219,7 +219,7 @@ def _in_texts(left: Evaluate, texts: frozenset[str]) -> Evaluate:
 
 
 def _in_set(left: Evaluate, name: str, sets: Sets) -> Evaluate:
-    """The set as it is when the event is looked at; NULL for what is no text."""
+    """Tests against the set as it is when the event is evaluated; NULL for what is not text."""
 
     def run(event: Event) -> bool | None:
         value = left(event)

@@ -42,7 +42,7 @@ class NoAuthority(EdgewakeError):
 
 
 class TooMany(EdgewakeError):
-    """There is no room for that many."""
+    """The register has no room for that many devices."""
 
 
 @dataclass(frozen=True, slots=True)

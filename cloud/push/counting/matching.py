@@ -34,8 +34,9 @@ _KINDS: Final[Mapping[type, str]] = {bool: "boolean", int: "number", float: "num
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What an event must have for a filter to be TRUE: in `field` one of `keys`, or a member of the
-    set `named`.
+    """What an event must have for a filter to be TRUE.
+
+    Its `field` holds one of `keys`, or a member of the set `named`.
     """
 
     field: str
@@ -200,7 +201,7 @@ def _is_field(name: str) -> bool:
 
 
 def demand_of(node: Node) -> Demand | None:
-    """What a filter demands of an event; None where that is no value of any field."""
+    """What a filter demands of an event; None where it demands no field's value."""
     match node:
         case Call("=", (Field(name), Value(value)) | (Value(value), Field(name))):
             return _demand(name, (value,))

@@ -133,7 +133,7 @@ class Watchers:
         self._watcher(counter.streams).add(counter, cursor)
 
     def _watcher(self, streams: tuple[str, ...]) -> StreamWatcher:
-        """That of these streams, made for the first who asks: who asks beside it is counted, too.
+        """The watcher of these streams, made for the first caller; later callers share it.
 
         Without a lease it soon ends.
         """

@@ -191,7 +191,7 @@ class Deliveries:
                 and base.cursor == cursor
                 and lease_rights.sees_the_same(base.right, reader, wanted.streams, Action.READ)
             )
-            # An id belongs to its events: where these may be others now, the batch is made anew.
+            # An id belongs to its events: where the events may differ now, the batch is made again.
             delivery = delivery_state.enabled(base, now=now).but(
                 streams=wanted.streams,
                 where=wanted.where,

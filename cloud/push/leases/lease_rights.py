@@ -104,12 +104,12 @@ def end_of_right(
 
 def condition_of(principal: Principal, streams: Sequence[str]) -> str | None:
     """The condition on devices, as a `where`; None where all of them are seen."""
-    found = {
-        name: _condition(scope)
+    scopes = {
+        name: principal.scope(Action.WAKE, name)
         for name in streams
         if principal.may(Action.WAKE, name)
-        and (scope := principal.scope(Action.WAKE, name)) is not None
     }
+    found = {name: _condition(scope) for name, scope in scopes.items() if scope is not None}
     texts = set(found.values())
     if texts <= {None}:
         return None
@@ -132,11 +132,8 @@ def counted(where: str | None, condition: str | None) -> str | None:
 
 def check_fields(principal: Principal, subscription: Subscription) -> None:
     """Raises FilterError where its filters name a field that is not seen of all streams."""
-    scopes = [
-        scope
-        for name in subscription.streams
-        if (scope := principal.scope(Action.WAKE, name)) is not None
-    ]
+    all_scopes = [principal.scope(Action.WAKE, name) for name in subscription.streams]
+    scopes = [scope for scope in all_scopes if scope is not None]
     nodes: list[Node | None] = []
     if subscription.where is not None:
         nodes.append(parse_where(subscription.where))
@@ -152,7 +149,8 @@ def previews(lease: Lease, events: Sequence[Mapping[str, Any]]) -> list[Mapping[
     shown = list(events)
     if lease.right:
         scopes = {name: _scope(told) for name, told in orjson.loads(lease.right)["scopes"].items()}
-        shown = [cut for event in events if (cut := _cut(event, scopes)) is not None]
+        cuts = [_cut(event, scopes) for event in events]
+        shown = [cut for cut in cuts if cut is not None]
     if lease.select is None:
         return shown
     project = compile_select(lease.select).project
