@@ -424,13 +424,20 @@ def remove(path: Path) -> None:
 
 def _opened(path: Path, patience_s: float) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=patience_s, check_same_thread=False)
+    try:
+        _prepare(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _prepare(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA journal_mode = WAL")
     # What a power cut takes is read from the topics again.
     db.execute("PRAGMA synchronous = NORMAL")
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version not in (0, VERSION):
-        db.close()
         raise sqlite3.DatabaseError(f"version {version}")
     if not version:
         db.executescript("BEGIN;" + _SCHEMA + "COMMIT;")
-    return db
