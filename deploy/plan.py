@@ -69,6 +69,11 @@ class Ports:
         return self.base + 11
 
     @property
+    def http(self) -> int:
+        """The bridge's port for devices that send by HTTP."""
+        return self.base + 12
+
+    @property
     def kafka(self) -> int:
         return self.base + 20
 
@@ -160,7 +165,7 @@ class Plan:
 
     @property
     def readers_file(self) -> Path:
-        """The same, as the access servers and the push proxy read it."""
+        """The readers' keys, in the form that the access servers and the push proxy read."""
         return self.data / "secrets" / "readers.keys"
 
     @property
@@ -221,7 +226,7 @@ def ports_wanted(plan: Plan) -> Mapping[int, str]:
     fixed = {
         "mosquitto": [ports.mqtt],
         "kafka": [ports.kafka, ports.kafka_controller],
-        "bridge-1": [ports.metrics("bridge")],
+        "bridge-1": [ports.http, ports.metrics("bridge")],
         "sequencer-1": [ports.metrics("sequencer")],
         "analysis": [ports.metrics("analysis")],
         "lake": [ports.metrics("lake")],
@@ -232,10 +237,12 @@ def ports_wanted(plan: Plan) -> Mapping[int, str]:
 
 
 def network_ports(plan: Plan) -> Mapping[int, str]:
-    """The same, of the ports that the local network reaches."""
-    open_parts = ("mosquitto", "access", "push", "ops")
+    """Port → part, of the ports that the local network reaches."""
+    open_parts = ("mosquitto", "bridge", "access", "push", "ops")
     found = {
-        port: name for port, name in ports_wanted(plan).items() if _service_of(name) in open_parts
+        port: name
+        for port, name in ports_wanted(plan).items()
+        if _service_of(name) in open_parts and port != plan.ports.metrics("bridge")
     }
     if plan.encrypted and plan.has("mosquitto"):
         found[plan.ports.mqtt_certificates] = "mosquitto"
@@ -255,6 +262,7 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
             "mqtt": {**mqtt, "share_key_file": str(plan.share_key_file)},
             "kafka": kafka,
             "feed": {"access_urls": accesses, "streams": ["*"]},  # all of it is this machine's own
+            "http": {"port": ports.http, "local": True, "prefix": PREFIX},
             **({"maps": {"presets": list(plan.presets), "prefix": PREFIX}} if plan.presets else {}),
         },
         "sequencer-1": {
@@ -327,11 +335,20 @@ def _open_to_the_network(plan: Plan, configs: dict[str, Mapping[str, Any]]) -> N
     for name, values in configs.items():
         if _service_of(name) in ("access", "push"):
             configs[name] = {**values, **there, "rights": rights}
+    configs["bridge-1"] = {
+        **configs["bridge-1"],
+        "http": {
+            **configs["bridge-1"]["http"],
+            **there,
+            "password_file": str(plan.password_file),
+        },
+    }
     configs["ops"] = {
         **configs["ops"],
         **there,
         "password_file": str(plan.password_file),
         "broker": f"{plan.listen}:{plan.ports.mqtt}",
+        "http_intake": http_url(plan),
     }
     if plan.encrypted:
         configs["ops"] = {
@@ -339,6 +356,13 @@ def _open_to_the_network(plan: Plan, configs: dict[str, Mapping[str, Any]]) -> N
             "authority_dir": str(plan.authority.folder),
             "certificate_broker": f"{plan.listen}:{plan.ports.mqtt_certificates}",
         }
+
+
+def http_url(plan: Plan) -> str:
+    """Where devices send by HTTP: on the network where it is open to it, else on the loopback."""
+    host = plan.listen or "127.0.0.1"
+    named = f"[{host}]" if ":" in host else host
+    return f"{'https' if plan.encrypted else 'http'}://{named}:{plan.ports.http}"
 
 
 def config_file(plan: Plan, name: str) -> Path:

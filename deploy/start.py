@@ -338,6 +338,10 @@ def addresses(plan: Plan, link: str) -> str:
         lines.append(
             f"  MQTT for devices  127.0.0.1:{ports.mqtt}, topic ew/v1/<device>/up/<stream>"
         )
+    if plan.has("bridge"):
+        lines.append(
+            f"  HTTP for devices  http://127.0.0.1:{ports.http}/ew/v1/<device>/up/<stream>"
+        )
     lines.append(f"  data and logs     {plan.data}")
     if plan.listen:
         lines += network.lines(plan)

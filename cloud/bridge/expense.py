@@ -11,6 +11,7 @@ from edgewake.cloud.bridge.admission.catalogue import Catalogue, NotNow, too_muc
 from edgewake.cloud.bridge.admission.compiled import CompiledStreams
 from edgewake.cloud.bridge.admission.payers import Payers
 from edgewake.cloud.bridge.admission.records import KafkaRecord, record_of
+from edgewake.cloud.bridge.traces import BridgeTraces
 from edgewake.protocol.errors import Rejected
 from edgewake.protocol.mqtt import Unreadable
 
@@ -25,6 +26,7 @@ def paid_record(
     now_s: float,
     *,
     is_let_in: bool,
+    traces: BridgeTraces | None,
 ) -> KafkaRecord:
     """`is_let_in`: the whole message was accepted already, and may leave a debt.
 
@@ -37,6 +39,8 @@ def paid_record(
     began_s = time.thread_time() if size >= MEASURED_BYTES else None
     try:
         record = record_of(packet, catalogue, received_at=received_at, compiled=compiled)
+        if traces is not None:
+            record = traces.begun(record, packet, now_s)
     except (Rejected, NotNow):
         account.pay_refused(size, REFUSED_S if began_s is None else time.thread_time() - began_s)
         raise

@@ -116,7 +116,9 @@ class OpsConfig(config.Config):
     broker: str = Field(default="", pattern=r"^$|^.+:\d{1,5}$")
     """host:port of the MQTT broker as devices reach it: sent along with passwords."""
     certificate_broker: str = Field(default="", pattern=r"^$|^.+:\d{1,5}$")
-    """The same, of the listener that asks for certificates."""
+    """host:port of the MQTT listener that asks devices for certificates."""
+    http_intake: str = Field(default="", pattern=r"^$|^https?://.+$")
+    """Address of a bridge's `[http]` as devices reach it: sent along with passwords."""
     authority_dir: Path | None = None
     """Folder with `ca.crt` and `ca.key`, which sign devices' certificates here, and `revoked.pem`,
     which the broker reads; without it devices get no certificates. With it the broker encrypts."""
@@ -275,6 +277,8 @@ async def run(settings: OpsConfig) -> None:
         else CredentialDesk(settings.password_file, clock, os.urandom, settings.authority_dir),
         broker=settings.broker,
         certificate_broker=settings.certificate_broker,
+        http_intake=settings.http_intake,
+        enrolling_url=_network_url(settings),
     )
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -316,6 +320,16 @@ async def run(settings: OpsConfig) -> None:
         writer.close()
         history.close()
         logger.removeHandler(audit)
+
+
+def _network_url(settings: OpsConfig) -> str:
+    """Address of the API on the network, where it listens there."""
+    if not settings.also_hosts:
+        return ""
+    host = settings.also_hosts[0]
+    named = f"[{host}]" if ":" in host else host
+    scheme = "http" if settings.also_cert_file is None else "https"
+    return f"{scheme}://{named}:{settings.port}"
 
 
 def _check(text: str, streams: Mapping[str, Stream]) -> Checked:

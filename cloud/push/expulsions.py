@@ -25,7 +25,7 @@ class Expulsions:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._heard: deque[tuple[str, bytes]] = deque(maxlen=1000)
-        """Operators are people: more at once is no case; the oldest would be asked for again."""
+        """At most 1000 requests: operators are people, and a dropped one would be sent again."""
         self._news = asyncio.Event()
 
     def hear(self, client: str, word: bytes) -> None:

@@ -309,7 +309,7 @@ class Proxy:
     def _authorized(self, lease_id: str, token_hash: str) -> Tended:
         self._writer_of(lease_id)
         tended = self._tending.leases.get(lease_id)
-        # The same work and the same answer whether the id or the token is wrong.
+        # A wrong id and a wrong token take equal work and get the same answer.
         if (
             not hmac.compare_digest(token_hash, tended.lease.token_hash if tended else "0" * 64)
             or tended is None

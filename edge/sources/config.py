@@ -83,7 +83,7 @@ def _declared(fields: dict[str, FieldType]) -> dict[str, FieldType]:
     for name in fields:
         if name != ALL and not is_field(name):
             raise ValueError(
-                f"{name!r} is no name of a field: expected one as it is here, such as "
+                f"unknown field name {name!r}: expected the name that a field has here, such as "
                 "`DS18B20_1`, or *"
             )
     return fields
@@ -145,7 +145,7 @@ class SourceConfig(ConfigTable):
     """Types of fields: number, string or boolean, `*` for all that are not named, e.g. `{
     temperature = "number" }`. A number may come as text then, with a unit or without (`21.5 °C`),
     as ON and OFF, or as true. A field that is not declared has the type of its first value. A value
-    that is none of its field's type is null, and stands beside it as text in `<field>_odd`."""
+    of another type is null, and its text is kept in `<field>_odd`."""
     time: TimeConfig = TimeConfig()
     things: Literal["field", "devices"] = "field"
     """What the field `thing` means, which maps and some kinds of sources give: a thing behind this

@@ -30,7 +30,7 @@ class DevicesPage(Page[DeviceView]):
     """Devices in order of name."""
 
     counts: dict[str, int]
-    """Of all devices: how many are in each state, and have each mark."""
+    """State or mark → how many of all devices have it."""
 
 
 def router(services: Services) -> APIRouter:

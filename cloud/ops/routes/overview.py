@@ -50,7 +50,7 @@ class Overview(BaseModel):
     """Queries by state."""
     leases: int
     dead_letters: dict[str, int]
-    """Of the last hour by reason, among the newest hundred."""
+    """Dead letters of the last hour by reason, among the newest hundred."""
     clients: int
     """Open streams at the access servers."""
     hops: list[Hop]
@@ -59,7 +59,7 @@ class Overview(BaseModel):
     """The last quarter of an hour, oldest first: seconds ago, received, passed on, computed, each a
     second."""
     version: str
-    """Of this operations server."""
+    """The version of this operations server."""
 
 
 class ProblemsPage(BaseModel):

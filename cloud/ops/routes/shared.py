@@ -104,7 +104,12 @@ class Services:
     broker: str = ""
     """host:port of the MQTT broker, as devices reach it."""
     certificate_broker: str = ""
-    """The same, of those that have a certificate."""
+    """host:port of the MQTT broker for devices with a certificate."""
+    http_intake: str = ""
+    """Address of the bridge's door for HTTP, as devices reach it."""
+    enrolling_url: str = ""
+    """Address of this API, as devices with a claim code reach it; empty: they are not let in from
+    elsewhere."""
 
 
 def page_of(names: Iterable[str], make: Callable[[str], T], *, limit: int, total: int) -> Page[T]:

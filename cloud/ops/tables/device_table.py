@@ -266,7 +266,7 @@ class DeviceTable:
         return None if entry is None else self._view(device, entry, *entry.reports(), now)
 
     def gateway_of(self, device: str) -> str:
-        """The gateway that a thing is behind; empty where it is none."""
+        """The gateway that a thing is behind; empty for a device with its own connection."""
         entry = self._entries.get(device)
         return "" if entry is None else entry.via
 

@@ -74,7 +74,7 @@ class PartView(BaseModel):
     cpu_percent: float | None = None
     uptime_s: float | None = None
     version: str | None = None
-    """Of the installation that the supervisor starts parts of."""
+    """The version from which the supervisor starts parts."""
 
 
 @dataclass(frozen=True, slots=True)

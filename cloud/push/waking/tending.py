@@ -3,7 +3,7 @@
 A lease is checked when its counter calls, when its time on the agenda has come, and after each
 change; what follows is decided by pure functions and carried out here. Memory is the truth for what
 happens next, Kafka for what a successor goes on with: a lease changes in memory first, is stored,
-and only then anything is done about it outside. There is no task per lease.
+and only then anything is done about it outside. A lease has no task of its own.
 """
 
 from __future__ import annotations
