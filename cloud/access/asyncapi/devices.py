@@ -29,7 +29,7 @@ PLAIN: Final = thing(
     {
         "t": whole("Event time, ms since 1970 UTC; left out: the time of arrival."),
         "seq": whole("Grows; with it a message that is sent twice is counted once."),
-        "epoch": whole("Of `seq`: another one when that begins anew."),
+        "epoch": whole("Of `seq`: another one when that begins again."),
         "device": text("As the topic says it."),
     },
     more=True,
@@ -37,7 +37,7 @@ PLAIN: Final = thing(
 FRAME: Final = thing(
     "A frame of an agent: readings of one stream in columns.",
     {
-        "epoch": whole("Another one when the device's log was made anew."),
+        "epoch": whole("Another one when the device's log was made again."),
         "frame": whole("Number of the frame; it is counted once."),
         "seq": whole("Number of its first reading."),
         "t": items({"type": "integer"}, "Event times, ms since 1970 UTC."),

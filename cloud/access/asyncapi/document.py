@@ -29,7 +29,7 @@ EVENTS: Final[Mapping[str, Schema]] = {
     "problem": schemas.PROBLEM,
     "end": schemas.END,
 }
-"""Of an event stream, by the name of the event; the first three have none."""
+"""The events of an event stream by their names; the first three have no name."""
 UNNAMED: Final = ("reading", "result", "selected")
 PARAMETERS: Final = {
     "name": {"description": "A stream, a query or a publication."},

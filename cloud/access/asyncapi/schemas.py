@@ -40,7 +40,7 @@ def items(of: Mapping[str, Any], description: str) -> Schema:
 
 
 def or_null(schema: Schema) -> Schema:
-    """The same, or null."""
+    """Allow null, too."""
     return schema | {"type": [schema["type"], "null"]}
 
 
@@ -79,7 +79,7 @@ READING: Final = thing(
         "received_at": whole("When the cloud had it, ms since 1970 UTC."),
     },
     {
-        "epoch": or_null(whole("Another one when the device's log was made anew.")),
+        "epoch": or_null(whole("Another one when the device's log was made again.")),
         "seq": or_null(whole("Grows; orders a device's readings.")),
     },
     more=True,
@@ -91,7 +91,7 @@ RESULT: Final = thing(
         "window_start": or_null(AT),
         "window_end": or_null(AT),
         "final": truth("Does nothing change it any more?"),
-        "withdrawn": truth("It was a row, and is none now."),
+        "withdrawn": truth("It was a row, and has been taken back."),
     },
     more=True,
 )
@@ -149,7 +149,7 @@ END: Final = thing(
 )
 ANY_EVENT: Final = {"anyOf": [READING, RESULT, SELECTED, WATERMARK, GAP]}
 LISTED: Final = thing(
-    "An event in a list: one with `$event` is no reading but a gap or a watermark.",
+    "An event in a list: one with `$event` is a gap or a watermark, the others are readings and rows.",
     {},
     {"$event": text("Its kind.", values=("gap", "watermark"))},
     more=True,

@@ -31,7 +31,11 @@ ID: Final = text("The subscription, as its client calls it.")
 EVENT: Final = thing(
     "One event, with the cursor behind it.",
     {"cursor": CURSOR, "data": ANY_EVENT},
-    {"event": text("Its kind, where it is no reading.", values=("gap", "watermark"))},
+    {
+        "event": text(
+            "Its kind, where it is neither a reading nor a row.", values=("gap", "watermark")
+        )
+    },
 )
 HEARD: Final[dict[str, tuple[str, dict[str, Schema], dict[str, Schema]]]] = {
     "subscribed": (
@@ -84,7 +88,7 @@ HEARD: Final[dict[str, tuple[str, dict[str, Schema], dict[str, Schema]]]] = {
         },
     ),
 }
-"""Of each `type`: what it means, what it always has, and what it may have."""
+"""What each `type` means, what it always has, and what it may have."""
 
 
 def said() -> dict[str, Schema]:
