@@ -149,7 +149,7 @@ END: Final = thing(
 )
 ANY_EVENT: Final = {"anyOf": [READING, RESULT, SELECTED, WATERMARK, GAP]}
 LISTED: Final = thing(
-    "An event in a list: one with `$event` is a gap or a watermark, the others are readings and rows.",
+    "An event in a list: with `$event` a gap or a watermark, else a reading or a row.",
     {},
     {"$event": text("Its kind.", values=("gap", "watermark"))},
     more=True,
