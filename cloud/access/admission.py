@@ -114,7 +114,7 @@ class Admission:
             _refuse(self._filters.refusal(total=total, held=held()))
 
     def devices(self, more: int, *, total: Callable[[], int], held: int) -> None:
-        """A request that names so many devices more; `total` and `held` are without them."""
+        """A request that names `more` devices; `total` and `held` are without them."""
         if more:
             last = more - 1
             _refuse(self._devices.refusal(total=total() + last, held=held + last))

@@ -30,7 +30,7 @@ DEVICES_MAX: Final = 1_000
 NODE_METRICS_MAX: Final = 50_000
 """Names of metrics of one node, its devices' included, some 300 bytes each."""
 ALL_METRICS_MAX: Final = 500_000
-"""The same of all nodes together."""
+"""All nodes together have this many."""
 WAITING_MAX: Final = 128
 """Messages of a node that wait for one before them: half of the numbers there are."""
 REBIRTH_S: Final = 10.0

@@ -147,7 +147,7 @@ class Account:
         )
         self.names = limits.names
         self.is_one_too_many = False
-        """Did its gateway name so many that this one is not taken in?"""
+        """Did its gateway name too many, so that this one is not taken in?"""
         self.left_out = self.left_out_bytes = 0
         self.shared: Account | None = gateway
         """What its dead letters count against, too."""

@@ -43,7 +43,7 @@ GATEWAY_TIMES: Final = 4
 """How many times as many all things behind one gateway may be the first to send together, for it
 may name as many as its rule allows; in one stream they have half of the fields at most."""
 MAPS_TIMES: Final = 10
-"""The same of all devices that maps name."""
+"""All devices that maps name have this many times as much."""
 NEW_STREAMS_BURST: Final = 50
 """Streams that one bridge may add at once; each makes a Kafka topic."""
 NEW_STREAMS_PER_S: Final = 5.0
@@ -83,8 +83,8 @@ def too_many_names(gateway: str, thing: str) -> NotNow:
     """A gateway names more things than one may."""
     who = "maps and requests" if gateway in ("", BY_MAPS) else f"gateway {gateway!r}"
     detail = (
-        f"{thing!r} would be one more than {who} may name anew in a day: expected names that came "
-        "before"
+        f"{thing!r} would be one more new name than {who} may give in a day: expected names "
+        "that came before"
     )
     return NotNow(Later(LaterReason.QUOTA, QUOTA_RETRY_MS, detail), RejectReason.QUOTA)
 

@@ -35,7 +35,7 @@ class Payers:
         return self._allowance.account(device_in(topic), now_s)
 
     def of_mapped(self, topic: str, device: str, now_s: float) -> Account:
-        """Of a message that a map reads; `device`: the one that its topic names, or none."""
+        """Who pays for what a map reads; `device`: the one that its topic names, or none."""
         if device:
             return self._allowance.of_name(device, self._mapped, now_s)
         return self._allowance.of_topic(topic, self._mapped, now_s)

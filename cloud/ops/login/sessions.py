@@ -17,7 +17,7 @@ SESSION_LIFE_S: Final = 12 * 3600
 OUTSTANDING_MAX: Final = 100
 """Tickets, and sessions; at the bound the oldest ends."""
 OWN_MAX: Final = 20
-"""Those of one holder; for one more its own oldest ends, so that nobody logs others out."""
+"""One holder has this many; for one more its own oldest ends, so that nobody logs others out."""
 
 
 class Passes:
