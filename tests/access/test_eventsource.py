@@ -157,7 +157,11 @@ async def test_it_comes_again_after_the_time_it_was_told_with_the_last_id(
             base = f"http://127.0.0.1:{proxy.port}"
             await browser_page.goto(f"{base}/healthz")
             requests: list[Request] = []
-            browser_page.on("request", requests.append)
+
+            def keep(request: Request) -> None:
+                requests.append(request)
+
+            browser_page.on("request", keep)
             await follow(browser_page, f"{base}/v1/streams/{feed.name}/events?absent=wait")
             await browser_page.evaluate(
                 """source.addEventListener("error", () => { window.lost = performance.now(); });
