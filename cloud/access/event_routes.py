@@ -28,6 +28,7 @@ from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStream, OpenStreams
 from edgewake.cloud.access.reports.lease_reports import LeaseReport, LeaseReports
 from edgewake.cloud.access.session import Session
+from edgewake.cloud.access.slow.policy import Wish
 from edgewake.cloud.access.stream_response import EventStream, Later, Opened
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log import subscription
@@ -64,7 +65,7 @@ SSE_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
     200: {
         "content": {"text/event-stream": {}, Form.JSON.value: {}, Form.NDJSON.value: {}},
         "description": "Events without end. `id` is the cursor; named events: `gap`, `watermark`, "
-        "`checkpoint`, `warning`, `heartbeat`, "
+        "`checkpoint`, `warning`, `behind`, `conflated`, `heartbeat`, "
         "`problem`, `end`. With `limit`, `wait` or `after`, or where JSON is accepted: a page of "
         "events, "
         "its cursor, and whether it is live.",
@@ -207,8 +208,9 @@ class EventRoutes:
             )
             lease = _lease(words.lease_header or words.lease)
             if form is None:
-                return await self._stream(http, asked, lease, reader)
-            answer.check_pace(words.max_rate)
+                wished = self._streams.wish(words.slow, words.slow_after)
+                return await self._stream(http, asked, lease, reader, wished)
+            answer.check_pace(words.max_rate, words.slow or words.slow_after)
             bounds = answer.bounds_of(words.limit, words.wait)
             return await self._page(
                 http, asked, lease, bounds, form, reader, if_none_match=words.if_none_match
@@ -236,9 +238,10 @@ class EventRoutes:
         asked: subscription.Request,
         lease: tuple[str, str] | None,
         reader: Principal,
+        wished: Wish,
     ) -> Response:
         """Open a stream; stop and clean up when the client hangs up meanwhile."""
-        stream = self._place(http, asked, reader)
+        stream = self._place(http, asked, reader, wished)
         found = await self._while_there(
             stream, self._open(stream, asked, lease, reader), within_s=OPEN_S
         )
@@ -276,12 +279,19 @@ class EventRoutes:
             if_none_match=if_none_match,
         )
 
-    def _place(self, http: Request, asked: subscription.Request, reader: Principal) -> OpenStream:
+    def _place(
+        self,
+        http: Request,
+        asked: subscription.Request,
+        reader: Principal,
+        wished: Wish | None = None,
+    ) -> OpenStream:
         stream = self._streams.add(
             connection_of(http.scope),
             client=self._clients.of_request(http),
             reader=reader,
             heartbeat_s=asked.heartbeat_s,
+            wished=wished,
         )
         stream.sees_heartbeats = asked.heartbeat_events
         return stream

@@ -267,7 +267,13 @@ async def test_what_is_ours_is_not_shown_to_everybody(
     access_a: Server, front: Path, tmp_path: Path
 ) -> None:
     async with nginx(tmp_path, front, [access_a.port]) as proxy:
-        for path in ("/docs", "/docs/swagger-ui.css", "/openapi.json", "/v1/server"):
+        for path in (
+            "/docs",
+            "/docs/swagger-ui.css",
+            "/openapi.json",
+            "/asyncapi.json",
+            "/v1/server",
+        ):
             assert (
                 status(proxy, path, client="127.0.0.1"),
                 status(proxy, path, client="127.0.0.2"),

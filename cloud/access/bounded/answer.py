@@ -87,10 +87,12 @@ def form_of(accept: str, words: Sequence[str | None]) -> Form | None:
     return Form.JSON if is_page else None
 
 
-def check_pace(max_rate: str | None) -> None:
-    """Raises RequestError."""
+def check_pace(max_rate: str | None, slow: str | None) -> None:
+    """Raises RequestError for what has no meaning for a page."""
     if max_rate is not None:
         raise RequestError("max_rate", "max_rate is for streams: a page has limit")
+    if slow is not None:
+        raise RequestError("slow", "slow and slow_after are for streams: a page ends by itself")
 
 
 def bounds_of(limit: str | None, wait: str | None) -> Bounds:
