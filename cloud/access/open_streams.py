@@ -64,6 +64,7 @@ class Seen:
     unsent_bytes: int
     sent_bytes: int
     slow: str
+    policy: str
 
 
 STATES: Final[Mapping[State, ClientState]] = {
@@ -313,6 +314,9 @@ class OpenStream:
             unsent_bytes=self.connection.waiting(),
             sent_bytes=self.written,
             slow="" if self.slow is None else self._streams.words_of(self.slow),
+            policy=""
+            if self.slow is None
+            else self.slow.in_short(self._streams.clock.monotonic_s()),
         )
 
     def _state(self) -> ClientState:

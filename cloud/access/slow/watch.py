@@ -95,6 +95,11 @@ class SlowWatch:
             f"cut off after {stall_s:g} s in which it takes nothing"
         )
 
+    def in_short(self, now: float) -> str:
+        """Say what is done about it, e.g. `skip in 12 s`, where it is slow."""
+        soon = self.acts_in(now)
+        return f"{self.wish.policy.value}{'' if soon is None else f' in {soon:.0f} s'}"
+
     def told_last(self, now: float) -> dict[str, Any]:
         """What was told at the last look."""
         return {} if self.found is None else self.told(self.found, now, None)

@@ -385,6 +385,7 @@ class Channel:
             unsent_bytes=self._room.unsent_bytes(),
             sent_bytes=self.sent_bytes,
             slow=self._room.streams.words_of(self._watch),
+            policy=self._watch.in_short(self._room.clock.monotonic_s()),
         )
 
     def expel(self, reason: str) -> None:

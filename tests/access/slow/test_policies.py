@@ -55,6 +55,7 @@ async def fall_behind(feed: Feed, kafka: Kafka, devices: tuple[str, ...] = DEVIC
     seen = await asyncio.to_thread(reported, kafka, feed.name, " in 0 s; ")
     assert seen.behind_records > 0
     assert seen.behind_s >= 5
+    assert seen.policy.endswith(" in 0 s")
     return TURNS * FRAMES
 
 

@@ -121,8 +121,10 @@ def test_it_is_told_in_words_what_becomes_of_it() -> None:
     assert "goes on at the live end, with a gap after 20 s; cut off after 30 s" in words
     reader.look(12, more=5)
     assert re.search(r"with a gap in \d+ s", reader.watch.words(reader.now, stall_s=30))
+    assert re.fullmatch(r"skip in \d+ s", reader.watch.in_short(reader.now))
     reader.look(10, more=5)
     assert "(done 1 times)" in reader.watch.words(reader.now, stall_s=30)
+    assert Reader(Policy.WAIT).watch.in_short(0.0) == "wait"
     waiting = Reader(Policy.WAIT).watch.words(0.0, stall_s=30)
     assert "told how far it is behind; waits; cut off" in waiting
 
