@@ -48,7 +48,7 @@ class Holding:
         return self._names.keys()
 
     def add(self, sight: Sight) -> None:
-        """It reads this, too."""
+        """Count a view that this client reads as well."""
         if sight not in self._sights:
             self._change(sight, 1)
         self._sights[sight] += 1
@@ -58,7 +58,7 @@ class Holding:
         return 0 if sight in self._sights else _named(sight)
 
     def drop(self, sight: Sight) -> None:
-        """It reads this once less."""
+        """Count one reading of the view less."""
         self._sights[sight] -= 1
         if self._sights[sight] <= 0:
             del self._sights[sight]
@@ -88,7 +88,7 @@ class Admission:
         self._devices = Bound("devices named by requests", DEVICES_NAMED_MAX, config.address_share)
 
     def stream(self, *, total: int, held: int) -> None:
-        """One more open stream."""
+        """Admit one more open stream."""
         _refuse(self._streams.refusal(total=total, held=held))
 
     @staticmethod
