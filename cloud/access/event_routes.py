@@ -20,6 +20,7 @@ from starlette.responses import Response
 from edgewake.cloud.access.bounded import answer
 from edgewake.cloud.access.bounded.answer import Bounds, Form
 from edgewake.cloud.access.bounded.read import BoundedRead
+from edgewake.cloud.access.bounded.shared import SharedReads
 from edgewake.cloud.access.connection import connection_of
 from edgewake.cloud.access.event_route import EventRoute
 from edgewake.cloud.access.event_words import Asked, AskedOfSeveral, Words, WordsAsked
@@ -73,6 +74,9 @@ SSE_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
     **problems(400, 404, 422),
 }
 
+TOGETHER_S: Final = 0.5
+"""Seconds that a page may come before its time, or after it, where another one began to wait."""
+
 T = TypeVar("T")
 
 
@@ -97,6 +101,7 @@ class EventRoutes:
             clock,
         )
         self._clients = clients
+        self._shared = SharedReads()
 
     def add_to(self, app: FastAPI) -> None:
         """Serve them."""
@@ -368,9 +373,55 @@ class EventRoutes:
         reader: Principal,
     ) -> answer.Page:
         asked = await self._hub.resolved(asked, reader)
-        self._streams.claim(stream, subscription.sight(asked.subscription, reader))
+        sight = subscription.sight(asked.subscription, reader)
+        self._streams.claim(stream, sight)
+        if lease is None and asked.cursor is not None and bounds.wait_s > 0:
+            self._streams.admit(stream, replays=True)
+            return await self._read_together(stream, asked, sight, bounds, reader)
+        return await self._read_alone(stream, asked, lease, bounds, reader)
+
+    async def _read_together(
+        self,
+        stream: OpenStream,
+        asked: subscription.Request,
+        sight: subscription.Sight,
+        bounds: Bounds,
+        reader: Principal,
+    ) -> answer.Page:
+        """A page that is read once for all who see the same and wait at the same place."""
+        is_over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def end() -> None:
+            if not is_over.done():
+                is_over.set_result(None)
+
+        stream.on_end = end
+        until_s = self._clock.monotonic_s() + bounds.wait_s
+        while True:
+            page = await self._shared.page(
+                (asked, sight, bounds),
+                lambda: self._read_alone(None, asked, None, bounds, reader),
+                is_over,
+                wait_s=until_s - self._clock.monotonic_s() + TOGETHER_S,
+            )
+            if page is None:
+                return answer.Page((), asked.cursor or "", live=False)
+            left_s = until_s - self._clock.monotonic_s()
+            if page.events or not page.live or left_s <= TOGETHER_S:
+                return page
+
+    async def _read_alone(
+        self,
+        stream: OpenStream | None,
+        asked: subscription.Request,
+        lease: tuple[str, str] | None,
+        bounds: Bounds,
+        reader: Principal,
+    ) -> answer.Page:
+        """Read a page; `stream` is None where several wait for it."""
         async with _planned(self._hub, asked, reader) as (plan, start):
-            self._streams.admit(stream, replays=start.how != "latest")
+            if stream is not None:
+                self._streams.admit(stream, replays=start.how != "latest")
             if start.how == "stopped":
                 return answer.Page((), asked.cursor or "", live=False)
             reading = BoundedRead(
@@ -382,7 +433,8 @@ class EventRoutes:
                 pace=asked.pace,
                 clock=self._clock,
             )
-            stream.on_end = reading.end
+            if stream is not None:
+                stream.on_end = reading.end
             cursor = self._hub.codec.encode(plan.cursor(start.positions))
             report = (
                 None
