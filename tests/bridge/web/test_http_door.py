@@ -196,7 +196,7 @@ async def test_what_is_wrong_is_said_and_kept_and_costs_itself_alone(here: World
     said = [DeadLetter.from_headers(one.headers()).reason for one in letters]
     assert said == [RejectReason.FIELD_TYPE, RejectReason.JSON]
     got = await post(f"{url}/v1/metrics", b"\xff\xff", Content_Type="application/x-protobuf")
-    assert (got.status_code, b"no metrics of OTLP" in got.content) == (400, True)
+    assert (got.status_code, b"expected metrics of OTLP" in got.content) == (400, True)
     got = await post(f"{url}/nobody", b"{}")
     assert (got.status_code, "no map takes" in got.json()["error"]) == (422, True)
 
@@ -282,7 +282,7 @@ async def test_who_sends_too_much_waits_alone_and_what_is_too_large_is_not_held(
 @pytest.mark.parametrize(
     ("http", "why"),
     [
-        ({"port": 8086, "host": "0.0.0.0"}, "needs a tokens_file"),
+        ({"port": 8086, "host": "0.0.0.0"}, "set tokens_file"),
         ({"port": 8086, "file": "maps.toml", "presets": ["influx"]}, "names its own presets"),
     ],
 )
