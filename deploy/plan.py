@@ -30,12 +30,16 @@ SERVICES: Final = (
     "ops",
     "agent",
     "simulators",
+    "ledger",
 )
 """What --only may name; a numbered part, e.g. access-2, may be named as well."""
 ACCESS_SERVERS_MAX: Final = 8
 PREFIX: Final = "home-"
 """How names of devices begin that maps make: no device with a password is called so."""
 VEHICLES: Final = 20
+LINKS: Final = ("devices", "bridge", "readers")
+"""Ways between parts that --faults can cut: devices to the broker, bridge to the broker, a reader
+to its access server."""
 _THRIFTY: Final = {"MALLOC_ARENA_MAX": "2", "PYTHONUNBUFFERED": "1"}
 """glibc gives each thread an arena of its own; two are enough here and save 10 to 30 MiB in each
 part that has threads."""
@@ -81,6 +85,15 @@ class Ports:
     def kafka_controller(self) -> int:
         return self.base + 21
 
+    def link(self, name: str) -> int:
+        """The port by which a link of --faults is entered."""
+        return self.base + 40 + LINKS.index(name)
+
+    @property
+    def faults(self) -> int:
+        """Where the operations API asks for faults."""
+        return self.base + 49
+
     def metrics(self, service: str) -> int:
         """The port of the parts that serve nothing else."""
         return self.base + 30 + ("bridge", "sequencer", "analysis", "lake").index(service)
@@ -103,6 +116,8 @@ class Plan:
     are open to who has a password or a key; empty: loopback only."""
     plain: bool = False
     """Is nothing encrypted there?"""
+    faults: bool = False
+    """May a page kill parts and cut links, while a ledger counts?"""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -120,6 +135,7 @@ class Plan:
             "ops",
             "agent",
             "simulators",
+            "ledger",
         ]
         return tuple(name for name in names if self._is_wanted(name))
 
@@ -169,6 +185,20 @@ class Plan:
         return self.data / "secrets" / "readers.keys"
 
     @property
+    def faults_key_file(self) -> Path:
+        """The key with which the operations API asks for faults."""
+        return self.data / "secrets" / "faults.key"
+
+    @property
+    def verdict_file(self) -> Path:
+        """Where the ledger writes how it stands."""
+        return self.data / "ledger.json"
+
+    def mqtt_of(self, link: str) -> int:
+        """The broker's port for who comes by this link."""
+        return self.ports.link(link) if self.faults else self.ports.mqtt
+
+    @property
     def password_file(self) -> Path:
         """Passwords of devices, as the broker reads them."""
         return self.data / "credentials" / "passwords"
@@ -200,15 +230,15 @@ class Plan:
     def _is_wanted(self, name: str) -> bool:
         if name == "simulators" and not self.simulators:
             return False
+        if name == "ledger" and not self.faults:
+            return False
         return not self.only or bool({name, _service_of(name)} & self.only)
 
 
 def check(plan: Plan) -> None:
     """Raises ConfigError for names that are not parts."""
-    known = {
-        *SERVICES,
-        *Plan(data=plan.data, ports=plan.ports, access_servers=plan.access_servers).names,
-    }
+    whole = Plan(data=plan.data, ports=plan.ports, access_servers=plan.access_servers)
+    known = {*SERVICES, *whole.names}
     if unknown := sorted(plan.only - known):
         raise ConfigError(f"--only {unknown[0]}: no such part; known are {', '.join(SERVICES)}")
     if not plan.names:
@@ -232,6 +262,7 @@ def ports_wanted(plan: Plan) -> Mapping[int, str]:
         "lake": [ports.metrics("lake")],
         "push-1": [ports.push],
         "ops": [ports.ops],
+        "ledger": [*map(ports.link, LINKS), ports.faults],
     } | {f"access-{i + 1}": [ports.access(i)] for i in range(plan.access_servers)}
     return {port: name for name in plan.names for port in fixed.get(name, [])}
 
@@ -253,13 +284,16 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
     """The configuration of each of our parts by part name."""
     ports = plan.ports
     kafka: Mapping[str, Any] = {"bootstrap": f"127.0.0.1:{ports.kafka}"}
-    mqtt: Mapping[str, Any] = {"host": "127.0.0.1", "port": ports.mqtt}
     accesses = [f"http://127.0.0.1:{ports.access(i)}" for i in range(plan.access_servers)]
     all_of_them: dict[str, Mapping[str, Any]] = {
         "bridge-1": {
             "name": "bridge-1",
             "metrics_port": ports.metrics("bridge"),
-            "mqtt": {**mqtt, "share_key_file": str(plan.share_key_file)},
+            "mqtt": {
+                "host": "127.0.0.1",
+                "port": plan.mqtt_of("bridge"),
+                "share_key_file": str(plan.share_key_file),
+            },
             "kafka": kafka,
             "feed": {"access_urls": accesses, "streams": ["*"]},  # all of it is this machine's own
             "http": {"port": ports.http, "local": True, "prefix": PREFIX},
@@ -305,7 +339,7 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
         "agent": {
             "device": plan.device,
             "data_dir": str(plan.data / "agent"),
-            "mqtt": mqtt,
+            "mqtt": {"host": "127.0.0.1", "port": plan.mqtt_of("devices")},
             "source": [
                 {"type": "host_metrics", "stream": "host_metrics", "interval_s": 1.0, "mode": "ack"}
             ],
@@ -319,6 +353,11 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
             "cursor_key_file": str(plan.cursor_key_file),
             "ops_url": f"http://127.0.0.1:{ports.ops}",
             "kafka": kafka,
+        }
+    if plan.faults:
+        all_of_them["ops"] = {
+            **all_of_them["ops"],
+            "faults": {"port": ports.faults, "key_file": str(plan.faults_key_file)},
         }
     if plan.listen:
         _open_to_the_network(plan, all_of_them)
@@ -384,6 +423,7 @@ _FLOORS: Final = {
     "ops": Floor.SERVER,
     "agent": Floor.SOURCE,
     "simulators": Floor.SOURCE,
+    "ledger": Floor.SOURCE,
 }
 MQTT_CONNECT: Final = mqtt5.ConnectPacket(
     "supervisor-probe", clean_start=True, keep_alive=10
@@ -398,6 +438,7 @@ _AFTER: Final[Mapping[str, tuple[str, ...]]] = {
     "bridge": ("mosquitto", "kafka"),
     "agent": ("bridge-1",),
     "simulators": ("bridge-1",),
+    "ledger": ("bridge-1", "access-1", "ops", "analysis"),
 }
 
 
@@ -452,6 +493,24 @@ def _command(plan: Plan, name: str) -> tuple[str, ...]:
             "--host",
             "127.0.0.1",
             "--port",
-            str(plan.ports.mqtt),
+            str(plan.mqtt_of("devices")),
+        )
+    if name == "ledger":
+        return (
+            *edgewake,
+            "simulate",
+            "ledger",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(plan.mqtt_of("devices")),
+            "--access",
+            f"127.0.0.1:{plan.ports.link('readers')}",
+            "--ops",
+            f"http://127.0.0.1:{plan.ports.ops}",
+            "--key-file",
+            str(plan.ops_key_file),
+            "--out",
+            str(plan.verdict_file),
         )
     return (*edgewake, _service_of(name), "--config", str(config_file(plan, name)))

@@ -86,7 +86,7 @@ class Catalogue:
     def __init__(
         self, config: KafkaConfig, client_id: str, clock: Clock, *, has_named: bool = False
     ) -> None:
-        """`has_named`: does it read named sets and publications, too?"""
+        """`has_named`: does it read named sets, publications and boards, too?"""
         self.topics: Mapping[str, Topic] = {}
         self.named: Named | None = Named() if has_named else None
         """Sets and publications."""
@@ -314,6 +314,7 @@ class Catalogue:
             tables |= {
                 topics.SETS: self.named.take_set,
                 topics.PUBLICATIONS: self.named.take_publication,
+                topics.BOARDS: self.named.take_board,
             }
         topic_admin.ensure_topics(self._config, list(tables), client=self._admin)
         reader = TableReader(self._config, f"{self._client_id}-catalogue", tables)

@@ -1,4 +1,4 @@
-"""The named sets of devices and the publications that operators keep for readers.
+"""The named sets of devices, the publications and the boards that operators keep for readers.
 
 One thread reads them from their tables and the event loop asks for them; each row is a value that
 is replaced whole.
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from edgewake.cloud.rights.principal import Action, Principal
 from edgewake.protocol.errors import RemoteError
+from edgewake.protocol.ops.board import Board
 from edgewake.protocol.ops.named_set import NamedSet
 from edgewake.protocol.ops.publication import Publication
 
@@ -29,7 +30,8 @@ class Named:
 
     def __init__(self) -> None:
         self.generation = 0
-        """Grows with every change."""
+        """Grows with every change of what filters and subscriptions use."""
+        self._boards: dict[str, Board] = {}
         self._sets: dict[str, frozenset[str]] = {}
         self._stamps: dict[str, tuple[int, int]] = {}
         """Set → its version, and when it was made."""
@@ -56,6 +58,18 @@ class Named:
         else:
             self._publications[name] = Publication.model_validate_json(value)
         self.generation += 1
+
+    def take_board(self, name: str, value: bytes | None) -> None:
+        """A row of the boards. Raises ValueError for one that cannot be read."""
+        if value is None:
+            self._boards.pop(name, None)
+        else:
+            self._boards[name] = Board.model_validate_json(value)
+
+    @property
+    def boards(self) -> Mapping[str, Board]:
+        """All boards, by name."""
+        return dict(self._boards)
 
     def members(self, name: str) -> frozenset[str] | None:
         """The texts in a set; None where there is no such set."""

@@ -35,6 +35,7 @@ from edgewake.cloud.ops.login.auth import Access
 from edgewake.cloud.ops.login.keys import Keys
 from edgewake.cloud.ops.login.people import People
 from edgewake.cloud.ops.login.sessions import SESSION_LIFE_S, TICKET_LIFE_S, Passes
+from edgewake.cloud.ops.lookups.fault_control import FaultControl, FaultsConfig
 from edgewake.cloud.ops.lookups.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.routes.shared import Services
 from edgewake.cloud.ops.services.alert_desk import AlertDesk
@@ -128,6 +129,7 @@ class OpsConfig(config.Config):
     erase_settle_s: float = Field(default=150.0, ge=1, le=3600)
     """Seconds after which nothing of a stream comes from the analysis any more that was erased
     then; summaries are removed once more after it. More than twice its `summary_interval_s`."""
+    faults: FaultsConfig | None = None
     kafka: KafkaConfig = KafkaConfig()
 
 
@@ -277,6 +279,8 @@ async def run(settings: OpsConfig) -> None:
         else CredentialDesk(settings.password_file, clock, os.urandom, settings.authority_dir),
         broker=settings.broker,
         certificate_broker=settings.certificate_broker,
+        access_urls=settings.access_urls,
+        faults=None if settings.faults is None else FaultControl(settings.faults),
         http_intake=settings.http_intake,
         enrolling_url=_network_url(settings),
     )

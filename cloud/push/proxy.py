@@ -266,6 +266,11 @@ class Proxy:
         await self._end(tended)
         return True
 
+    def wake_now(self, lease_id: str) -> bool:
+        """Wake a client for an operator; False where there is none here that can be woken."""
+        tended = self._tending.leases.get(lease_id)
+        return tended is not None and self._tending.wake_now(tended)
+
     async def _end(self, tended: Tended) -> None:
         lease_id = tended.lease.id
         writer = self._writer_of(lease_id)

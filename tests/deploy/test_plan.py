@@ -95,6 +95,20 @@ def test_every_part_with_a_configuration_is_told_of_its_file() -> None:
     }  # fmt: skip
 
 
+def test_faults_bring_a_ledger_and_links_and_nobody_else_has_them() -> None:
+    assert "ledger" not in plan().names
+    faulty = plan(faults=True)
+    assert faulty.names[-1] == "ledger"
+    links = {port for port, name in ports_wanted(faulty).items() if name == "ledger"}
+    assert links == {8740, 8741, 8742, 8749}
+    of_all, plain = configs(faulty, None), configs(plan(), None)
+    assert of_all["agent"]["mqtt"]["port"] == faulty.ports.link("devices")
+    assert of_all["bridge-1"]["mqtt"]["port"] == faulty.ports.link("bridge")
+    assert of_all["ops"]["faults"]["port"] == faulty.ports.faults
+    assert plain["agent"]["mqtt"]["port"] == plain["bridge-1"]["mqtt"]["port"] == 8710
+    assert "faults" not in plain["ops"]
+
+
 def test_sources_stop_first_and_the_broker_last() -> None:
     floors = {
         part.name: part.floor

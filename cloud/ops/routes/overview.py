@@ -60,6 +60,8 @@ class Overview(BaseModel):
     second."""
     version: str
     """The version of this operations server."""
+    faults: bool
+    """May faults be done to this system (`edgewake up --faults`)?"""
 
 
 class ProblemsPage(BaseModel):
@@ -101,6 +103,7 @@ def router(services: Services) -> APIRouter:
             hops=hops_of(tables, look),
             flow=tables.flow.points(services.clock.monotonic_s()),
             version=process_metrics.VERSION,
+            faults=services.faults is not None,
         )
 
     @routes.get("/v1/problems", tags=["problems"])

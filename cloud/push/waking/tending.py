@@ -303,6 +303,19 @@ class Tending:
         tended.counts_since = self._clock.monotonic_s()
         self._watch.add(tended.counter, lease.counted_to or lease.cursor)
 
+    def wake_now(self, tended: Tended) -> bool:
+        """Wake its client, whatever its policy says.
+
+        False where the client reads, its endpoint is given up, or it is being called.
+        """
+        wakeable = (LeaseState.WAITING, LeaseState.NOTIFIED, LeaseState.DUE)
+        if tended.is_waking or tended.lease.state not in wakeable:
+            return False
+        self._agenda.drop(tended.lease.id)
+        self._act(tended)
+        self._stir.set()
+        return True
+
     def stop_counting(self, tended: Tended) -> None:
         """Count for it no more."""
         if tended.counter is not None:
