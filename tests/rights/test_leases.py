@@ -17,6 +17,7 @@ from edgewake.cloud.push.groups import routes as group_routes
 from edgewake.cloud.rights.config import RightsConfig
 from edgewake.cloud.rights.rights import Rights
 from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.leases.group import WAIT_S_MAX
 from tests.feeds import unique
 from tests.push.receiver import receiving
 from tests.push.service import Service
@@ -226,14 +227,14 @@ async def test_who_waits_for_a_group_s_events_is_given_none_once_its_right_has_e
     assert (await asked(push, "PUT", f"/v1/groups/{name}", good, body)).status_code == 201
     first = await asked(push, "POST", path, good, {"wait_s": 1})
     assert (first.status_code, first.json()["events"]) == (200, [])
-    waiting = asyncio.create_task(asked(push, "POST", path, taken_back, {"wait_s": 20}))
+    waiting = asyncio.create_task(asked(push, "POST", path, taken_back, {"wait_s": WAIT_S_MAX}))
     await asyncio.sleep(0.5)
     assert not waiting.done()
     world.file("revoked", "jti one-of-a-group\n")
     began = time.monotonic()
     answer = await waiting
-    assert (answer.status_code, time.monotonic() - began < 5) == (401, True), answer.text
-    other = asyncio.create_task(asked(push, "POST", path, good, {"wait_s": 20}))
+    assert (answer.status_code, time.monotonic() - began < WAIT_S_MAX / 2) == (401, True)
+    other = asyncio.create_task(asked(push, "POST", path, good, {"wait_s": WAIT_S_MAX}))
     await asyncio.sleep(0.5)
     await asyncio.to_thread(world.mine.send, "car-1")
     assert len((await other).json()["events"]) == 1
