@@ -24,6 +24,7 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 
 from edgewake.cloud.bridge.config import BridgeConfig
+from edgewake.cloud.kafka.headers import headers_of
 from edgewake.protocol import topics
 from edgewake.protocol.config import parse
 from edgewake.protocol.errors import ConfigError, RejectReason
@@ -139,6 +140,20 @@ async def test_each_form_becomes_records_of_its_device_before_it_is_answered(her
             for one in found
         ] == [wanted], path
     assert here.metric("b-forms", OUTCOMES % "taken") == len(FORMS)
+
+
+async def test_the_trace_of_a_request_goes_on_with_its_reading(here: World) -> None:
+    trace_id, span_id = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    asked = f"00-{trace_id}-{span_id}-01"
+    # Nobody takes the spans, and the reading passes all the same.
+    url = door(here, "b-traced", '[traces]\nendpoint = "http://127.0.0.1:9"\n')
+    await post(f"{url}/ew/v1/web-traced/up/web_traced", b'{"n": 1}', traceparent=asked)
+    await post(f"{url}/ew/v1/web-traced/up/web_traced", b'{"n": 2}')
+    traced, plain = await read_some(here.config, topics.UP, "web-traced", 2)
+    version, found, own, flags = headers_of(traced)["traceparent"].decode().split("-")
+    assert (version, found, flags) == ("00", trace_id, "01")
+    assert own != span_id, "the bridge's own span is the parent of what follows"
+    assert "traceparent" not in headers_of(plain)
 
 
 async def test_a_plain_device_sends_lists_lines_and_its_presence(here: World) -> None:
