@@ -269,6 +269,10 @@ async def test_what_is_ours_is_not_shown_to_everybody(
         for method, seen in (("POST", 404), ("GET", 502), ("PATCH", 502), ("DELETE", 502)):
             assert status(proxy, "/v1/leases/x", client="127.0.0.2", method=method) == seen, method
         assert status(proxy, "/v1/leases", client="127.0.0.1", method="POST") == 502
+        for client, seen in (("127.0.0.2", 404), ("127.0.0.1", 502)):
+            for path in ("/v1/deliveries/x", "/v1/groups/x"):
+                assert status(proxy, path, client=client, method="PUT") == seen, (path, client)
+        assert status(proxy, "/v1/groups/x/take", client="127.0.0.2", method="POST") == 502
         assert status(proxy, "/v1/streams", client="127.0.0.2") == 200, (
             "the control: what is for everybody"
         )

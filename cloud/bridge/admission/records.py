@@ -60,8 +60,12 @@ def record_of(
     *,
     received_at: int,
     compiled: CompiledStreams | None = None,
+    gateway: str = "",
 ) -> KafkaRecord:
-    """Check a message and make its record; raises Rejected, NotNow or AwaitsCatalogueError."""
+    """Check a message and make its record; `gateway`: see `admit`.
+
+    Raises Rejected, NotNow or AwaitsCatalogueError.
+    """
     if isinstance(message, Unreadable):
         reason = RejectReason.OVERSIZE if message.size > PACKET_BYTES_MAX else RejectReason.ENCODING
         raise Rejected(
@@ -73,7 +77,9 @@ def record_of(
         return KafkaRecord(
             topics.DEVICES, f"{status.device}|status", status.to_json(), [], received_at
         )
-    admitted = admit(message, catalogue, received_at=received_at, compiled=compiled)
+    admitted = admit(
+        message, catalogue, received_at=received_at, compiled=compiled, gateway=gateway
+    )
     return KafkaRecord(
         topics.UP,
         admitted.device,
