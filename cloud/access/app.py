@@ -14,6 +14,7 @@
     GET /login, /login/…                     people log in, at an identity provider
     POST /v1/tickets, /v1/session            how a browser brings its right along
     GET /, /town, /page/…                    the pages
+    GET /asyncapi.json                       what is said and heard by whatever protocol
     GET /healthz, /readyz, /metrics
 
 Who may read what is `edgewake.cloud.rights`: each request has a principal, also one that proves
@@ -32,6 +33,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import JSONResponse, Response
 
 from edgewake.cloud.access import boards
+from edgewake.cloud.access.asyncapi.document import document as asyncapi_document
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.event_routes import LATER, EventRoutes
 from edgewake.cloud.access.latest import latest_routes, sync_routes
@@ -39,6 +41,7 @@ from edgewake.cloud.access.latest.latest_stores import LatestStores
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
 from edgewake.cloud.access.reports.lease_reports import LeaseReports
+from edgewake.cloud.access.slow.policy import Policy
 from edgewake.cloud.access.sockets.kept import KeptCursors
 from edgewake.cloud.access.sockets.routes import SocketRoutes
 from edgewake.cloud.access.stream_response import Later
@@ -79,7 +82,17 @@ ASKED: Final = [
 
 
 OPEN_PATHS: Final = frozenset(
-    {"/", "/town", "/docs", "/openapi.json", "/healthz", "/readyz", "/metrics", "/v1/server"}
+    {
+        "/",
+        "/town",
+        "/docs",
+        "/openapi.json",
+        "/asyncapi.json",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/v1/server",
+    }
 )
 """They need no principal: the pages, which show what their reader may see, and what says how the
 server is."""
@@ -150,6 +163,7 @@ def build(
     app.include_router(boards.router(hub.catalogue))
     app.include_router(rights_routes.router(tickets, clients, clock))
     _add_operations(app, config, hub=hub, streams=streams, metrics=metrics)
+    _add_pages(app)
     return app
 
 
@@ -194,11 +208,19 @@ def _add_operations(
             raise Problem(503, "not_ready", why)
         return JSONResponse({"status": "ready"})
 
+    @app.get("/asyncapi.json", include_in_schema=False)
+    async def asyncapi() -> Response:
+        """What streams, sockets, devices and webhooks say: an AsyncAPI 3 document."""
+        return JSONResponse(asyncapi_document())
+
     @app.get("/metrics", include_in_schema=False)
     async def prometheus() -> Response:
         """Counters and gauges for Prometheus."""
         metrics.clients.set(len(streams))
         metrics.behind.set(streams.behind)
+        slow = streams.slow_by_policy()
+        for policy in Policy:
+            metrics.slow.labels(policy.value).set(slow[policy])
         metrics.views.set(len(hub.views))
         metrics.followed.set(len(hub.streams.by_name))
         metrics.tail_bytes.set(hub.streams.bytes)
@@ -209,6 +231,8 @@ def _add_operations(
         metrics.replayed.set(hub.replay.blocks_read)
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
+
+def _add_pages(app: FastAPI) -> None:
     @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def live() -> Response:
         return web_pages.document("live.html")

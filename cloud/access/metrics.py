@@ -25,7 +25,7 @@ class Total(Collector):
         registry.register(self)
 
     def set(self, value: int) -> None:
-        """It came so far."""
+        """Set the value to what was reached."""
         self._value = value
 
     def collect(self) -> Iterator[Metric]:
@@ -94,6 +94,24 @@ class Metrics:
             "edgewake_access_gaps",
             "Cursors that could not be continued exactly, by reason",
             ["reason"],
+            registry=self.registry,
+        )
+        self.slow = Gauge(
+            "edgewake_access_slow_clients",
+            "Open streams that take less than there is, by what is done about it",
+            ["policy"],
+            registry=self.registry,
+        )
+        self.slow_acts = Counter(
+            "edgewake_access_slow_acts",
+            "Slow streams that something was done about, by what",
+            ["policy"],
+            registry=self.registry,
+        )
+        self.superseded = Counter(
+            "edgewake_access_superseded",
+            "Events that conflation left out, because later ones took their place",
+            ["how"],
             registry=self.registry,
         )
         self.sent_bytes = Counter(

@@ -25,7 +25,12 @@ from edgewake.cloud.bridge.admission.records import device_in
 from edgewake.cloud.bridge.bridge import Bridge
 from edgewake.cloud.bridge.config import BridgeConfig
 from edgewake.cloud.bridge.mqtt.ack_ledger import Awaited
-from edgewake.cloud.bridge.mqtt.mqtt_connection import CONNECT_TIMEOUT_S, KEEPALIVE_S, Connection
+from edgewake.cloud.bridge.mqtt.mqtt_connection import (
+    CONNECT_TIMEOUT_S,
+    KEEPALIVE_S,
+    Connection,
+    ConnectRefused,
+)
 from edgewake.cloud.bridge.sparkplug.host_parts import parts_of
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol.broker import password_of, tls_of
@@ -108,7 +113,7 @@ class HostSession:
             clock=self._clock,
         )
         try:
-            connack = await connection.open(self._config, self._tls)
+            connack = await self._open(connection)
             self._connection = connection
             connection.subscribe([self._state, f"{NAMESPACE}/{self._own.group or '+'}/#"])
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -125,6 +130,17 @@ class HostSession:
             connection.write(mqtt5.DisconnectPacket().write())
             connection.close()
             self._connection = None
+
+    async def _open(self, connection: Connection) -> mqtt5.ConnAckPacket:
+        try:
+            return await connection.open(self._config, self._tls)
+        except ConnectRefused as error:
+            if error.reason is not mqtt5.ConnAckReasonCode.RETAIN_NOT_SUPPORTED:
+                raise
+            raise RemoteError(
+                f"{error}: nodes look for a retained {self._state}; expected retain_available true "
+                "in mosquitto.conf (SPARKPLUG=yes of deploy/mosquitto/install.sh)"
+            ) from error
 
     def _hello(self) -> bytes:
         will = mqtt5.Will(
