@@ -69,7 +69,7 @@ const Filter = ({ streams, where }) => html`${streams.join(", ")}${where && html
 function Deliveries() {
   const loaded = useLoaded(() => get("/v1/deliveries?limit=500"), "deliveries");
   return html`<h2 class="gap">Deliveries</h2>
-    <${Loaded} loaded=${loaded} empty=${html`Nothing is delivered to a webhook: <code>edgewake delivery set NAME URL --stream STREAM</code>`}>${({ items }) => html`<${Rows} caption="Deliveries" rows=${items} sorts columns=${[
+    <${Loaded} loaded=${loaded} empty=${html`Nothing is delivered to a webhook: <code>edgewake delivery apply FILE</code>`}>${({ items }) => html`<${Rows} caption="Deliveries" rows=${items} sorts columns=${[
       ["name"], ["streams", "delivers", { view: (row) => html`<${Filter} ...${row} />` }], ["endpoint_host", "to"],
       ["state", "state", { view: (row) => html`<${State} state=${row.state === "active" ? (row.failures ? "retrying" : "running") : row.state} />` }],
       ["events", "delivered", { number: true }], ["delivered_at", "last", { view: (row) => html`<${Ago} at=${row.delivered_at} />` }],
