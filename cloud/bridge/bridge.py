@@ -62,6 +62,7 @@ from edgewake.cloud.bridge.admission.register import Register
 from edgewake.cloud.bridge.config import BridgeConfig
 from edgewake.cloud.bridge.expense import paid_record, size_of
 from edgewake.cloud.bridge.feeds import Feeds
+from edgewake.cloud.bridge.handover import Handover
 from edgewake.cloud.bridge.kafka_writer import KafkaWriter
 from edgewake.cloud.bridge.metrics import BridgeMetrics
 from edgewake.cloud.bridge.mqtt.ack_ledger import AckLedger, Awaited, Delivery, InFlight
@@ -130,9 +131,10 @@ class Bridge:
         self._config = config
         self._subscriptions = subscriptions
         self._mapper = mapper
-        self._register = register
         self._outbox = outbox
         self._catalogue = catalogue
+        if mapper is not None:
+            catalogue.foreseen = mapper.streams
         self._compiled = CompiledStreams(catalogue)
         self._clock = clock
         self.health = Health(clock.monotonic_s)
@@ -161,6 +163,7 @@ class Bridge:
         self._polled_s = 0.0
         """Monotonic clock at the last look at Kafka's confirmations."""
         self._work = asyncio.Event()
+        self.handover = Handover(register, lambda row: self._writer.write(row, None), clock)
         self.source = MqttSource(
             config.mqtt,
             client_id=client_id(config.kafka.installation, config.name),
@@ -168,6 +171,7 @@ class Bridge:
             will=last_will(config.kafka.installation, config.name),
             receive_max=config.inflight_messages_max,
             on_publish=self._on_publish,
+            our_turn=self.handover.our_turn,
             backoff=Backoff(rng),
             clock=clock,
         )
@@ -177,35 +181,23 @@ class Bridge:
             installation=config.kafka.installation,
             source=self.source,
             register=register,
+            handover=self.handover,
             new_adoption=self._new_adoption,
-            on_ended=self._on_session_ended,
             clock=clock,
         )
 
-    def _new_adoption(self, session: str) -> Adoption:
+    def _new_adoption(self, session: str, is_wanted_back: Callable[[], bool]) -> Adoption:
         adoption = Adoption(
             self._config.mqtt,
             client_id=client_id(self._config.kafka.installation, session),
             filters=self._subscriptions.all,
             receive_max=self._config.inflight_messages_max,
             on_publish=self._on_publish,
+            is_wanted_back=is_wanted_back,
             clock=self._clock,
         )
         adoption.set_reading(not self._is_paused)
         return adoption
-
-    def _on_session_ended(self, session: str) -> None:
-        self._writer.write(
-            KafkaRecord(
-                topics.BRIDGES, self._register.key(session), None, [], self._clock.now_ms()
-            ),
-            None,
-        )
-
-    def register_again(self) -> None:
-        """Our row is gone: we were taken for dead. Write it again."""
-        key, value = self._register.row()
-        self._writer.write(KafkaRecord(topics.BRIDGES, key, value, [], self._clock.now_ms()), None)
 
     # In: from the broker to Kafka's client
 
@@ -306,7 +298,7 @@ class Bridge:
                 account.pay(size, time.thread_time() - began_s)
         self.metrics.mapped["ignored" if not parts else "mapped"] += 1
         self._share_letters(parts, account, now_s)
-        self._accept_parts(whole, parts, account, received_at)
+        self._accept_parts(whole, parts, account, received_at, keeps_odd=True)
 
     def _share_letters(self, parts: Sequence[Part], account: Account, now_s: float) -> None:
         """Names that a payload gives cost nothing: their devices share what one may have."""
@@ -327,7 +319,7 @@ class Bridge:
         account = self._allowance.account(payer, now_s)
         if is_named:
             self._share_letters(parts, account, now_s)
-        self._accept_parts(whole, parts, account, now_ms)
+        self._accept_parts(whole, parts, account, now_ms, keeps_odd=True)
         whole.look()
         self._work.set()
         return whole
@@ -371,6 +363,8 @@ class Bridge:
         parts: Sequence[Part],
         account: Account,
         received_at: int,
+        *,
+        keeps_odd: bool = False,
     ) -> None:
         deliveries = [
             Delivery(None, None, None, size_of(part.packet), whole.since_s) for part in parts
@@ -378,6 +372,7 @@ class Bridge:
         whole.parts = list(deliveries)
         for part, delivery in zip(parts, deliveries, strict=True):
             delivery.part_of = whole if whole.is_awaited else None
+            delivery.keeps_odd = keeps_odd
             if part.refusal is None:
                 self._admit_or_park(part.packet, delivery, received_at)
             else:
@@ -410,6 +405,7 @@ class Bridge:
         """Map by these from now on."""
         if self._mapper is not None:
             self._mapper.follow(maps)
+            self._catalogue.foreseen = self._mapper.streams
         if subscriptions != self._subscriptions:
             self._subscriptions = subscriptions
             self.source.resubscribe(subscriptions)
@@ -430,6 +426,7 @@ class Bridge:
                 received_at,
                 delivery.since_s,
                 is_let_in=isinstance(delivery.part_of, Awaited),
+                keeps_odd=delivery.keeps_odd,
             )
         except AwaitsCatalogueError:
             return False

@@ -25,8 +25,10 @@ def paid_record(
     now_s: float,
     *,
     is_let_in: bool,
+    keeps_odd: bool,
 ) -> KafkaRecord:
-    """`is_let_in`: the whole message was accepted already, and may leave a debt.
+    """`is_let_in`: the whole message was accepted already, and may leave a debt; `keeps_odd`: see
+    `admit`.
 
     Raises Rejected, NotNow or AwaitsCatalogueError.
     """
@@ -36,7 +38,9 @@ def paid_record(
     payers.check(packet.topic, account, size)
     began_s = time.thread_time() if size >= MEASURED_BYTES else None
     try:
-        record = record_of(packet, catalogue, received_at=received_at, compiled=compiled)
+        record = record_of(
+            packet, catalogue, received_at=received_at, compiled=compiled, keeps_odd=keeps_odd
+        )
     except (Rejected, NotNow):
         account.pay_refused(size, REFUSED_S if began_s is None else time.thread_time() - began_s)
         raise

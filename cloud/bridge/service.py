@@ -67,7 +67,10 @@ async def run(
     filters = () if map_file is None else map_file.maps.filters
     catalogue = Catalogue(clock.monotonic_s)
     register = Register(
-        site=config.mqtt.site_name, own=config.name, instance=f"{rng.getrandbits(64):016x}"
+        site=config.mqtt.site_name,
+        own=config.name,
+        instance=f"{rng.getrandbits(64):016x}",
+        monotonic_s=clock.monotonic_s,
     )
     outbox = Outbox()
     opened = await _unless_stopped(
@@ -294,7 +297,7 @@ async def _follow(
             )
         if register.is_missing and clock.monotonic_s() - registered_s > REGISTER_S:
             registered_s = clock.monotonic_s()
-            bridge.register_again()
+            bridge.handover.register_again()
         await clock.sleep(FOLLOW_AWAITED_S if catalogue.is_awaited else FOLLOW_S)
 
 

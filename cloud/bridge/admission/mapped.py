@@ -54,6 +54,12 @@ class Mapper:
         self.maps = maps
         self._crossing = Crossing(maps.filters)
 
+    @property
+    def streams(self) -> frozenset[str]:
+        """Streams that the maps name, as far as no message does."""
+        named = (one.stream.constant for one in self.maps.maps if one.stream is not None)
+        return frozenset(one for one in named if one is not None)
+
     def is_repeat(self, packet: mqtt5.PublishPacket | Unreadable) -> bool:
         """Comes the message once more, by another filter of the maps?"""
         return isinstance(packet, mqtt5.PublishPacket) and self._crossing.is_repeat(

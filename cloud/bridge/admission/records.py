@@ -55,8 +55,12 @@ def record_of(
     *,
     received_at: int,
     compiled: CompiledStreams | None = None,
+    keeps_odd: bool = False,
 ) -> KafkaRecord:
-    """Check a message and make its record; raises Rejected, NotNow or AwaitsCatalogueError."""
+    """Check a message and make its record; raises Rejected, NotNow or AwaitsCatalogueError.
+
+    `keeps_odd`: see `admit`.
+    """
     if isinstance(message, Unreadable):
         reason = RejectReason.OVERSIZE if message.size > PACKET_BYTES_MAX else RejectReason.ENCODING
         raise Rejected(
@@ -68,7 +72,9 @@ def record_of(
         return KafkaRecord(
             topics.DEVICES, f"{status.device}|status", status.to_json(), [], received_at
         )
-    admitted = admit(message, catalogue, received_at=received_at, compiled=compiled)
+    admitted = admit(
+        message, catalogue, received_at=received_at, compiled=compiled, keeps_odd=keeps_odd
+    )
     return KafkaRecord(
         topics.UP,
         admitted.device,
