@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
 NAME_BYTES: Final = 4
-"""Of a key's fingerprint, which is its name: so a wrong key is never tried."""
+"""Length of a key's fingerprint, which is its name, so that a wrong key is never tried."""
 
 
 def keys_in(text: str) -> list[bytes]:
@@ -37,7 +37,7 @@ class Ciphers:
 
     @property
     def names(self) -> Collection[bytes]:
-        """Of all keys."""
+        """The fingerprints of all keys."""
         return self._by_name.keys()
 
     def encrypt(self, purpose: str, content: bytes, random_bytes: Callable[[int], bytes]) -> bytes:

@@ -13,7 +13,7 @@ lock() {
 }
 
 lock build build.in
-for extra in edge edge-ble edge-can edge-modbus edge-opcua formats client cloud analysis lake demo test; do
+for extra in edge edge-ble edge-can edge-modbus edge-opcua formats client cloud traces analysis lake demo test; do
     lock "$extra" ../../pyproject.toml --extra "$extra"
 done
 if grep -n '://' ./*.txt; then

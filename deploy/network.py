@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from edgewake.deploy import authority, secret_files
-from edgewake.deploy.plan import Plan
+from edgewake.deploy.plan import Plan, http_url
 from edgewake.deploy.thrown_out import ThrowOut
 from edgewake.protocol.certificates import authority as authorities
 from edgewake.protocol.clock import Clock
@@ -26,6 +26,7 @@ from edgewake.protocol.installation import key_of
 AUTO: Final = "auto"
 FIRST_DEVICE: Final = "device-1"
 FIRST_STREAM: Final = "hello"
+READING: Final = '{"temperature": 21.5}'
 AUTHORITY_FILE: Final = "edgewake-ca.crt"
 """How other machines call what they trust."""
 SOMEWHERE: Final = "192.0.2.1"
@@ -39,8 +40,8 @@ LOOK_S: Final = 1.0
 def address(said: str) -> str:
     """The address to listen on; `auto`: the one by which this machine reaches others.
 
-    Raises ConfigError for what is no address, or stands for several, LocalError for one that this
-    machine does not have.
+    Raises ConfigError for what is not an address, or stands for several; LocalError for one that
+    this machine does not have.
     """
     if said == AUTO:
         return _own_address()
@@ -161,7 +162,7 @@ def _authority_lines(plan: Plan) -> list[str]:
         "    No public authority signs addresses of a home, so the phone warns once. The",
         "    certificate is ours if its SHA-256 is",
         f"    {_in_groups(shown)}",
-        "  whom other machines trust: paste this there",
+        "  the CA that other machines trust: paste this there",
         # Not indented: the shell looks for END alone.
         f"cat > {AUTHORITY_FILE} <<END",
         *files.certificate.read_text("ascii").strip().split("\n"),
@@ -185,6 +186,7 @@ def _device_lines(plan: Plan) -> list[str]:
         found += [
             "  a reading from another machine",
             f"    {mosquitto_pub(plan, FIRST_DEVICE, password)}",
+            *([f"    {curl(plan, FIRST_DEVICE, password)}"] if plan.has("bridge") else []),
             "  or with an agent there: agent.toml, and the password alone in device.password",
             *(f"    {line}" for line in agent_configuration(plan, FIRST_DEVICE).split("\n")),
         ]
@@ -197,8 +199,15 @@ def mosquitto_pub(plan: Plan, device: str, password: str) -> str:
     trusted = f"--cafile {AUTHORITY_FILE} " if plan.encrypted else ""
     return (
         f"mosquitto_pub -h {plan.listen} -p {plan.ports.mqtt} {trusted}-u {device} -P {password} "
-        f"-q 1 -t ew/v1/{device}/up/{FIRST_STREAM} -m '{{\"temperature\": 21.5}}'"
+        f"-q 1 -t ew/v1/{device}/up/{FIRST_STREAM} -m '{READING}'"
     )
+
+
+def curl(plan: Plan, device: str, password: str) -> str:
+    """The command that sends a first reading by HTTP, for a device without MQTT."""
+    trusted = f"--cacert {AUTHORITY_FILE} " if plan.encrypted else ""
+    path = f"/ew/v1/{device}/up/{FIRST_STREAM}"
+    return f"curl {trusted}-u {device}:{password} -d '{READING}' {http_url(plan)}{path}"
 
 
 def agent_configuration(plan: Plan, device: str) -> str:

@@ -30,12 +30,16 @@ SERVICES: Final = (
     "ops",
     "agent",
     "simulators",
+    "ledger",
 )
 """What --only may name; a numbered part, e.g. access-2, may be named as well."""
 ACCESS_SERVERS_MAX: Final = 8
 PREFIX: Final = "home-"
 """How names of devices begin that maps make: no device with a password is called so."""
 VEHICLES: Final = 20
+LINKS: Final = ("devices", "bridge", "readers")
+"""Ways between parts that --faults can cut: devices to the broker, bridge to the broker, a reader
+to its access server."""
 _THRIFTY: Final = {"MALLOC_ARENA_MAX": "2", "PYTHONUNBUFFERED": "1"}
 """glibc gives each thread an arena of its own; two are enough here and save 10 to 30 MiB in each
 part that has threads."""
@@ -69,12 +73,26 @@ class Ports:
         return self.base + 11
 
     @property
+    def http(self) -> int:
+        """The bridge's port for devices that send by HTTP."""
+        return self.base + 12
+
+    @property
     def kafka(self) -> int:
         return self.base + 20
 
     @property
     def kafka_controller(self) -> int:
         return self.base + 21
+
+    def link(self, name: str) -> int:
+        """The port by which a link of --faults is entered."""
+        return self.base + 40 + LINKS.index(name)
+
+    @property
+    def faults(self) -> int:
+        """Where the operations API asks for faults."""
+        return self.base + 49
 
     def metrics(self, service: str) -> int:
         """The port of the parts that serve nothing else."""
@@ -98,6 +116,8 @@ class Plan:
     are open to who has a password or a key; empty: loopback only."""
     plain: bool = False
     """Is nothing encrypted there?"""
+    faults: bool = False
+    """May a page kill parts and cut links, while a ledger counts?"""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -115,6 +135,7 @@ class Plan:
             "ops",
             "agent",
             "simulators",
+            "ledger",
         ]
         return tuple(name for name in names if self._is_wanted(name))
 
@@ -160,8 +181,22 @@ class Plan:
 
     @property
     def readers_file(self) -> Path:
-        """The same, as the access servers and the push proxy read it."""
+        """The readers' keys, in the form that the access servers and the push proxy read."""
         return self.data / "secrets" / "readers.keys"
+
+    @property
+    def faults_key_file(self) -> Path:
+        """The key with which the operations API asks for faults."""
+        return self.data / "secrets" / "faults.key"
+
+    @property
+    def verdict_file(self) -> Path:
+        """Where the ledger writes how it stands."""
+        return self.data / "ledger.json"
+
+    def mqtt_of(self, link: str) -> int:
+        """The broker's port for who comes by this link."""
+        return self.ports.link(link) if self.faults else self.ports.mqtt
 
     @property
     def password_file(self) -> Path:
@@ -195,15 +230,15 @@ class Plan:
     def _is_wanted(self, name: str) -> bool:
         if name == "simulators" and not self.simulators:
             return False
+        if name == "ledger" and not self.faults:
+            return False
         return not self.only or bool({name, _service_of(name)} & self.only)
 
 
 def check(plan: Plan) -> None:
     """Raises ConfigError for names that are not parts."""
-    known = {
-        *SERVICES,
-        *Plan(data=plan.data, ports=plan.ports, access_servers=plan.access_servers).names,
-    }
+    whole = Plan(data=plan.data, ports=plan.ports, access_servers=plan.access_servers)
+    known = {*SERVICES, *whole.names}
     if unknown := sorted(plan.only - known):
         raise ConfigError(f"--only {unknown[0]}: no such part; known are {', '.join(SERVICES)}")
     if not plan.names:
@@ -221,21 +256,24 @@ def ports_wanted(plan: Plan) -> Mapping[int, str]:
     fixed = {
         "mosquitto": [ports.mqtt],
         "kafka": [ports.kafka, ports.kafka_controller],
-        "bridge-1": [ports.metrics("bridge")],
+        "bridge-1": [ports.http, ports.metrics("bridge")],
         "sequencer-1": [ports.metrics("sequencer")],
         "analysis": [ports.metrics("analysis")],
         "lake": [ports.metrics("lake")],
         "push-1": [ports.push],
         "ops": [ports.ops],
+        "ledger": [*map(ports.link, LINKS), ports.faults],
     } | {f"access-{i + 1}": [ports.access(i)] for i in range(plan.access_servers)}
     return {port: name for name in plan.names for port in fixed.get(name, [])}
 
 
 def network_ports(plan: Plan) -> Mapping[int, str]:
-    """The same, of the ports that the local network reaches."""
-    open_parts = ("mosquitto", "access", "push", "ops")
+    """Port → part, of the ports that the local network reaches."""
+    open_parts = ("mosquitto", "bridge", "access", "push", "ops")
     found = {
-        port: name for port, name in ports_wanted(plan).items() if _service_of(name) in open_parts
+        port: name
+        for port, name in ports_wanted(plan).items()
+        if _service_of(name) in open_parts and port != plan.ports.metrics("bridge")
     }
     if plan.encrypted and plan.has("mosquitto"):
         found[plan.ports.mqtt_certificates] = "mosquitto"
@@ -246,15 +284,19 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
     """The configuration of each of our parts by part name."""
     ports = plan.ports
     kafka: Mapping[str, Any] = {"bootstrap": f"127.0.0.1:{ports.kafka}"}
-    mqtt: Mapping[str, Any] = {"host": "127.0.0.1", "port": ports.mqtt}
     accesses = [f"http://127.0.0.1:{ports.access(i)}" for i in range(plan.access_servers)]
     all_of_them: dict[str, Mapping[str, Any]] = {
         "bridge-1": {
             "name": "bridge-1",
             "metrics_port": ports.metrics("bridge"),
-            "mqtt": {**mqtt, "share_key_file": str(plan.share_key_file)},
+            "mqtt": {
+                "host": "127.0.0.1",
+                "port": plan.mqtt_of("bridge"),
+                "share_key_file": str(plan.share_key_file),
+            },
             "kafka": kafka,
             "feed": {"access_urls": accesses, "streams": ["*"]},  # all of it is this machine's own
+            "http": {"port": ports.http, "local": True, "prefix": PREFIX},
             **({"maps": {"presets": list(plan.presets), "prefix": PREFIX}} if plan.presets else {}),
         },
         "sequencer-1": {
@@ -297,7 +339,7 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
         "agent": {
             "device": plan.device,
             "data_dir": str(plan.data / "agent"),
-            "mqtt": mqtt,
+            "mqtt": {"host": "127.0.0.1", "port": plan.mqtt_of("devices")},
             "source": [
                 {"type": "host_metrics", "stream": "host_metrics", "interval_s": 1.0, "mode": "ack"}
             ],
@@ -311,6 +353,11 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
             "cursor_key_file": str(plan.cursor_key_file),
             "ops_url": f"http://127.0.0.1:{ports.ops}",
             "kafka": kafka,
+        }
+    if plan.faults:
+        all_of_them["ops"] = {
+            **all_of_them["ops"],
+            "faults": {"port": ports.faults, "key_file": str(plan.faults_key_file)},
         }
     if plan.listen:
         _open_to_the_network(plan, all_of_them)
@@ -327,11 +374,20 @@ def _open_to_the_network(plan: Plan, configs: dict[str, Mapping[str, Any]]) -> N
     for name, values in configs.items():
         if _service_of(name) in ("access", "push"):
             configs[name] = {**values, **there, "rights": rights}
+    configs["bridge-1"] = {
+        **configs["bridge-1"],
+        "http": {
+            **configs["bridge-1"]["http"],
+            **there,
+            "password_file": str(plan.password_file),
+        },
+    }
     configs["ops"] = {
         **configs["ops"],
         **there,
         "password_file": str(plan.password_file),
         "broker": f"{plan.listen}:{plan.ports.mqtt}",
+        "http_intake": http_url(plan),
     }
     if plan.encrypted:
         configs["ops"] = {
@@ -339,6 +395,13 @@ def _open_to_the_network(plan: Plan, configs: dict[str, Mapping[str, Any]]) -> N
             "authority_dir": str(plan.authority.folder),
             "certificate_broker": f"{plan.listen}:{plan.ports.mqtt_certificates}",
         }
+
+
+def http_url(plan: Plan) -> str:
+    """Where devices send by HTTP: on the network where it is open to it, else on the loopback."""
+    host = plan.listen or "127.0.0.1"
+    named = f"[{host}]" if ":" in host else host
+    return f"{'https' if plan.encrypted else 'http'}://{named}:{plan.ports.http}"
 
 
 def config_file(plan: Plan, name: str) -> Path:
@@ -360,6 +423,7 @@ _FLOORS: Final = {
     "ops": Floor.SERVER,
     "agent": Floor.SOURCE,
     "simulators": Floor.SOURCE,
+    "ledger": Floor.SOURCE,
 }
 MQTT_CONNECT: Final = mqtt5.ConnectPacket(
     "supervisor-probe", clean_start=True, keep_alive=10
@@ -374,6 +438,7 @@ _AFTER: Final[Mapping[str, tuple[str, ...]]] = {
     "bridge": ("mosquitto", "kafka"),
     "agent": ("bridge-1",),
     "simulators": ("bridge-1",),
+    "ledger": ("bridge-1", "access-1", "ops", "analysis"),
 }
 
 
@@ -428,6 +493,24 @@ def _command(plan: Plan, name: str) -> tuple[str, ...]:
             "--host",
             "127.0.0.1",
             "--port",
-            str(plan.ports.mqtt),
+            str(plan.mqtt_of("devices")),
+        )
+    if name == "ledger":
+        return (
+            *edgewake,
+            "simulate",
+            "ledger",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(plan.mqtt_of("devices")),
+            "--access",
+            f"127.0.0.1:{plan.ports.link('readers')}",
+            "--ops",
+            f"http://127.0.0.1:{plan.ports.ops}",
+            "--key-file",
+            str(plan.ops_key_file),
+            "--out",
+            str(plan.verdict_file),
         )
     return (*edgewake, _service_of(name), "--config", str(config_file(plan, name)))

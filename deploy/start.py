@@ -19,6 +19,9 @@ import tomli_w
 
 from edgewake.deploy import data_folder, login_link, network, secret_files
 from edgewake.deploy.doctor import checks
+from edgewake.deploy.faults import control
+from edgewake.deploy.faults.desk import Desk
+from edgewake.deploy.faults.link import Link
 from edgewake.deploy.parts import part_status
 from edgewake.deploy.parts.lifecycle import State
 from edgewake.deploy.parts.part import Part
@@ -37,7 +40,7 @@ from edgewake.deploy.progress import Step, Steps
 from edgewake.protocol import installation
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.errors import ConfigError, LocalError
-from edgewake.protocol.installation import Installation
+from edgewake.protocol.installation import Installation, key_of
 from edgewake.protocol.maps.map_file import MapFile
 from edgewake.protocol.names import is_device
 
@@ -110,6 +113,9 @@ def prepare_files(plan: Plan, tools: Tools, steps: Steps) -> list[Part]:
     secret_files.ensure(plan.seal_key_file, secret_files.lease_key())
     secret_files.ensure(plan.share_key_file, secret_files.share_key())
     secret_files.ensure(plan.ops_key_file, secret_files.ops_key())
+    if plan.faults:
+        secret_files.ensure(plan.faults_key_file, secret_files.ops_key())
+        plan.verdict_file.unlink(missing_ok=True)
     if plan.listen:
         network.prepare(plan, SystemClock())
     kafka, broker = _kafka_node(plan, tools), _broker(plan, tools)
@@ -247,7 +253,7 @@ def reload_broker(supervisor: Supervisor) -> None:
 def _alongside(
     plan: Plan, supervisor: Supervisor, clock: Clock
 ) -> list[Callable[[], Awaitable[None]]]:
-    """What runs beside the parts: their status for Kafka; who may come in at the broker."""
+    """What runs beside the parts: their status for Kafka, who may come in at the broker, faults."""
 
     async def publish() -> None:
         await part_status.publish(
@@ -262,6 +268,19 @@ def _alongside(
         found.append(publish)
     if plan.listen and plan.has("mosquitto"):
         found.append(follow_credentials)
+    if plan.faults:
+        links = [
+            Link(name, text, port=plan.ports.link(name), to_port=to_port)
+            for name, text, to_port in (
+                ("devices", "devices to the broker", plan.ports.mqtt),
+                ("bridge", "bridge to the broker", plan.ports.mqtt),
+                ("readers", "the ledger to its access server", plan.ports.access(0)),
+            )
+        ]
+        desk = Desk(supervisor.keepers, links, plan.verdict_file, clock)
+        key = key_of(plan.faults_key_file)
+        found += [link.serve for link in links]
+        found.append(lambda: control.serve(desk, plan.ports.faults, key))
     return found
 
 
@@ -337,6 +356,10 @@ def addresses(plan: Plan, link: str) -> str:
     if plan.has("mosquitto"):
         lines.append(
             f"  MQTT for devices  127.0.0.1:{ports.mqtt}, topic ew/v1/<device>/up/<stream>"
+        )
+    if plan.has("bridge"):
+        lines.append(
+            f"  HTTP for devices  http://127.0.0.1:{ports.http}/ew/v1/<device>/up/<stream>"
         )
     lines.append(f"  data and logs     {plan.data}")
     if plan.listen:

@@ -36,7 +36,7 @@ class ThrowOut:
         self._number = self._book().number
 
     def devices(self) -> list[str]:
-        """Whose certificates were taken back since the last time."""
+        """The devices whose certificates were revoked since the last call."""
         book = self._book()
         found = book.after(self._number)
         self._number = max(self._number, book.number)

@@ -68,6 +68,12 @@ from edgewake.deploy.plan import ACCESS_SERVERS_MAX, SERVICES
     help="Read devices that speak in their own words by this preset (`edgewake map presets`); may "
     "be repeated.",
 )
+@click.option(
+    "--faults",
+    is_flag=True,
+    help="Let the page System kill and freeze parts and cut links, while a ledger counts what is "
+    "lost, twice or wrong.",
+)
 def up(
     data: Path,
     port_base: int,
@@ -78,6 +84,7 @@ def up(
     listen: str,
     plain: bool,
     presets: tuple[str, ...],
+    faults: bool,
 ) -> None:
     """Start the whole system on this machine, and restart what fails.
 
@@ -105,5 +112,6 @@ def up(
         listen=address,
         plain=plain,
         presets=presets,
+        faults=faults,
     )
     main(plan, for_s=for_s)

@@ -67,7 +67,12 @@ def _load(path: str) -> Any:
 # --------------------------------------------------------------------------------------------------
 
 
-SHARED = {"KafkaConfig": "kafka", "RightsConfig": "rights", "LoginConfig": "login"}
+SHARED = {
+    "KafkaConfig": "kafka",
+    "RightsConfig": "rights",
+    "LoginConfig": "login",
+    "TracesConfig": "traces",
+}
 """Tables that several parts of the cloud have in common → the heading where they are shown once."""
 
 

@@ -79,7 +79,7 @@ def _become(life: Life) -> NoReturn:
         pickle.dump(life, file)
         file.seek(0)
         sys.stdout.flush()
-        # -P: what lies in the working directory is no module of ours.
+        # -P: modules are not searched for in the working directory.
         command = [
             sys.executable,
             "-P",

@@ -121,7 +121,7 @@ def _sentence(model: type, error: ErrorDetails) -> str:
         return f"{key}: unknown key{_did_you_mean(model, loc)}"
     if kind == "missing":
         return f"{key}: missing"
-    # A whole table is no value that anybody would look for.
+    # A whole table would not help: the reader looks for one value.
     shown = "" if isinstance(value, dict | list) else f" = {value!r}"
     return f"{key}{shown}: {expectation(error)}".removeprefix(": ")
 

@@ -40,7 +40,7 @@ class Misshapen(ValueError):
         self.where = where
 
     def inside(self, name: object) -> Misshapen:
-        """The same as seen from outside of the field or item `name`."""
+        """The error with its place as seen from outside of the field or item `name`."""
         return Misshapen(self.expected, f"{name}.{self.where}" if self.where else str(name))
 
 

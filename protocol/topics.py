@@ -46,8 +46,8 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.boards *        what people put together to look at, key = board
     ew.sets *          named sets that filters use, key = set
     ew.publications *  streams, a filter and fields under a name, key = publication
-    ew.rules *          what alerts are raised of, whom they are told to, and what people said of
-                       them; key = rule|name, destination|name, word|id
+    ew.rules *          alert rules, their destinations, and what people said of alerts;
+                       key = rule|name, destination|name, word|id
     ew.alerts *        alerts, how far they are judged, what is told of them; key = alert|rule|…,
                        place|topic, note|id
     ew.windows *       open sessions and windows by count, key = stream|query@registration|group
@@ -276,7 +276,7 @@ class UpTopic:
     """A parsed `ew/v1/<device>/up/<stream>`, or `ew/v1/<via>/up/<stream>/of/<device>`."""
 
     device: str
-    """Whose readings they are."""
+    """The device that made the readings."""
     stream: str
     via: str = ""
     """The gateway that sends them; empty: the device itself does."""
@@ -328,7 +328,7 @@ def device_in(topic: str) -> str:
 
 
 def thing_in(topic: str) -> UpTopic | None:
-    """What a topic of a thing behind a gateway says; None where it is none, or a wrong one."""
+    """Parse the topic of a thing behind a gateway; None for any other topic."""
     if _OF not in topic:  # nearly none is, and all are looked at
         return None
     try:

@@ -80,6 +80,60 @@ def fleet(
 
 
 @simulate.command()
+@broker_options
+@click.option("--access", required=True, metavar="HOST:PORT", help="The access server to read at.")
+@click.option("--ops", "ops_url", required=True, metavar="URL", help="The operations API.")
+@click.option(
+    "--key-file",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File of its key, which may register a query.",
+)
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File that says how it stands, written twice a second.",
+)
+@click.option("--verbose", is_flag=True, help="Log details, too.")
+def ledger(
+    host: str | None,
+    port: int | None,
+    access: str,
+    ops_url: str,
+    key_file: Path,
+    out: Path,
+    verbose: bool,
+) -> None:
+    """Devices whose readings are counted at the other end: lost, twice, wrong."""
+    import random
+
+    from edgewake.protocol.clock import SystemClock
+    from edgewake.protocol.installation import key_of
+    from edgewake.protocol.log import set_up
+    from edgewake.simulators.plain_device import Broker
+    from edgewake.simulators.run import until_stopped
+    from edgewake.simulators.witness.witness import Witness, WitnessPlan
+
+    access_host, _, access_port = access.rpartition(":")
+    if not access_host or not access_port.isdigit():
+        raise click.BadParameter("expected HOST:PORT", param_hint="--access")
+    set_up(verbose=verbose)
+    plan = WitnessPlan(
+        Broker(*address(host, port)),
+        (access_host, int(access_port)),
+        ops_url.rstrip("/"),
+        key_of(key_file),
+        out,
+    )
+
+    async def main() -> None:
+        await Witness(plan, clock=SystemClock(), rng=random.Random()).run()
+
+    until_stopped(main)
+
+
+@simulate.command()
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),

@@ -100,7 +100,7 @@ edgewake replay power.txt --time-field Date,Time --time-format '%d/%m/%Y %H:%M:%
     help="Keep event times, or move the first to now.",
 )
 @click.option("--sort", "in_order", is_flag=True, help="Sort the rows by time first (in memory).")
-@click.option("--limit", type=click.IntRange(1), help="Stop after so many rows.")
+@click.option("--limit", type=click.IntRange(1), help="Stop after this many rows.")
 @click.option(
     "--patience",
     "patience_s",

@@ -19,7 +19,7 @@ from httpx._transports import default as httpx_transport
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.deploy.programs import jars
-from tests import class_archives, examples
+from tests import class_archives, examples, second_chance
 from tests.feeds import Feed, QueryFeed
 from tests.services import STAYS, Kafka, Mosquitto, run_kafka, run_mosquitto
 from tests.sharing_out import BundleScheduling, rank
@@ -80,6 +80,11 @@ def _uses_starters(module: ModuleType) -> bool:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Register what speaks at the end of a run."""
+    config.pluginmanager.register(second_chance)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what starts services, and put the files into the order in which they are shared out."""
@@ -87,6 +92,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _starts_services(item):
             item.add_marker("services")
+            second_chance.give(item)
             with_services.add(_file(item))
     items.sort(key=lambda item: rank(_file(item), with_services))
 

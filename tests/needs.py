@@ -1,5 +1,5 @@
 """Installs what tests and benchmarks need beyond Python: Java, Mosquitto, nginx with nchan,
-Chromium, Node with its packages, the jars.
+Chromium, Node with its packages, an OpenTelemetry Collector, the jars.
 
 It makes the archives of classes, too. Where the disk has no room for all this and for what tests
 write, it says so at once.
@@ -26,6 +26,7 @@ from edgewake.deploy.data_folder import FreeBytes, free_bytes
 from edgewake.deploy.programs import apt, jars, java, mosquitto
 from edgewake.protocol.errors import EdgewakeError, LocalError
 from tests import class_archives, java_lint
+from tests.traces import collector
 
 JS = Path(__file__).with_name("js")
 NGINX_MODULES = Path("/usr/lib/nginx/modules")
@@ -142,6 +143,7 @@ def main() -> None:
         program(("setpriv",), ("util-linux",), "setpriv")
         library("libnss_wrapper.so", "libnss-wrapper", "libnss_wrapper, as the image has it")
         javascript()
+        collector.ensured()
         characters()
         for name in jars.read_lock():
             jars.ensure(name)

@@ -10,6 +10,7 @@
     GET /v1/latest/{name}                    the latest of each device or group, with the cursor to
                                              go on from
     GET /v1/sync/{name}                      the same as a copy to keep: all rows, then what changed
+    GET /v1/boards, /v1/boards/{name}        boards, with the cards that their reader may see
     GET /login, /login/…                     people log in, at an identity provider
     POST /v1/tickets, /v1/session            how a browser brings its right along
     GET /, /town, /page/…                    the pages
@@ -30,6 +31,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import JSONResponse, Response
 
+from edgewake.cloud.access import boards
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.event_routes import LATER, EventRoutes
 from edgewake.cloud.access.latest import latest_routes, sync_routes
@@ -145,6 +147,7 @@ def build(
     ).add_to(app)
     app.include_router(latest_routes.router(latest, clients))
     app.include_router(sync_routes.router(latest, streams, clients))
+    app.include_router(boards.router(hub.catalogue))
     app.include_router(rights_routes.router(tickets, clients, clock))
     _add_operations(app, config, hub=hub, streams=streams, metrics=metrics)
     return app

@@ -12,6 +12,7 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.hub_bounds import MIB, HubBounds, least_bytes
 from edgewake.cloud.login.config import LoginConfig
 from edgewake.cloud.rights.config import RightsConfig
+from edgewake.cloud.traces.config import TracesConfig
 from edgewake.protocol.config import Config
 
 CLIENT_BYTES: Final = 144 * 1024
@@ -50,6 +51,8 @@ class AccessConfig(Config):
     again when it changes. Without it one is made and kept in the user's state folder
     (cloud/log/cursor_keys.py)."""
     kafka: KafkaConfig = KafkaConfig()
+    traces: TracesConfig = TracesConfig()
+    """[traces]"""
     rights: RightsConfig | None = None
     """Who may read what; without it anybody on this machine may read everything."""
     login: LoginConfig | None = None

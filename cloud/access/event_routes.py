@@ -127,7 +127,7 @@ class EventRoutes:
     async def one_posted(
         self, http: Request, name: str, words: WordsAsked, reader: ReaderAsks, asked: Asked
     ) -> Response:
-        """The same with the words in a body: up to 10,000 devices."""
+        """Follow a stream, with the parameters in a body: up to 10,000 devices."""
         return await self._posted(http, [name], words, reader, asked)
 
     async def several(
@@ -143,7 +143,7 @@ class EventRoutes:
     async def several_posted(
         self, http: Request, words: WordsAsked, reader: ReaderAsks, asked: AskedOfSeveral
     ) -> Response:
-        """The same with the words in a body: up to 10,000 devices."""
+        """Follow streams, with the parameters in a body: up to 10,000 devices."""
         return await self._posted(http, list(asked.streams), words, reader, asked)
 
     async def published(
@@ -155,7 +155,7 @@ class EventRoutes:
     async def published_posted(
         self, http: Request, name: str, words: WordsAsked, reader: ReaderAsks, asked: Asked
     ) -> Response:
-        """The same with the words in a body: up to 10,000 devices."""
+        """Follow a publication, with the parameters in a body: up to 10,000 devices."""
         return await self._posted(http, [], words, reader, asked, publication=name)
 
     async def _posted(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Header, Query
 from pydantic import BaseModel, ConfigDict, Field
@@ -86,7 +87,7 @@ class Words:
     conflate: Annotated[
         str | None,
         Query(
-            description="The latest of each device, or group, once in so many ms, 20 to 3600000."
+            description="The latest of each device, or group, once per period in ms, 20 to 3600000."
         ),
     ] = None
     max_rate: Annotated[
@@ -136,7 +137,13 @@ class Words:
     ] = ""
 
 
-WordsAsked = Annotated[Words, Depends()]
+async def _words(**given: Any) -> Words:
+    # FastAPI calls a class in another thread, and each stream that is opened would wait for one.
+    return Words(**given)
+
+
+_words.__signature__ = inspect.signature(Words)  # type: ignore[attr-defined]  # it reads these
+WordsAsked = Annotated[Words, Depends(_words)]
 
 
 class Asked(BaseModel):
@@ -180,7 +187,7 @@ class Asked(BaseModel):
 
 
 class AskedOfSeveral(Asked):
-    """The same for several streams."""
+    """The parameters of a request for several streams."""
 
     streams: Annotated[
         tuple[str, ...], Field(min_length=1, max_length=STREAMS_PER_SUBSCRIPTION_MAX)

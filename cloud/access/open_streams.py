@@ -110,7 +110,7 @@ class Member(Protocol):
         """End at once."""
 
     def seen(self) -> Seen | None:
-        """How it is; None where it is no stream."""
+        """The state of the stream; None where this is not a stream."""
 
     def expel(self, reason: str) -> None:
         """An operator ends it: say so with the reason, and end."""
@@ -512,7 +512,7 @@ class OpenStreams:
         return int(self.config.retry_ms * self._rng.uniform(0.5, 1.5))
 
     def retry_after_s(self) -> int:
-        """The same for a program that is refused, in whole seconds."""
+        """Seconds after which a refused program may try again, whole and with jitter."""
         return round(RETRY_AFTER_S * self._rng.uniform(1, 3))
 
     async def run(self) -> None:

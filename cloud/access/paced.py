@@ -1,5 +1,4 @@
-"""A reader that is given its events at a pace: the latest of each thing once in so many ms
-(conflation), or so many a second.
+"""Reads events at a pace: the latest of each thing per period (conflation), or N a second.
 
 It stands between a subscriber of the hub and who writes: while nothing is due nothing is pulled,
 and who pulls nothing costs nothing. What is pulled is held by thing, the newest in the place of the
@@ -124,7 +123,7 @@ class Rate:
         return int(self._credit)
 
     def give(self, count: int) -> None:
-        """So many were given."""
+        """Take `count` events that were given from the credit."""
         self._credit -= count
 
     @property
@@ -137,8 +136,8 @@ class Paced(Generic[C]):
     """See the module. As a `Subscriber`, which it owns; `close` it.
 
     With conflation it goes in rounds: it takes in what there is until that is all (or a round is
-    over, or it holds as much as it may), gives it, and is due again an interval later. A reader for
-    whom nothing came for longer is given the next event at once.
+    over, or it holds as much as it may), gives it, and is due again an interval later. After a
+    longer pause a reader is given the next event at once.
     """
 
     def __init__(

@@ -33,6 +33,8 @@ from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.login.reader import people_of
 from edgewake.cloud.rights.config import checked
 from edgewake.cloud.rights.rights import Rights
+from edgewake.cloud.traces.events import EventTraces
+from edgewake.cloud.traces.tracer import close, open_tracer
 from edgewake.cloud.web import http_part, tls
 from edgewake.cloud.web.connections import Connections
 from edgewake.cloud.web.host import HostCheck
@@ -90,6 +92,9 @@ async def run(settings: AccessConfig) -> None:
         certificates=process_metrics.of_kafka(settings.kafka.security),
         clock=clock,
     )
+    tracer = open_tracer(settings.traces, part="access", name=settings.name)
+    if tracer is not None:
+        metrics.registry.register(tracer)
     keys = KeyFile(settings.cursor_key_file or state_key_file())
     hub = Hub(
         settings.hub,
@@ -99,6 +104,7 @@ async def run(settings: AccessConfig) -> None:
         clock=clock,
         on_tick=metrics.tick.observe,
         has_named=True,
+        traces=None if tracer is None else EventTraces(tracer, clock),
     )
     rights = Rights(
         checked(
@@ -157,6 +163,7 @@ async def run(settings: AccessConfig) -> None:
         )
         for task in background:
             task.cancel()
+    close(tracer)
     log.info("stopped", extra={"event": "part.stopped"})
 
 

@@ -66,7 +66,7 @@ class Session:
         self._heartbeat_events = heartbeat_events
         self._clock = clock
         self._on_change = on_change
-        self._encoder = Encoder(hub.codec, plan)
+        self._encoder = Encoder(hub.codec, plan, hub.traces)
         self._subscriber = paced.subscribe(
             hub, plan, self._encoder, start.positions, self._woken, pace=pace, clock=clock
         )

@@ -4,7 +4,7 @@ A message is one text frame with one JSON object; `type` says which:
 
     subscribed   id, cursor, start, credits     it is open, and begins at `cursor`
     events       id, events, superseded         a list of {"cursor", "data"}, and with {"event"}
-                                                where it is no reading but a gap or a watermark; how
+                                                where it is a gap or a watermark, not a reading; how
                                                 many events later ones took the place of, where
                                                 there were some
     gap          id, cursor, data               what of the range behind `cursor` is lost

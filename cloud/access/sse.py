@@ -17,6 +17,7 @@ from edgewake.cloud.log.filters.filter_check import FilterWarning
 from edgewake.cloud.log.following.behind import Behind
 from edgewake.cloud.log.reader import Batch
 from edgewake.cloud.log.subscription import Gap, Plan, Positions
+from edgewake.cloud.traces.events import EventTraces, Traced
 from edgewake.protocol.cursor import CursorCodec, CursorWriter
 
 HEARTBEAT: Final = b":\n"
@@ -34,9 +35,10 @@ class Encoder:
 
     name = "sse"
 
-    def __init__(self, codec: CursorCodec, plan: Plan) -> None:
+    def __init__(self, codec: CursorCodec, plan: Plan, traces: EventTraces | None = None) -> None:
         self._codec = codec
         self._plan = plan
+        self._traces = traces
         everywhere = tuple(((2**31, 0),) * source.partitions for source in plan.sources)
         self.event_bytes = len(block(Event("", {}, b""), self.cursor(everywhere).encode()))
 
@@ -53,8 +55,12 @@ class Encoder:
         """The events of a batch, each with its id."""
         writer = CursorWriter(self._codec, self._plan.cursor(batch.start))
         parts = []
+        traces, spans = self._traces, dict[Traced, bytes]()
         for step in batch.steps:
             writer.move(step.stream, step.partition, step.position)
+            if traces is not None and (traced := step.event.trace) is not None:
+                spans[traced] = spans.get(traced) or traces.sent(traced, self.name)
+                parts.append(trace(spans[traced]))
             parts.append(block(step.event, writer.text()))
         return b"".join(parts)
 
@@ -113,6 +119,11 @@ def block(event: Event, cursor: bytes) -> bytes:
     return b"id: %b\ndata: %b\n\n" % (cursor, event.data)
 
 
+def trace(traceparent: bytes) -> bytes:
+    """A comment before an event that is traced: the parent of what its reader does with it."""
+    return b": traceparent=%b\n" % traceparent
+
+
 def heartbeat_event(at_ms: int) -> bytes:
     """A sign of life that a browser's EventSource can see. It has no id: nothing moved."""
     return b'event: heartbeat\ndata: {"at":%d}\n\n' % at_ms
@@ -125,8 +136,9 @@ def behind(found: Behind) -> bytes:
 
 
 def conflated(superseded: int) -> bytes:
-    """How many events others took the place of since it was said last. It has no id: what was sent
-    before it says where its reader stands.
+    """The number of events that conflation replaced since this event was last sent.
+
+    It has no id: the event sent before it holds the reader's cursor.
     """
     return b'event: conflated\ndata: {"superseded":%d}\n\n' % superseded
 

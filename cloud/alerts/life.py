@@ -40,7 +40,7 @@ class Seen:
 
 
 def look(alert: Alert | None, seen: Seen, rule: Rule) -> Alert | None:
-    """The alert after one look at its key; None: there is none."""
+    """The alert after one look at its key; None where no alert exists."""
     if alert is not None and seen.place < alert.place:
         return alert  # a correction of a window that others have followed
     if alert is not None:

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from edgewake.cloud.analysis.spark.settings import StateStore, is_local, refused_settings
 from edgewake.cloud.folder import Folder
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.traces.config import TracesConfig
 from edgewake.protocol.config import Config
 from edgewake.protocol.names import is_device, is_field, is_stream
 from edgewake.protocol.sketches import bloom
@@ -65,7 +66,7 @@ class AnalysisConfig(Config):
     """Time from one micro-batch of a stream to the next; 0: at once. A batch costs 0.1 to 0.25 CPU
     seconds however small it is."""
     calm_trigger_ms: int = Field(default=10_000, ge=0, le=60_000)
-    """The same for a stream with fewer than 1000 readings a second, and 5000 at most where no
+    """The interval for a stream with fewer than 1000 readings a second, 5000 at most where no
     window ends; the result of a window that ended is emitted at once all the same. 0: always
     `trigger_ms`, so that rows of open windows are as fresh with few readings as with many."""
     batch_records_max: int = Field(default=20_000, ge=1)
@@ -131,6 +132,8 @@ class AnalysisConfig(Config):
     """Address of /metrics and /healthz; 0.0.0.0 where Prometheus asks from another container or
     machine. Nothing there is secret."""
     kafka: KafkaConfig = KafkaConfig()
+    traces: TracesConfig = TracesConfig()
+    """[traces]"""
 
     @property
     def kept_dir(self) -> Path:

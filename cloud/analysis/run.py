@@ -25,6 +25,7 @@ from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.configured_session import start_session_of
 from edgewake.cloud.analysis.jobs.job import Job
 from edgewake.cloud.analysis.jobs.kinds import jobs_of
+from edgewake.cloud.analysis.lanes.batch_traces import tracer_of
 from edgewake.cloud.analysis.lanes.lane_time import Upstream
 from edgewake.cloud.analysis.minutes.erasing import Erasing
 from edgewake.cloud.analysis.minutes.minute_job import Summing
@@ -47,6 +48,7 @@ from edgewake.cloud.kafka import clients
 from edgewake.cloud.queries.lane_kind import APART, LaneKind
 from edgewake.cloud.queries.registry import QueryStatus, statuses
 from edgewake.cloud.retry import Backoff
+from edgewake.cloud.traces.tracer import close, gathered
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import LocalError, Unavailable
@@ -383,6 +385,7 @@ def run(
     )
     heartbeat = heartbeat or Heartbeat(clock, {})
     spark.jars_in(config.jars_dir)  # known before it stands by
+    tracer = tracer_of(config.traces)
     leading: list[Analysis] = []
     health = Health(clock.monotonic_s)
 
@@ -396,6 +399,7 @@ def run(
             yield from each.gather()
         if not leading:
             yield from health.gather()
+        yield from gathered(tracer)
 
     metrics_port.serve(
         config.metrics_port,
@@ -424,3 +428,4 @@ def run(
             classes.close()
         spark.kill_jvm(session)
         leadership.close()
+        close(tracer)

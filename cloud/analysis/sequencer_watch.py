@@ -23,7 +23,7 @@ LOOK_S: Final = 2.0
 """Seconds between two looks, of two questions each: as often as the sequencers say where they
 are."""
 AGAIN_S: Final = 0.5
-"""The same after one that failed: windows wait for it when Kafka is back."""
+"""The wait after a failed attempt: windows wait for the next one when Kafka is back."""
 CLOSE_S: Final = 1.0
 
 

@@ -69,7 +69,7 @@ class Standby:
             if stands_by_since is None:
                 stands_by_since = self.monotonic()
             # Kafka gives the lead of a process that was killed away after a session only. Until
-            # then nobody may compute at all, and who waits is no second one that stands ready.
+            # then nobody may compute at all, so a waiting process does not count as a standby.
             is_alive = self.monotonic() - stands_by_since > self.config.session_s
             self._say(
                 "another analysis leads; one that is not heard of for "

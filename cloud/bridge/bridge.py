@@ -73,6 +73,7 @@ from edgewake.cloud.bridge.mqtt.parked import Parked, ParkedMessage
 from edgewake.cloud.bridge.mqtt.subscriptions import Subscriptions, client_id
 from edgewake.cloud.bridge.outbox import Outbox
 from edgewake.cloud.bridge.status_rows import StatusRows
+from edgewake.cloud.bridge.traces import BridgeTraces
 from edgewake.cloud.bridge.watch import Watch, last_will
 from edgewake.cloud.health import Health
 from edgewake.cloud.retry import Backoff
@@ -91,7 +92,7 @@ PUMP_S: Final = 0.001
 """Seconds between looks at Kafka's confirmations while some are awaited: what this adds to a
 latency."""
 IDLE_S: Final = 0.1
-"""The same while nothing is in flight."""
+"""The poll interval while nothing is in flight."""
 HEALTH_S: Final = 1.0
 """Seconds between two looks at what is in the way."""
 CHUNK_LIFE_S: Final = 60
@@ -126,8 +127,10 @@ class Bridge:
         clock: Clock,
         rng: random.Random,
         mapper: Mapper | None = None,
+        traces: BridgeTraces | None = None,
     ) -> None:
         """`mapper`: of messages on other topics than ours; None: they are refused."""
+        self._traces = traces
         self._config = config
         self._subscriptions = subscriptions
         self._mapper = mapper
@@ -427,6 +430,7 @@ class Bridge:
                 delivery.since_s,
                 is_let_in=isinstance(delivery.part_of, Awaited),
                 keeps_odd=delivery.keeps_odd,
+                traces=self._traces,
             )
         except AwaitsCatalogueError:
             return False
@@ -554,6 +558,8 @@ class Bridge:
         self, packet: mqtt5.PublishPacket | Unreadable, refusal: Rejected, delivery: Delivery
     ) -> None:
         delivery.rejected, delivery.detail = refusal.reason, refusal.detail
+        if self._traces is not None:
+            self._traces.refused(packet, refusal, delivery.since_s)
         if not is_answerable(packet):
             delivery.response_topic = delivery.correlation_data = None
         self.metrics.rejected[refusal.reason] += 1
@@ -597,6 +603,8 @@ class Bridge:
         self, record: KafkaRecord, delivery: Delivery, partition: int, offset: int
     ) -> None:
         """Kafka has it."""
+        if record.span is not None and self._traces is not None:
+            self._traces.stored(record, partition, offset)
         self.metrics.latency.add(self._polled_s - delivery.since_s)
         self.metrics.outcomes[_OUTCOMES[record.topic]] += 1
         self._in_flight.remove(delivery.bytes)

@@ -13,6 +13,7 @@ from edgewake.cloud.bridge.feeds import FeedConfig
 from edgewake.cloud.bridge.http_config import HttpConfig
 from edgewake.cloud.bridge.sparkplug_config import SparkplugConfig
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.traces.config import SampledConfig
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.config import Config
 from edgewake.protocol.frames.event_time import zone_of
@@ -58,7 +59,7 @@ class MapsConfig(Config):
     file: Path | None = None
     """Map file; read again when it changes. None: `presets` alone, or no maps."""
     presets: tuple[str, ...] = ()
-    """Maps that come with Edgewake, by name, where there is no file; a file names its own."""
+    """Maps that come with Edgewake, by name, if no file is given; a file names its own."""
     prefix: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,31})?$")
     """Begins the name of every device that comes by a map. Needed where the broker knows devices by
     certificate or password: with a prefix that none of these has, who may write a mapped topic can
@@ -99,6 +100,8 @@ class BridgeConfig(Config):
     """[http]"""
     sparkplug: SparkplugConfig = SparkplugConfig()
     """[sparkplug]"""
+    traces: SampledConfig = SampledConfig()
+    """[traces]"""
     metrics_port: int | None = Field(default=None, ge=1, le=65_535)
     """Port of Prometheus metrics, /healthz and /readyz; none: neither."""
     metrics_host: str = "127.0.0.1"

@@ -11,6 +11,7 @@ from edgewake.cloud.bridge.admission.catalogue import Catalogue, NotNow, too_muc
 from edgewake.cloud.bridge.admission.compiled import CompiledStreams
 from edgewake.cloud.bridge.admission.payers import Payers
 from edgewake.cloud.bridge.admission.records import KafkaRecord, record_of
+from edgewake.cloud.bridge.traces import BridgeTraces
 from edgewake.protocol.errors import Rejected
 from edgewake.protocol.mqtt import Unreadable
 
@@ -26,9 +27,11 @@ def paid_record(
     *,
     is_let_in: bool,
     keeps_odd: bool,
+    traces: BridgeTraces | None,
 ) -> KafkaRecord:
-    """`is_let_in`: the whole message was accepted already, and may leave a debt; `keeps_odd`: see
-    `admit`.
+    """`is_let_in`: the whole message was accepted already, and may leave a debt.
+
+    `keeps_odd`: see `admit`.
 
     Raises Rejected, NotNow or AwaitsCatalogueError.
     """
@@ -41,6 +44,8 @@ def paid_record(
         record = record_of(
             packet, catalogue, received_at=received_at, compiled=compiled, keeps_odd=keeps_odd
         )
+        if traces is not None:
+            record = traces.begun(record, packet, now_s)
     except (Rejected, NotNow):
         account.pay_refused(size, REFUSED_S if began_s is None else time.thread_time() - began_s)
         raise

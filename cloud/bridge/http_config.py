@@ -15,15 +15,24 @@ from edgewake.protocol.maps.http_forms import PRESETS
 
 
 class HttpConfig(Config):
-    """Where a bridge listens, and whom it takes readings from (docs/devices.md)."""
+    """The address on which a bridge listens, and the clients it accepts (docs/devices.md)."""
 
     host: str = "127.0.0.1"
-    """Address to listen on. Any other than this machine's own needs `tokens_file`. TLS is a
-    proxy's."""
+    """Address to listen on. Any other than this machine's own needs `tokens_file` or
+    `password_file`. TLS is a proxy's."""
+    also_hosts: tuple[str, ...] = Field(default=(), max_length=8)
+    """More addresses to listen on, e.g. of the local network: ["192.168.1.5"]."""
+    also_cert_file: Path | None = None
+    """PEM of the certificate that is shown at `also_hosts`, which are encrypted then."""
+    also_key_file: Path | None = None
+    """PEM of its key."""
+    local: bool = False
+    """Is nobody of this machine itself asked who he is, who sends to a loopback address? Not where
+    a proxy on this machine passes on what others send."""
     port: int | None = Field(default=None, ge=1, le=65_535)
     """TCP port; none: nothing is taken by HTTP."""
     presets: tuple[str, ...] = ("all",)
-    """Maps of clients of others, where there is no `file`: `influx`, `otlp`, `cloudevents`,
+    """Maps of other systems' clients, if no `file` is given: `influx`, `otlp`, `cloudevents`,
     `senml`, `owntracks`, `thingsboard`, or `all` for these six."""
     file: Path | None = None
     """Map file, in place of `presets`; a request's path is its topic. Read again when it
@@ -34,6 +43,10 @@ class HttpConfig(Config):
     """File of tokens of devices, mode 0600: lines `TOKEN NAME`. Who shows a token is that device;
     with `gateway` behind the name it speaks for devices that its payloads name. Read again when it
     changes. None: nobody is asked for one."""
+    password_file: Path | None = None
+    """Passwords of devices, as the MQTT broker reads them (`password_file` of ops.toml): a device
+    shows name and password, by HTTP Basic, or as `NAME:PASSWORD` where its client has one word for
+    a token. Read again when it changes."""
     prefix: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,31})?$")
     """Begins the names of devices that payloads give, as `maps.prefix` does."""
     body_bytes_max: int = Field(default=FRAME_BYTES_MAX, ge=1024, le=16 << 20)
@@ -49,15 +62,23 @@ class HttpConfig(Config):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        try:
-            is_loopback = ipaddress.ip_address(self.host).is_loopback
-        except ValueError as error:
-            raise ValueError("host: expected an address") from error
-        if not is_loopback and self.tokens_file is None:
-            raise ValueError("host: who listens beyond this machine needs a tokens_file")
+        for key, hosts in (("host", (self.host,)), ("also_hosts", self.also_hosts)):
+            self._check_hosts(key, hosts)
+        if self.local and self.trusted_proxies:
+            raise ValueError("local: a proxy asks for others, too: expected no trusted_proxies")
         if self.file is not None and "presets" in self.model_fields_set:
             raise ValueError("expected `presets` or `file`; a map file names its own presets")
         return self
+
+    def _check_hosts(self, key: str, hosts: tuple[str, ...]) -> None:
+        try:
+            is_near = all(ipaddress.ip_address(one).is_loopback for one in hosts)
+        except ValueError as error:
+            raise ValueError(f"{key}: expected an address") from error
+        if not is_near and self.tokens_file is None and self.password_file is None:
+            raise ValueError(
+                f"{key}: who listens beyond this machine needs a tokens_file or a password_file"
+            )
 
     @property
     def map_presets(self) -> tuple[str, ...]:

@@ -22,11 +22,14 @@ from edgewake.cloud.bridge.kafka_writer import ALONE, PRODUCER
 from edgewake.cloud.bridge.mqtt.mqtt_source import MqttSource
 from edgewake.cloud.bridge.mqtt.subscriptions import read_keys, subscriptions
 from edgewake.cloud.bridge.outbox import Outbox
+from edgewake.cloud.bridge.traces import BridgeTraces
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.kafka.up_places import UNANSWERED
 from edgewake.cloud.process_metrics import of_kafka
 from edgewake.cloud.retry import Backoff
+from edgewake.cloud.traces.sampling import Sampling
+from edgewake.cloud.traces.tracer import close, gathered, open_tracer
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import LocalError, Unavailable
@@ -37,7 +40,7 @@ log = logging.getLogger("edgewake.bridge")
 FOLLOW_S: Final = 0.05
 """Seconds between looks at the stream catalogue and at the register of bridges."""
 FOLLOW_AWAITED_S: Final = 0.002
-"""The same while messages wait for the catalogue."""
+"""The poll interval while messages wait for the catalogue."""
 REGISTER_S: Final = 10.0
 """Seconds for Kafka to confirm our row in the register."""
 _WRITTEN: Final = (
@@ -79,6 +82,7 @@ async def run(
     if opened is None:
         return
     tables = opened
+    tracer = open_tracer(config.traces, part="bridge", name=config.name)
     bridge = Bridge(
         config,
         subscriptions=subscriptions(config.kafka.installation, keys, filters),
@@ -92,10 +96,17 @@ async def run(
         mapper=None
         if map_file is None
         else Mapper(map_file.maps, config.maps.prefix, config.maps.devices),
+        traces=None
+        if tracer is None
+        else BridgeTraces(tracer, Sampling(config.traces, rng), clock),
     )
     metrics_port.serve(
         config.metrics_port,
-        lambda: [*bridge.metrics.gather(), *bridge.health.gather()],
+        lambda: [
+            *bridge.metrics.gather(),
+            *bridge.health.gather(),
+            *gathered(tracer),
+        ],
         part="bridge",
         certificates=(config.mqtt.ca_file, config.mqtt.cert_file, *of_kafka(config.kafka.security)),
         host=config.metrics_host,
@@ -126,6 +137,7 @@ async def run(
     finally:
         backlog.close()
         tables.close()
+        await asyncio.to_thread(close, tracer)
 
 
 def _map_file(config: MapsConfig) -> MapFile | None:

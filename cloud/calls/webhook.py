@@ -219,7 +219,7 @@ class Caller:
     ) -> Outcome:
         """Try the addresses in turn until one accepts a connection.
 
-        Once a request was sent there is no second one.
+        A request that was sent is never sent a second time.
         """
         for address in addresses[:-1]:
             try:

@@ -9,6 +9,7 @@ import csv
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -16,18 +17,19 @@ import click
 
 from edgewake.cloud.commands.common import completion
 from edgewake.cloud.commands.common.api_client import OpsApi, shows
-from edgewake.cloud.commands.common.output import print_item, print_json
+from edgewake.cloud.commands.common.output import print_json
 from edgewake.protocol.names import is_device
 
 PAGE: Final = 1_000
 """Devices of one request."""
 SIGNED_PAGE: Final = 50
-"""The same with signing requests, of which a small one has 400 characters and a large one 3,000."""
+"""Devices per request when signing requests come along; each has 400 to 3,000 characters."""
 AUTHORITY: Final = "edgewake-ca.crt"
 """File of the authority that devices trust, beside their certificates."""
 REQUEST_CHARS_MAX: Final = 8_192
 FILE_BYTES_MAX: Final = 8 << 20
 """Size of a file of names: more than twice what all devices that may have a password need."""
+READING: Final = '{"temperature": 21.5}'
 HEADINGS: Final = ("device", "name", "names", "devices")
 """What the first line of a file of names may say in place of a name."""
 
@@ -111,7 +113,7 @@ def _give_passwords(
         _write_rows(sys.stdout, given)
     else:
         for one in given:
-            click.echo("\n".join(_lines(one, found["broker"], found.get("authority"))))
+            click.echo("\n".join(_lines(one, found)))
 
 
 def _certify(
@@ -176,7 +178,7 @@ def _certificate_lines(device: str, folder: Path, broker: dict[str, Any] | None)
         device,
         f"  certificate  {cert}",
         f"  its key      {key}{'' if key.exists() else ' (on the device)'}",
-        f"  whom it trusts  {authority}",
+        f"  trusted CA      {authority}",
     ]
     if broker is None:
         return found
@@ -224,7 +226,30 @@ def claim(api: OpsApi, count: int, hours: float, prefix: str) -> None:
     made = api.ask(
         "POST", "/v1/claims", body={"count": count, "life_s": hours * 3600, "prefix": prefix}
     ).json()
-    print_item(made, as_json=api.as_json)
+    if api.as_json:
+        print_json(made)
+    else:
+        click.echo("\n".join(_claim_lines(made, prefix)))
+
+
+def _claim_lines(made: dict[str, Any], prefix: str) -> list[str]:
+    """What a device needs, in lines that can be copied as they are."""
+    until = datetime.fromtimestamp(made["until"] / 1000).astimezone()
+    found = [
+        made["code"],
+        f"  for          {made['count']} devices, until {until:%Y-%m-%d %H:%M %Z}",
+    ]
+    proof = ""
+    if made.get("fingerprint"):
+        found.append(f"  fingerprint  {made['fingerprint']}")
+        proof = f"--fingerprint {made['fingerprint']} "
+    server = made.get("server") or "SERVER"
+    return [
+        *found,
+        "  on the device",
+        f"    edgewake-agent init --device {prefix}1 --claim {made['code']} {proof}"
+        f"--server {server} --data-dir edgewake-data agent.toml",
+    ]
 
 
 def _names(file: TextIO) -> list[str]:
@@ -249,16 +274,17 @@ def _write_rows(file: TextIO, items: Iterable[dict[str, Any]]) -> None:
     file.flush()
 
 
-def _lines(one: dict[str, Any], broker: dict[str, Any] | None, authority: str | None) -> list[str]:
-    """The lines that the device needs."""
+def _lines(one: dict[str, Any], given: dict[str, Any]) -> list[str]:
+    """The lines that the device needs, of all that was `given`."""
     device, password = one["device"], one["password"]
+    broker, authority = given["broker"], given.get("authority")
     found = [f"{device}", f"  user name  {device}", f"  password   {password}"]
     if broker is None:
         return found
     trusted, agent_trusts = "", ""
     if authority:
         found += [
-            "  whom it trusts: paste this there",
+            "  the CA that it trusts: paste this there",
             # Not indented: the shell looks for END alone.
             f"cat > {AUTHORITY} <<END",
             *authority.strip().split("\n"),
@@ -266,11 +292,20 @@ def _lines(one: dict[str, Any], broker: dict[str, Any] | None, authority: str | 
         ]
         trusted, agent_trusts = f"--cafile {AUTHORITY} ", f"--ca-file {AUTHORITY} "
     host, port = broker["host"], broker["port"]
-    return [
-        *found,
+    found += [
         "  by hand",
         f"    mosquitto_pub -h {host} -p {port} {trusted}-u {device} -P {password} -q 1 "
-        f"-t ew/v1/{device}/up/hello -m '{{\"temperature\": 21.5}}'",
+        f"-t ew/v1/{device}/up/hello -m '{READING}'",
+    ]
+    if given.get("http"):
+        also = f"--cacert {AUTHORITY} " if authority else ""
+        path = f"/ew/v1/{device}/up/hello"
+        found += [
+            "  or without MQTT",
+            f"    curl {also}-u {device}:{password} -d '{READING}' {given['http']}{path}",
+        ]
+    return [
+        *found,
         "  with an agent",
         f"    printf %s {password} > device.password",
         f"    edgewake-agent init --device {device} --broker {host}:{port} {agent_trusts}"

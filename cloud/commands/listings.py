@@ -258,7 +258,7 @@ def list_letters(api: OpsApi, device: str | None, reason: str | None, limit: int
     wanted = {name: value for name, value in (("device", device), ("reason", reason)) if value}
     found: list[dict[str, Any]] = []
     before: dict[str, int] = {}
-    # A page may be empty and lead on: only so many letters are looked at for each.
+    # A page may be empty and lead on: the server looks at a bounded number of letters for each.
     while len(found) < limit:
         page = api.ask(
             "GET",

@@ -54,8 +54,9 @@ def show_set(api: OpsApi, name: str) -> None:
 @click.argument("file", type=FILE)
 @shows
 def apply_sets(api: OpsApi, file: Path) -> None:
-    """Put the sets in FILE (TOML: a table [NAME] for each; or JSON) in the place of those of their
-    names.
+    """Create or replace the sets in FILE.
+
+    FILE is TOML, with a table [NAME] for each set, or JSON.
     """
     for name, body in tables_of(file, "set", "with members in it").items():
         query_name(click.get_current_context(), click.Argument(["name"]), name)
@@ -123,8 +124,9 @@ def show_publication(api: OpsApi, name: str) -> None:
 @click.argument("file", type=FILE)
 @shows
 def apply_publications(api: OpsApi, file: Path) -> None:
-    """Put the publications in FILE (TOML: a table [NAME] for each; or JSON) in the place of those
-    of their names.
+    """Create or replace the publications in FILE.
+
+    FILE is TOML, with a table [NAME] for each publication, or JSON.
     """
     for name, body in tables_of(file, "publication", "with streams in it").items():
         query_name(click.get_current_context(), click.Argument(["name"]), name)

@@ -98,10 +98,10 @@ seeking in it; a record ends the wait at once. Each asks that often while nothin
 system has twenty such consumers, which with 200 ms were a third of all requests to Kafka. The end
 of a table that is written in transactions is seen with this delay when it is read at the start."""
 HANDED_OVER_WAIT_MS: Final = 200
-"""The same where a group hands partitions over: one that comes while a fetch of the others waits is
-read so late."""
+"""The wait of a fetch where a group hands partitions over: a partition that arrives meanwhile is
+read only after it."""
 ONCE_WAIT_MS: Final = 20
-"""The same of a table that is read to its end, and then no more."""
+"""The wait of a fetch for a table that is read once to its end."""
 
 
 def consumer(

@@ -7,7 +7,7 @@ others stand by. One of them leads when the leader was not heard of for `session
 the records of that topic, whatever its own files say. A leader that is back within `session_s`
 leads on. One that the group gave the lead away from ends, and stands by when it begins again.
 
-Leadership saves work and guards nothing: a leader that hangs may not know that it is none any more.
+Leadership saves work and guards nothing: a leader that hangs may not know that it has lost it.
 What guards the results is that the later producer of a lane fences the earlier one
 (transaction.py), and the later judge the earlier one. Since only the leader starts lanes, no two
 take turns in that.

@@ -63,7 +63,7 @@ class Keeper:
         return number
 
     def need(self, number: int, answers: int) -> None:
-        """So many answers are to come."""
+        """Expect this many answers."""
         self._changes.put((number, answers))
 
     def let_go(self, number: int) -> None:
@@ -154,7 +154,7 @@ class Mortal(Generic[C]):
         KEEPER.let_go(before)
         MADE[self._what] = MADE.get(self._what, 0) + 1
         log.warning(
-            "%s: Kafka's client got no answer and was made anew",
+            "%s: Kafka's client got no answer and was replaced",
             self._what,
             extra={"event": "kafka.client_made_anew"},
         )

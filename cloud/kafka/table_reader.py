@@ -73,7 +73,7 @@ class TableReader:
     def read_committed(
         self, *, idle_s: float = 30.0, is_wanted: Callable[[], bool] = lambda: True
     ) -> None:
-        """The same, but no further than to the first transaction that is open."""
+        """Read to the end, or to the first transaction that is open."""
         self._read_to_end_of(self._consumer, idle_s, is_wanted)
 
     def _read_to_end_of(

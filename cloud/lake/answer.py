@@ -150,7 +150,7 @@ def execute(
     columns_ = [{"name": name, "type": str(type_)} for name, type_, *_ in shown.description or ()]
     if not any(_ZONED in column["type"] for column in columns_):
         return shown, columns_
-    # Written anew from its syntax tree: a semicolon or a comment at the end would not stand in
+    # Generated again from its syntax tree: a semicolon or a comment at the end could not stand in
     # brackets.
     ((text,),) = db.execute("SELECT json_deserialize_sql(json_serialize_sql(?))", [sql]).fetchall()
     for column in columns_:

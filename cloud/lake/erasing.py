@@ -1,6 +1,6 @@
 """The lake's part of erasures: which rows of which files go, and the table that says so.
 
-Files are written anew without these rows, and named in place of the old ones together with the
+Files are rewritten without these rows, and named in place of the old ones together with the
 erasure's id, in one transaction of the manifest; so a kill leaves a file that nobody names, or a
 report that is sent again. The old files are deleted at once: a question that has not opened them
 yet fails, and is asked again.

@@ -63,7 +63,7 @@ class Disk:
         for file in files:
             fields |= file.fields
         columns = physical(first.kind, fields)
-        # Of each file: its column of a field → that of the merged one.
+        # For each file: its column of a field → the column of the merged file.
         names = [
             {column: columns[name] for name, column in physical(file.kind, file.fields).items()}
             for file in files
@@ -210,7 +210,7 @@ def _only(kept: pa.BooleanArray, tables: Iterable[pa.Table]) -> Iterator[pa.Tabl
 
 
 def _gathered(tables: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The same rows in tables of ROW_GROUP_BYTES or a little more, with all columns."""
+    """Regroup rows into tables of ROW_GROUP_BYTES or a little more, with all columns."""
     waiting, size = [schema.empty_table()], 0
     for table in tables:
         waiting.append(table)

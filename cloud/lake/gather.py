@@ -208,5 +208,5 @@ def _as_text(column: Values) -> Values:
 def _array(column: list[Any], type_: ColumnType) -> pa.Array:
     try:
         return pa.array(column, _ARROW_FIELD[type_])
-    except pa.ArrowInvalid:  # a whole number that is no 64-bit float: the nearest one
+    except pa.ArrowInvalid:  # a whole number that a 64-bit float cannot hold: the nearest one
         return pa.array([None if value is None else float(value) for value in column], pa.float64())

@@ -100,7 +100,7 @@ class Writer:
                         self._unable,
                     ).run(self._stop)
                 except _Erasing:
-                    log.debug("begins anew, to erase")
+                    log.debug("starts again, to erase")
                 except (
                     Unavailable,
                     Fenced,

@@ -72,7 +72,7 @@ class SingleFlight(Generic[K, T]):
         if self._asking.get(key) is done:
             del self._asking[key]
         if not done.cancelled():
-            done.exception()  # who waited has it; should nobody, it is no news
+            done.exception()  # waiters have it already; without a waiter nobody needs it
 
     async def _after(self, key: K, before: asyncio.Task[T]) -> T:
         await asyncio.wait({before})

@@ -86,7 +86,7 @@ class Catalogue:
     def __init__(
         self, config: KafkaConfig, client_id: str, clock: Clock, *, has_named: bool = False
     ) -> None:
-        """`has_named`: does it read named sets and publications, too?"""
+        """`has_named`: does it read named sets, publications and boards, too?"""
         self.topics: Mapping[str, Topic] = {}
         self.named: Named | None = Named() if has_named else None
         """Sets and publications."""
@@ -174,8 +174,9 @@ class Catalogue:
     async def find_publication(
         self, name: str, reader: Principal, action: Action = Action.READ
     ) -> Publication:
-        """A publication, after a fresh look if it is unknown or not for this reader; raises
-        UnknownPublication or Unavailable.
+        """The publication of this name, read again where it is unknown or hidden from this reader.
+
+        Raises UnknownPublication or Unavailable.
         """
         if name not in self._published(reader, action):
             await self._ask()
@@ -188,8 +189,9 @@ class Catalogue:
         return {} if self.named is None else self.named.publications(reader, action)
 
     async def check_sets(self, names: frozenset[str], reader: Principal) -> None:
-        """Raises FilterError for a set that is not there, or not for this reader: word for word the
-        same, and after as long a look.
+        """Raises FilterError for a set that does not exist or is hidden from this reader.
+
+        Both get the same words after the same wait, so nobody learns that a hidden set exists.
         """
         if any(self._is_no_set(name, reader) for name in names):
             await self._ask()
@@ -312,6 +314,7 @@ class Catalogue:
             tables |= {
                 topics.SETS: self.named.take_set,
                 topics.PUBLICATIONS: self.named.take_publication,
+                topics.BOARDS: self.named.take_board,
             }
         topic_admin.ensure_topics(self._config, list(tables), client=self._admin)
         reader = TableReader(self._config, f"{self._client_id}-catalogue", tables)

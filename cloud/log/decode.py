@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import orjson
 
+from edgewake.cloud.traces.events import Traced
 from edgewake.protocol.frames import record as records
 
 log = logging.getLogger("edgewake.hub")
@@ -41,6 +42,8 @@ class Event:
     kind: str
     fields: Mapping[str, Any]
     data: bytes
+    trace: Traced | None = None
+    """The record is traced, and this server makes spans."""
 
 
 @dataclass(slots=True)
@@ -59,6 +62,7 @@ class Record:
     name: str = ""
     """The name of its stream or query."""
     partition: int = 0
+    trace: Traced | None = None
     decoded: Sequence[Event] | None = field(default=None, repr=False)
 
 
@@ -79,7 +83,10 @@ class Decoder:
     def events(self, record: Record) -> Sequence[Event]:
         """The events of a record."""
         if record.decoded is None:
-            record.decoded = self._decode(record)
+            found = self._decode(record)
+            if record.trace is not None:
+                found = [replace(one, trace=record.trace) for one in found]
+            record.decoded = found
             self._remember(record)
         return record.decoded
 
@@ -119,7 +126,7 @@ class Decoder:
 
 def project(event: Event, fields: Mapping[str, Any]) -> Event:
     """A data event reduced to the columns of a `select=`."""
-    return Event(event.kind, fields, orjson.dumps(fields))
+    return Event(event.kind, fields, orjson.dumps(fields), event.trace)
 
 
 def _result_event(record: Record) -> Event:

@@ -67,6 +67,7 @@ from edgewake.cloud.log.subscription import (
 from edgewake.cloud.log.tail import Tail
 from edgewake.cloud.log.wanted import wanted as subscribed
 from edgewake.cloud.rights.principal import ANYBODY, Action, Principal
+from edgewake.cloud.traces.events import EventTraces
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import Cursor, CursorCodec, stream_hash
 from edgewake.protocol.errors import CursorError, Unavailable
@@ -101,10 +102,14 @@ class Hub:
         clock: Clock,
         on_tick: Callable[[float], None] | None = None,
         has_named: bool = False,
+        traces: EventTraces | None = None,
     ) -> None:
-        """`on_tick` is given the seconds that each tick took. `has_named`: are there named sets and
-        publications here?
+        """A hub that follows nothing yet.
+
+        `on_tick` receives the seconds that each tick took. `has_named`: are there named sets and
+        publications here? `traces`: makes spans of traced events; None: they are as any others.
         """
+        self.traces = traces
         self.codec = codec
         self.catalogue = Catalogue(kafka_config, name, clock, has_named=has_named)
         self.kafka = AskKafka(kafka_config, clock)
@@ -128,11 +133,17 @@ class Hub:
         """Different places at which chunks are being made: what catching up costs."""
         self.views: dict[tuple[Sight, str], View[Any]] = {}
         self.own_views = 0
-        """Those of them that are not shared by all: with a filter, or of several streams."""
+        """The views that not everybody shares: those with a filter or of several streams."""
         self._named_generation = 0
         self._config = config
         self._clock = clock
-        self._reader = KafkaReader(kafka_config, name, deliver=self._deliver, failed=self._fail)
+        self._reader = KafkaReader(
+            kafka_config,
+            name,
+            deliver=self._deliver,
+            failed=self._fail,
+            now_ms=None if traces is None else traces.now_ms,
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._failed: asyncio.Future[None] | None = None
         self._opening: SingleFlight[str, None] = SingleFlight(self._follow_one)
@@ -195,8 +206,9 @@ class Hub:
         reader: Principal,
         action: Action = Action.READ,
     ) -> None:
-        """The same for streams of a subscription; those of a publication are there for all who may
-        open it. Raises UnknownStream, or Unavailable.
+        """Check the streams of a subscription; all who may open a publication may read its streams.
+
+        Raises UnknownStream or Unavailable.
         """
         publication = subscribed(subscription).publication
         if publication is None:
@@ -231,13 +243,17 @@ class Hub:
         subscription: Subscription,
         reader: Principal = ANYBODY,
         action: Action = Action.READ,
+        *,
+        is_kept: bool = False,
     ) -> Plan:
         """Follow the streams of a subscription, as far as `reader` may see them.
 
-        `close` the plan.
+        `close` the plan. `is_kept`: it was admitted before; a named set of it that was removed
+        since then passes nothing.
         """
         wanted = normal(subscription)
-        await self.check_filters(wanted, reader)
+        if not is_kept:
+            await self.check_filters(wanted, reader)
         await self.check_names(wanted, wanted.streams, reader, action)
         while True:
             missing = [name for name in wanted.streams if name not in self.streams.by_name]
@@ -414,7 +430,7 @@ class Hub:
         begins = request.start if isinstance(request.start, LogEnd) else "time"
         bounds = self._tail_bounds(opened)
         found = resume(cursor, opened, bounds, request.on_gap, new=new, begins=begins)
-        # What is not in memory is asked for, and before a loss is told, asked for anew.
+        # Kafka is asked for what memory lacks, and asked again before a loss is reported.
         for fresh in (False, True):
             if not any(gap.event.fields["reason"] in LOSSES for gap in found.gaps):
                 break
@@ -558,8 +574,9 @@ class Hub:
                 await self._check_identity()
 
     def _follow_named(self) -> None:
-        """Look for views in another way whose named sets changed, and end those whose publication
-        did: their readers come back with their cursors.
+        """Index views whose named sets changed again, and end those whose publication changed.
+
+        The readers of an ended view come back with their cursors.
         """
         named = self.catalogue.named
         if named is None or named.generation == self._named_generation:

@@ -53,8 +53,8 @@ class HubBounds:
     """Bytes of what is made ready for clients, of all subscriptions together; the least used go
     first, and are made again if asked for."""
     tick_ms: float = 20.0
-    """What arrives within so many ms is written to the clients at once: it costs half of that in
-    latency, and saves work for 1000 clients."""
+    """Events that arrive within this time, ms, are written to the clients together: it adds half of
+    it to the latency, and saves work for 1000 clients."""
     slice_ms: float = 2.0
     """Milliseconds of reading and filtering after which sockets have their turn. While clients
     catch up, a new event waits for two or three of them: until it is taken, at its tick, and for

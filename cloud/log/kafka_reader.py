@@ -22,6 +22,8 @@ from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.metadata import warm_metadata
 from edgewake.cloud.log.decode import Record
+from edgewake.cloud.traces.events import Traced
+from edgewake.cloud.traces.tracer import of_headers
 from edgewake.protocol.ops import result
 from edgewake.protocol.topics import QUERY_PREFIX, STREAM_PREFIX
 
@@ -65,15 +67,18 @@ CONSUMER: Final[dict[str, Any]] = {
 }
 
 
-def found_in(message: Message) -> Found | None:
-    """What a message of the consumer means.
+def found_in(message: Message, now_ms: Callable[[], int] | None = None) -> Found | None:
+    """What a message of the consumer means; with `now_ms` also, when it came, of what is traced.
 
     None for a passing error, from which librdkafka recovers by itself.
     """
     error = message.error()
     topic, partition = message.topic(), message.partition()
     if error is None:
-        return topic, partition, _record(message, topic)
+        record = _record(message, topic)
+        if now_ms is not None and (headers := of_headers(message.headers() or ())):
+            record.trace = Traced(headers, topic, partition, record.offset, now_ms())
+        return topic, partition, record
     if error.code() == KafkaError._PARTITION_EOF:
         return topic, partition, ReachedEnd(message.offset())
     if error.code() in GONE:
@@ -109,7 +114,10 @@ class KafkaReader:
         *,
         deliver: Deliver,
         failed: Callable[[BaseException], None],
+        now_ms: Callable[[], int] | None = None,
     ) -> None:
+        """`now_ms`: where traced records are to bear their headers, and when they came."""
+        self._now_ms = now_ms
         self._consumer: Consumer = clients.consumer(config, client_id, **CONSUMER)
         self._deliver = deliver
         self._failed = failed
@@ -180,7 +188,7 @@ class KafkaReader:
             message = self._consumer.poll(wait_s)
             if message is None:
                 break
-            found = found_in(message)
+            found = found_in(message, self._now_ms)
             if found is not None:
                 batch.append(found)
                 size += len(found[2].value) if isinstance(found[2], Record) else 0

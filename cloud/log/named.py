@@ -1,5 +1,7 @@
-"""What operators keep under names for readers: sets of devices, and publications. Read from their
-tables by one thread, asked by the event loop: each row is a value that is replaced whole.
+"""The named sets of devices, the publications and the boards that operators keep for readers.
+
+One thread reads them from their tables and the event loop asks for them; each row is a value that
+is replaced whole.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from collections.abc import Mapping
 
 from edgewake.cloud.rights.principal import Action, Principal
 from edgewake.protocol.errors import RemoteError
+from edgewake.protocol.ops.board import Board
 from edgewake.protocol.ops.named_set import NamedSet
 from edgewake.protocol.ops.publication import Publication
 
@@ -27,17 +30,22 @@ class Named:
 
     def __init__(self) -> None:
         self.generation = 0
-        """Grows with every change."""
+        """Grows with every change of what filters and subscriptions use."""
+        self._boards: dict[str, Board] = {}
         self._sets: dict[str, frozenset[str]] = {}
+        self._stamps: dict[str, tuple[int, int]] = {}
+        """Set → its version, and when it was made."""
         self._publications: dict[str, Publication] = {}
 
     def take_set(self, name: str, value: bytes | None) -> None:
         """A row of the sets. Raises ValueError for one that cannot be read."""
         if value is None:
             self._sets.pop(name, None)
+            self._stamps.pop(name, None)
         else:
-            found = frozenset(NamedSet.model_validate_json(value).members)
-            before = self._sets.get(name)
+            row = NamedSet.model_validate_json(value)
+            found, before = frozenset(row.members), self._sets.get(name)
+            self._stamps[name] = (row.version, row.changed_at)
             if found == before:
                 return
             self._sets[name] = found
@@ -51,9 +59,28 @@ class Named:
             self._publications[name] = Publication.model_validate_json(value)
         self.generation += 1
 
+    def take_board(self, name: str, value: bytes | None) -> None:
+        """A row of the boards. Raises ValueError for one that cannot be read."""
+        if value is None:
+            self._boards.pop(name, None)
+        else:
+            self._boards[name] = Board.model_validate_json(value)
+
+    @property
+    def boards(self) -> Mapping[str, Board]:
+        """All boards, by name."""
+        return dict(self._boards)
+
     def members(self, name: str) -> frozenset[str] | None:
         """The texts in a set; None where there is no such set."""
         return self._sets.get(name)
+
+    def stamps(self, names: frozenset[str]) -> tuple[tuple[int, int], ...]:
+        """The version of each of these sets and when it was made, sorted by name.
+
+        Servers that have the same rows return the same; (0, 0) stands for an unknown set.
+        """
+        return tuple(self._stamps.get(name, (0, 0)) for name in sorted(names))
 
     def publication(self, name: str) -> Publication | None:
         """A publication as it is now."""

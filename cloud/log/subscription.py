@@ -193,7 +193,7 @@ class Plan:
     sample: float | None = None
     """A share of all things; None: all."""
     per: tuple[tuple[str, ...], ...] = ()
-    """Of each source the fields that tell what a thing is."""
+    """For each source the fields that identify a thing."""
     named: Sets | None = None
     """Where named sets are found."""
 
@@ -270,9 +270,7 @@ class Plan:
 
     @property
     def keys(self) -> tuple[Key, ...] | None:
-        """Of each source what an event must hold to be shown, as it is now; None where that is not
-        known of one of them.
-        """
+        """What an event of each source must hold now to be shown; None where one has no key."""
         where = None if self.where is None else self.where.tree
         published = self.published
         also = None if published is None or published.where is None else published.where.tree
@@ -306,9 +304,7 @@ class Plan:
 
     @property
     def events_per_look(self) -> int:
-        """Events after which a reader should check the clock, because this plan's filters are
-        expensive.
-        """
+        """Events between two looks at the clock; fewer where this plan's filters cost more."""
         published = None if self.published is None else self.published.where
         parts = (self.where, self.select, published)
         return events_per_look(sum(part.cost for part in parts if part is not None))
@@ -373,7 +369,7 @@ def who_names(subscription: Subscription, reader: Principal) -> Principal:
 
 
 def through(asked: Request, publication: Publication) -> Request:
-    """The same request to the streams of a publication."""
+    """Return the request with the streams of the publication."""
     subscription = wanted(asked.subscription).model_copy(
         update={"streams": publication.streams, "publication": publication}
     )

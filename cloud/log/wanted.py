@@ -1,5 +1,6 @@
-"""What a reader of this server may ask for beside streams and filters: devices, a publication, a
-share of all devices; and at what pace it is given. Pure.
+"""What a reader may ask for beside streams and filters. Pure.
+
+That is devices, a publication, a share of all devices, and the pace at which events come.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ PER_MAX: Final = 8
 CONFLATE_MS: Final = (20, 3_600_000)
 """Least and most ms of a pace: one tick of the server, an hour."""
 RATE_MAX: Final = 1_000_000
-"""Events a second: more is no bound."""
+"""Events a second; a higher bound would limit nobody."""
 _SHARES: Final = 2**64
 
 
@@ -53,7 +54,7 @@ class Wanted(Subscription):
 
 
 def wanted(subscription: Subscription) -> Wanted:
-    """The same as one of this server's."""
+    """Return the subscription as one of this server's."""
     if isinstance(subscription, Wanted):
         return subscription
     return Wanted(
@@ -66,7 +67,7 @@ class Pace:
     """How a reader is given its events. None: all, as they come."""
 
     conflate_ms: int | None = None
-    """The latest of each thing, once in so many ms."""
+    """Emit only the latest of each thing once in this time, ms."""
     max_rate: float | None = None
     """Events a second at most."""
     per: tuple[str, ...] = ()
@@ -78,7 +79,7 @@ class Pace:
         return self.conflate_ms is None and self.max_rate is None
 
     def within(self, publication: Publication | None) -> Pace:
-        """The same within what a publication allows."""
+        """Return the pace within what a publication allows."""
         if publication is None:
             return self
         limits = publication.limits

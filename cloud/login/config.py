@@ -43,7 +43,7 @@ class LoginConfig(Config):
     """Seconds after which the provider is asked again whether a session still holds: what it takes
     back ends within them."""
     life_s: float = Field(default=43_200, ge=10, le=30 * 86_400)
-    """Seconds after which a person logs in anew, whatever the provider says."""
+    """Seconds after which a person logs in again, whatever the provider says."""
     stale_s: float = Field(default=900, ge=0, le=86_400)
     """Seconds for which sessions go on that the provider cannot be asked about, because it is
     away."""

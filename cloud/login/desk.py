@@ -290,7 +290,7 @@ class Desk:
 
 
 def cookie_name(config: LoginConfig) -> str:
-    """The same on all servers of one installation, and another one in another."""
+    """The name of the cookie: equal on all servers of one installation, unique to it."""
     of_client = sha256(f"{config.issuer}\0{config.client_id}".encode()).hexdigest()[:8]
     is_secret = config.url.startswith("https:")
     return f"{'__Host-' if is_secret else ''}edgewake_login_{of_client}"

@@ -37,7 +37,7 @@ AGAIN_S: Final = 2.0
 """Seconds after which a provider is asked again for its description that did not give one: who
 opens login pages in a loop costs it nothing more."""
 KEYS_AGAIN_S: Final = 0.5
-"""The same of its keys: a token that names one that is not known comes from the provider itself."""
+"""The wait before its keys are read again, for a token that names an unknown one."""
 DESCRIBED_S: Final = 3600.0
 """Seconds for which the provider's description of itself is believed."""
 CALLBACK: Final = "/login/callback"

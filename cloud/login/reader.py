@@ -90,7 +90,7 @@ def _principal(config: LoginConfig, roles: Roles, session: Session) -> Principal
 
 
 def _widest(limits: list[Limits]) -> Limits:
-    """Of several roles the most that one of them allows."""
+    """For each limit the most that one of several roles allows."""
     streams = [one.streams for one in limits if one.streams is not None]
     leases = [one.leases for one in limits if one.leases is not None]
     return Limits(

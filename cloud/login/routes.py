@@ -41,7 +41,7 @@ class Me(BaseModel):
     login: str | None
     """Where people log in; null where they cannot."""
     name: str | None
-    """Of who is logged in; null where nobody is."""
+    """Who is logged in; null where nobody is."""
     has_key: bool
     """Does this browser send a reader's key?"""
 

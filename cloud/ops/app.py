@@ -14,6 +14,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from edgewake.cloud.login import routes as login_routes
 from edgewake.cloud.login.door import Door
 from edgewake.cloud.ops.clients import routes as clients_routes
+from edgewake.cloud.ops.clients import shared_routes
+from edgewake.cloud.ops.faults import routes as faults
 from edgewake.cloud.ops.login import pages
 from edgewake.cloud.ops.login.auth import Guard
 from edgewake.cloud.ops.named import routes as named
@@ -38,6 +40,7 @@ from edgewake.cloud.ops.routes import (
     system,
 )
 from edgewake.cloud.ops.routes.shared import Services
+from edgewake.cloud.ops.search import routes as search
 from edgewake.cloud.web import http_part
 from edgewake.cloud.web import pages as web_pages
 from edgewake.cloud.web.app import application
@@ -76,6 +79,7 @@ def make_app(services: Services) -> FastAPI:
         boards,
         named,
         clients_routes,
+        shared_routes,
         destinations,
         credentials,
         devices,
@@ -91,6 +95,8 @@ def make_app(services: Services) -> FastAPI:
         summaries,
         sql,
         system,
+        faults,
+        search,
     ):
         app.include_router(routes.router(services), dependencies=key_in_openapi)
     app.include_router(credentials.enrolment(services))

@@ -35,6 +35,7 @@ from edgewake.cloud.ops.login.auth import Access
 from edgewake.cloud.ops.login.keys import Keys
 from edgewake.cloud.ops.login.people import People
 from edgewake.cloud.ops.login.sessions import SESSION_LIFE_S, TICKET_LIFE_S, Passes
+from edgewake.cloud.ops.lookups.fault_control import FaultControl, FaultsConfig
 from edgewake.cloud.ops.lookups.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.routes.shared import Services
 from edgewake.cloud.ops.services.alert_desk import AlertDesk
@@ -116,7 +117,9 @@ class OpsConfig(config.Config):
     broker: str = Field(default="", pattern=r"^$|^.+:\d{1,5}$")
     """host:port of the MQTT broker as devices reach it: sent along with passwords."""
     certificate_broker: str = Field(default="", pattern=r"^$|^.+:\d{1,5}$")
-    """The same, of the listener that asks for certificates."""
+    """host:port of the MQTT listener that asks devices for certificates."""
+    http_intake: str = Field(default="", pattern=r"^$|^https?://.+$")
+    """Address of a bridge's `[http]` as devices reach it: sent along with passwords."""
     authority_dir: Path | None = None
     """Folder with `ca.crt` and `ca.key`, which sign devices' certificates here, and `revoked.pem`,
     which the broker reads; without it devices get no certificates. With it the broker encrypts."""
@@ -126,6 +129,7 @@ class OpsConfig(config.Config):
     erase_settle_s: float = Field(default=150.0, ge=1, le=3600)
     """Seconds after which nothing of a stream comes from the analysis any more that was erased
     then; summaries are removed once more after it. More than twice its `summary_interval_s`."""
+    faults: FaultsConfig | None = None
     kafka: KafkaConfig = KafkaConfig()
 
 
@@ -275,6 +279,10 @@ async def run(settings: OpsConfig) -> None:
         else CredentialDesk(settings.password_file, clock, os.urandom, settings.authority_dir),
         broker=settings.broker,
         certificate_broker=settings.certificate_broker,
+        access_urls=settings.access_urls,
+        faults=None if settings.faults is None else FaultControl(settings.faults),
+        http_intake=settings.http_intake,
+        enrolling_url=_network_url(settings),
     )
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -316,6 +324,16 @@ async def run(settings: OpsConfig) -> None:
         writer.close()
         history.close()
         logger.removeHandler(audit)
+
+
+def _network_url(settings: OpsConfig) -> str:
+    """Address of the API on the network, where it listens there."""
+    if not settings.also_hosts:
+        return ""
+    host = settings.also_hosts[0]
+    named = f"[{host}]" if ":" in host else host
+    scheme = "http" if settings.also_cert_file is None else "https"
+    return f"{scheme}://{named}:{settings.port}"
 
 
 def _check(text: str, streams: Mapping[str, Stream]) -> Checked:

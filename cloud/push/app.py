@@ -97,7 +97,9 @@ def _view(proxy: Proxy, lease: Lease) -> dict[str, Any]:
 _bearer = HTTPBearer(auto_error=False, description="The token of the lease")
 
 
-def _token(credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> str:
+async def _token(
+    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
+) -> str:
     if credentials is None:
         raise Problem(
             401,

@@ -1,4 +1,7 @@
-"""Ends leases that an operator ends (`ew.endings`, `edgewake.protocol.ops.open_client`)."""
+"""Ends leases that an operator ends, and wakes clients that one wakes.
+
+Their words stand on `ew.endings` (`edgewake.protocol.ops.open_client`).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from edgewake.cloud.push.proxy import Elsewhere, Proxy, Standby
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.ops.open_client import Ending
+from edgewake.protocol.ops.open_client import WAKE, Ending
 
 log = logging.getLogger("edgewake.push")
 
@@ -25,7 +28,7 @@ class Expulsions:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._heard: deque[tuple[str, bytes]] = deque(maxlen=1000)
-        """Operators are people: more at once is no case; the oldest would be asked for again."""
+        """At most 1000 requests: operators are people, and a dropped one would be sent again."""
         self._news = asyncio.Event()
 
     def hear(self, client: str, word: bytes) -> None:
@@ -38,7 +41,7 @@ class Expulsions:
         self._news.set()
 
     async def run(self) -> None:
-        """End until cancelled."""
+        """End and wake until cancelled."""
         while True:
             await self._news.wait()
             self._news.clear()
@@ -48,7 +51,9 @@ class Expulsions:
     async def _end(self, lease_id: str, word: bytes) -> None:
         try:
             said = Ending.model_validate_json(word)
-            if said.holds(self._clock.now_ms()) and await self._proxy.expel(lease_id):
+            if lease_id.startswith(WAKE):
+                self._wake(lease_id.removeprefix(WAKE), said)
+            elif said.holds(self._clock.now_ms()) and await self._proxy.expel(lease_id):
                 facts = {"event": "push.ended_by_operator", "lease": lease_id, "by": said.by}
                 log.info("lease %s is ended by %s", lease_id, said.by, extra=facts)
         except ValidationError as error:
@@ -56,3 +61,8 @@ class Expulsions:
         except (Unavailable, Standby, Elsewhere) as error:  # who ended it is told, and asks again
             facts = {"event": "push.not_ended", "lease": lease_id}
             log.warning("lease %s is not ended: %s", lease_id, error, extra=facts)
+
+    def _wake(self, lease_id: str, said: Ending) -> None:
+        if said.holds(self._clock.now_ms()) and self._proxy.wake_now(lease_id):
+            facts = {"event": "push.woken_by_operator", "lease": lease_id, "by": said.by}
+            log.info("lease %s is woken for %s", lease_id, said.by, extra=facts)

@@ -266,6 +266,11 @@ class Proxy:
         await self._end(tended)
         return True
 
+    def wake_now(self, lease_id: str) -> bool:
+        """Wake a client for an operator; False where there is none here that can be woken."""
+        tended = self._tending.leases.get(lease_id)
+        return tended is not None and self._tending.wake_now(tended)
+
     async def _end(self, tended: Tended) -> None:
         lease_id = tended.lease.id
         writer = self._writer_of(lease_id)
@@ -309,7 +314,7 @@ class Proxy:
     def _authorized(self, lease_id: str, token_hash: str) -> Tended:
         self._writer_of(lease_id)
         tended = self._tending.leases.get(lease_id)
-        # The same work and the same answer whether the id or the token is wrong.
+        # A wrong id and a wrong token take equal work and get the same answer.
         if (
             not hmac.compare_digest(token_hash, tended.lease.token_hash if tended else "0" * 64)
             or tended is None

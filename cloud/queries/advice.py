@@ -23,7 +23,7 @@ STORED: Final = "of what is stored, `edgewake sql` answers it"
 _COUNTER: Final = (
     "of a counter: SELECT device, CASE WHEN last(x) >= first(x) THEN last(x) - first(x) ELSE "
     "last(x) END AS more FROM stream"
-    " GROUP BY count_window(2, 1), device HAVING count(*) = 2; ELSE is for one that began anew"
+    " GROUP BY count_window(2, 1), device HAVING count(*) = 2; ELSE is for a counter that restarted"
 )
 _PLACES: Final = (
     "km between two places: 12742 * asin(sqrt(pow(sin(radians(lat - 53.3) / 2), 2) + "

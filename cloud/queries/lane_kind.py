@@ -30,7 +30,7 @@ class LaneKind(StrEnum):
     kept in vain."""
     PLAIN_SHED = "plain-shed"
     SKETCH_SHED = "sketch-shed"
-    """The same two of queries that may leave readings out when they lag: those that may not never
+    """Both kinds again for queries that may shed readings when they lag: queries that may not never
     wait for them, nor pay for weights."""
     ROWS = "rows"
     SEQUENCE = "sequence"

@@ -62,8 +62,8 @@ class Join:
     is_left: bool
     """Does a reading without a row stay, with nulls? Otherwise it is dropped."""
     columns: tuple[tuple[str, Kind], ...] = ()
-    """Those of the table that the query reads, keys included, sorted; in expressions they are
-    called `table.column`."""
+    """The columns of the table that the query reads, keys included, sorted; expressions call them
+    `table.column`."""
     within: Within | None = None
     foreign: str = ""
     """The topic of somebody else's that has the table's rows; empty where they are ours."""

@@ -146,7 +146,7 @@ def statuses(
 
 
 def _too_many(running: Mapping[str, Registered]) -> dict[str, str]:
-    """Those of one stream that the older ones leave no room for, with the reason."""
+    """The queries of a stream beyond the limit, the youngest, with the reason for each."""
     refused: dict[str, str] = {}
     planned = 0
     for count, (name, registered) in enumerate(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from pathlib import Path
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
@@ -11,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from edgewake.cloud.rights.names import Names
 from edgewake.cloud.rights.principal import Action
+from edgewake.cloud.web.host import is_loopback
 from edgewake.protocol.config import Config
 from edgewake.protocol.errors import ConfigError
 
@@ -86,7 +86,7 @@ class IssuerConfig(Config):
     jwks_file: Path | None = None
     """Its public keys, a JSON Web Key Set; read again when it changes."""
     jwks_url: Annotated[str, AfterValidator(checked_url)] | None = None
-    """The same from its server, which must answer itself: a redirect is not followed."""
+    """URL of its public keys at its server, which must answer itself: a redirect is refused."""
     refresh_s: float = Field(default=60, ge=1)
     """Seconds between two looks at `jwks_url`: a key that is withdrawn is believed for so long."""
     stale_s: float = Field(default=3600, ge=1)
@@ -126,8 +126,8 @@ class RightsConfig(Config):
     anonymous: str | None = None
     """The role of who proves nothing; where it is left out nobody reads without a key or token."""
     local: str | None = None
-    """The same, of who comes from this machine to one of its own addresses (127.0.0.1, ::1) alone;
-    not together with `anonymous`, nor behind a proxy."""
+    """The role of clients without a key that come from this machine to 127.0.0.1 or ::1; not
+    together with `anonymous`, nor behind a proxy."""
     roles: dict[str, RoleConfig] = Field(default={})
     """Roles by their names; the role `everything` is always there."""
     key_file: Path | None = None
@@ -199,14 +199,6 @@ def checked(
         "a table [rights] (docs/rights.md); to let anybody read everything, "
         f'[rights] with anonymous = "{EVERYTHING}"'
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Does only this machine reach it?"""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def names(texts: tuple[str, ...] | None) -> Names | None:

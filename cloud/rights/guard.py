@@ -25,12 +25,12 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from edgewake.cloud.rights.config import is_loopback
 from edgewake.cloud.rights.principal import Principal
 from edgewake.cloud.rights.rights import End, Rights
 from edgewake.cloud.rights.roles import NoRights
 from edgewake.cloud.rights.tickets import Tickets
 from edgewake.cloud.rights.tokens import Refused
+from edgewake.cloud.web.host import is_local
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.origin import is_from_own_page
 from edgewake.protocol.errors import Unavailable
@@ -110,7 +110,7 @@ class Guard:
             if given is not None and is_change:
                 _check_page(scope)
         if given is None:
-            if self._rights.anonymous is None or (self._rights.is_local and not _is_local(scope)):
+            if self._rights.anonymous is None or (self._rights.is_local and not is_local(scope)):
                 raise unknown("key_missing", EXPECTED)
             return self._rights.anonymous
         try:
@@ -151,12 +151,6 @@ def _check_page(scope: Scope) -> None:
     """Raises Problem where not a page of ours makes a browser ask."""
     if not is_from_own_page(dict(scope["headers"])):
         raise Problem(403, "foreign_page", "a cookie changes things only from pages of this server")
-
-
-def _is_local(scope: Scope) -> bool:
-    """Did the request come from this machine, to an address that no other machine reaches?"""
-    ends = (scope.get("client"), scope.get("server"))
-    return all(end is not None and is_loopback(end[0]) for end in ends)
 
 
 def _take_ticket(scope: Scope) -> str | None:
@@ -218,7 +212,7 @@ def principal_of(scope: Any) -> Principal:
 _bearer: Final = HTTPBearer(auto_error=False, description="A key of the key file, or a token (JWT)")
 
 
-def _reader(
+async def _reader(
     http: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 ) -> Principal:
     return principal_of(http.scope)

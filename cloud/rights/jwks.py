@@ -1,8 +1,8 @@
 """The public keys of one issuer, as a JSON Web Key Set has them (RFC 7517). Pure.
 
 A key says which signatures it makes: RSA (2048 bits or more) RS and PS, P-256 ES256, P-384 ES384,
-P-521 ES512, Ed25519 and Ed448 EdDSA. What is no public key for signatures is passed over: a set has
-keys for other uses beside ours. A shared secret (`oct`) is never one.
+P-521 ES512, Ed25519 and Ed448 EdDSA. Keys for other uses than signatures are skipped.
+ A shared secret (`oct`) is never one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Key:
 
 
 def parse(text: str | bytes) -> tuple[Key, ...]:
-    """The keys of a set. Raises ConfigError where it is none, or has none that can be used."""
+    """The keys of a set. Raises ConfigError for what is not a set or holds no usable key."""
     if len(text) > SET_BYTES_MAX:
         raise ConfigError(f"{len(text)} bytes: expected at most {SET_BYTES_MAX}")
     try:

@@ -127,7 +127,7 @@ def _scope(grants: Iterable[Grant]) -> Scope | None:
 
 
 def holder(principal: Principal, client: str) -> str:
-    """Whose limits count: a principal's, of the anonymous each client's own."""
+    """The name whose limits count: the principal's, or the client's own where it is anonymous."""
     if principal.proof.kind is Kind.ANONYMOUS:
         return f"{principal.name}@{client}"
     return principal.name

@@ -64,7 +64,7 @@ class Watch:
 
 
 class Rights:
-    """Of one server. `run` must run. Raises ConfigError."""
+    """The rights of one server. `run` must run. Raises ConfigError."""
 
     def __init__(self, config: RightsConfig, clock: Clock, ask: Fetch = fetch) -> None:
         """`ask`: gets what lies at an issuer's address."""

@@ -74,8 +74,8 @@ class Scope:
 
 
 Scopes: TypeAlias = tuple[Scope | None, ...]
-"""Of the streams of a subscription, sorted by name: None where all of one is seen; empty where all
-of each is.
+"""Scopes of a subscription's streams, sorted by name: None where all of a stream is seen; empty
+where all of each is.
 """
 
 

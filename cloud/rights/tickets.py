@@ -47,7 +47,7 @@ class Tickets:
         return ticket
 
     def use_up(self, ticket: str) -> Principal | None:
-        """Return whom it stands for, for the first and last time."""
+        """Return the principal of a ticket, and make the ticket invalid."""
         self._drop_old()
         return self._take(ticket)
 

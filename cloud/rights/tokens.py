@@ -68,7 +68,7 @@ def read(text: bytes) -> Token:
     """A token in its compact form (RFC 7515, 7.1). Raises Refused."""
     parts = _COMPACT.fullmatch(text)
     if parts is None:
-        raise Refused("this key is not known here, and it is no token")
+        raise Refused("unknown key; expected a key of this server or a JSON Web Token")
     try:
         header, claims = (orjson.loads(_bytes_of(parts[n])) for n in (1, 2))
         signature = _bytes_of(parts[3])

@@ -29,6 +29,7 @@ def sequencer(config_file: Path, verbose: bool) -> None:
     from edgewake.cloud.process_metrics import of_kafka
     from edgewake.cloud.sequencer.config import SequencerConfig
     from edgewake.cloud.sequencer.sequencer import Sequencer
+    from edgewake.cloud.traces.tracer import close, gathered
     from edgewake.protocol.clock import SystemClock
     from edgewake.protocol.config import load
     from edgewake.protocol.errors import ConfigError
@@ -48,7 +49,7 @@ def sequencer(config_file: Path, verbose: bool) -> None:
         )
         metrics_port.serve(
             config.metrics_port,
-            part.metrics.gather,
+            lambda: [*part.metrics.gather(), *gathered(part.tracer)],
             part="sequencer",
             certificates=of_kafka(config.kafka.security),
             host=config.metrics_host,
@@ -60,6 +61,7 @@ def sequencer(config_file: Path, verbose: bool) -> None:
         gc.freeze()
         gc.set_threshold(100_000)
         part.run()
+        close(part.tracer)
     except ConfigError as error:
         click.echo(str(error), err=True)
         sys.exit(2)

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.sequencer.order.bounds import Bounds
+from edgewake.cloud.traces.config import TracesConfig
 from edgewake.protocol import topics
 from edgewake.protocol.config import Config
 
@@ -18,6 +19,8 @@ class SequencerConfig(Config):
     rebalance."""
     kafka: KafkaConfig = KafkaConfig()
     """[kafka]"""
+    traces: TracesConfig = TracesConfig()
+    """[traces]"""
     metrics_port: int | None = Field(default=None, ge=1, le=65_535)
     """Port of Prometheus metrics, /healthz and /readyz; none: neither."""
     metrics_host: str = "127.0.0.1"

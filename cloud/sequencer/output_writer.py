@@ -21,6 +21,7 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.mortal import Admin
 from edgewake.cloud.kafka.topic_check import broken_partitions
 from edgewake.cloud.sequencer.order.arrival import Arrival, Output, Statement
+from edgewake.cloud.sequencer.traces import SequencerTraces
 from edgewake.protocol import topics
 from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.frames import frame as frames
@@ -77,8 +78,16 @@ class StreamTopics:
 class OutputWriter:
     """Hands records to one producer; the caller begins and commits."""
 
-    def __init__(self, producer: Producer, *, part: str, streams: StreamTopics) -> None:
+    def __init__(
+        self,
+        producer: Producer,
+        *,
+        part: str,
+        streams: StreamTopics,
+        traces: SequencerTraces | None = None,
+    ) -> None:
         self._producer, self._part, self._streams = producer, part, streams
+        self._traces = traces
 
     def write(self, up_partition: int, outputs: Sequence[Output], now_ms: int) -> None:
         """What passes of one partition, in order."""
@@ -115,6 +124,9 @@ class OutputWriter:
         headers = [(ORIGIN_HEADER, record.origin(up_partition, arrival.offset))]
         if arrival.late:
             headers.append((LATE_HEADER, b"1"))
+        if arrival.trace:
+            traces = self._traces
+            headers += arrival.trace if traces is None else traces.passed(arrival, up_partition)
         value = arrival.payload.value() if arrival.value is None else arrival.value
         value = record.with_clocks(value, shift=arrival.shift, kept_at=kept_at)
         self.produce(topic, value, arrival.device, partition, arrival.received_at, headers)

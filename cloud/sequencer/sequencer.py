@@ -31,8 +31,10 @@ from edgewake.cloud.sequencer.order.partition import Partition
 from edgewake.cloud.sequencer.output_writer import OutputWriter, StreamTopics
 from edgewake.cloud.sequencer.replay import replay
 from edgewake.cloud.sequencer.shard import Shard, Turn
+from edgewake.cloud.sequencer.traces import SequencerTraces
 from edgewake.cloud.sequencer.transactions import Transactions
 from edgewake.cloud.sequencer.up_reader import UpReader
+from edgewake.cloud.traces.tracer import open_tracer
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
@@ -87,6 +89,8 @@ class Sequencer:
         self._stop = stop
         self._rng = rng
         self._backoff = Backoff(rng)
+        self.tracer = open_tracer(config.traces, part="sequencer", name=config.name)
+        self._traces = None if self.tracer is None else SequencerTraces(self.tracer, clock)
         self.metrics = SequencerMetrics()
         self._was_ready = False
         self._lost_by = ""
@@ -119,6 +123,7 @@ class Sequencer:
                     clock=self._clock,
                     metrics=self.metrics,
                     on_serving=self._on_serving,
+                    traces=self._traces,
                 )
                 while not self._stop.is_set():
                     self._on_turn()
@@ -184,9 +189,11 @@ class Session:
         clock: Clock,
         metrics: SequencerMetrics,
         on_serving: Callable[[Sequence[int]], None],
+        traces: SequencerTraces | None = None,
     ) -> None:
         """`transactional_id`: one that no session has had before."""
         self._config = config
+        self._traces = traces
         self._clock = clock
         self._metrics = metrics
         self._on_serving = on_serving
@@ -200,7 +207,7 @@ class Session:
         self._streams = StreamTopics(config.kafka, admin)
         self._transactions = Transactions(config.kafka, transactional_id)
         self._writer = OutputWriter(
-            self._transactions.producer, part=config.name, streams=self._streams
+            self._transactions.producer, part=config.name, streams=self._streams, traces=traces
         )
         self._to_claim: set[int] = set()
         self._claimed: set[int] = set()
@@ -405,9 +412,13 @@ class Session:
         written = {shard: turn for shard, turn in turns.items() if shard.has_to_write(turn, now_s)}
         if written:
             self._streams.ensure(set().union(*(turn.streams for turn in written.values())))
+            if self._traces is not None:
+                self._traces.begin()
             with self._transactions.transaction():
                 for shard, turn in written.items():
                     shard.write(turn, self._writer, now_s=now_s, now_ms=now_ms)
+            if self._traces is not None:
+                self._traces.committed()
         for turn in turns.values():
             self._metrics.outcomes.update(turn.outcomes)
 

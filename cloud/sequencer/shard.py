@@ -22,6 +22,7 @@ from edgewake.cloud.sequencer.order.seen import Seen
 from edgewake.cloud.sequencer.order.state_rows import block_key, decode_block_key
 from edgewake.cloud.sequencer.output_writer import OutputWriter
 from edgewake.cloud.sequencer.transactions import Transactions, claim_key, claimed_by
+from edgewake.cloud.traces.tracer import of_headers
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.frames import record
@@ -236,7 +237,8 @@ class _Rows:
 def _arrival(message: Message, foreign: list[Message]) -> Arrival | None:
     """A bridge's record; any other goes to `foreign`."""
     key, value = message.key(), message.value()
-    for name, header in message.headers() or ():
+    headers = message.headers() or ()
+    for name, header in headers:
         if name == PLACEMENT_HEADER and key is not None:
             try:
                 placement = Placement.decode(header)
@@ -250,6 +252,7 @@ def _arrival(message: Message, foreign: list[Message]) -> Arrival | None:
                     sent_at,
                     bridge_at,
                     message,
+                    trace=of_headers(headers) if len(headers) > 1 else (),
                 )
             except (ValueError, TypeError):
                 break

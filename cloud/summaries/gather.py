@@ -67,7 +67,7 @@ def covering(
     end_ms: int,
     kinds: Collection[SketchKind],
 ) -> list[Record]:
-    """The same without what counts beside roll-ups."""
+    """Gather without the parts that count beside roll-ups."""
     if step not in COVERS:
         return joined(view.rows(series, step, start_ms, end_ms, kinds))
     rows = joined(view.rows(series, step, start_ms, end_ms, kinds, late=False))

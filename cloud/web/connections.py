@@ -18,7 +18,7 @@ RETRY_AFTER_S: Final = 5
 
 
 class Connections:
-    """Those of one server."""
+    """The open connections of one server."""
 
     def __init__(
         self,

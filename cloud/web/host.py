@@ -30,6 +30,20 @@ SHOWN_MAX: Final = 80
 """Characters of a refused name that are repeated in the answer."""
 
 
+def is_loopback(host: str) -> bool:
+    """Does only this machine reach it?"""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def is_local(scope: Scope) -> bool:
+    """Did the request come from this machine, to an address that no other machine reaches?"""
+    ends = (scope.get("client"), scope.get("server"))
+    return all(end is not None and is_loopback(end[0]) for end in ends)
+
+
 class HostCheck:
     """ASGI: see the module.
 

@@ -321,7 +321,7 @@ async def serve(
         backlog=BACKLOG,
         timeout_graceful_shutdown=grace_s,
     )
-    # What it reports at the start is no event of ours.
+    # Its start messages do not belong to our events.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     web_log.bound_warnings()
     server = _Server(config, on_ready, encrypted)

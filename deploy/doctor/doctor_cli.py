@@ -51,6 +51,14 @@ SIGNS: Final = {"good": "✓", "warning": "!", "bad": "✗"}
     help="File of its keys; default: a running system's.",
 )
 @click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Try the login of people, [login], of this configuration, at its provider; may be "
+    "repeated. Default: those of a running system.",
+)
+@click.option(
     "--json/--table",
     "as_json",
     default=None,
@@ -63,11 +71,12 @@ def doctor(
     kafka: str | None,
     url: str | None,
     key_file: Path | None,
+    configs: tuple[Path, ...],
     as_json: bool | None,
 ) -> None:
     """Check this machine: libraries, Java, Mosquitto, jars, disk, clock, ports.
 
-    Also asks the broker, Kafka and the servers that run.
+    Also asks the broker, Kafka and the servers that run, and the provider that people log in at.
 
     Exit code 1: something is bad. Warnings do not count.
     """
@@ -75,6 +84,7 @@ def doctor(
     import sys
 
     from edgewake.deploy.doctor import doctor as checks
+    from edgewake.deploy.doctor import logins
     from edgewake.deploy.plan import Plan, Ports, ports_wanted
     from edgewake.protocol import installation
 
@@ -86,6 +96,7 @@ def doctor(
     found = checks.examine(
         checks.of_machine(data, wanted, is_running=is_running) | checks.of_services(services)
     )
+    found += logins.examine(configs or sorted((data / "config").glob("*.toml")))
     _print(found, as_json=not sys.stdout.isatty() if as_json is None else as_json)
     raise SystemExit(1 if any(finding.verdict is checks.Verdict.BAD for finding in found) else 0)
 

@@ -84,8 +84,8 @@ def _ends(
         try:
             ends[one.topic, one.partition] = int(future.result().offset)
         except KafkaException as error:
-            # Of a partition only, such as one without a leader. librdkafka's own errors are
-            # negative: nobody answers.
+            # A broker's error concerns one partition, such as one without a leader. librdkafka's
+            # own errors are negative: nobody answers.
             if error.args[0].code() < 0 and error.args[0].code() not in unknown:
                 raise
     return ends

@@ -53,7 +53,7 @@ DECLARED: Final = Stream(
 )
 INTERVAL_S: Final = 2.0
 VERSION: Final = metadata.version("edgewake")
-"""Of this installation: what a part that is started now runs."""
+"""The version of this installation, which a part that starts now runs."""
 KAFKA_TIMEOUT_S: Final = 4.0
 """The time-out of one question to Kafka; below the time in which the supervisor must stop."""
 RETENTION_MS: Final = 3_600_000

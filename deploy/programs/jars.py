@@ -99,9 +99,9 @@ def repository(environ: Mapping[str, str] = os.environ) -> str:
     return str(MAVEN_CENTRAL_URL).rstrip("/")
 
 
-def folder(name: str, *, root: Path | None = None) -> Path:
+def folder(name: str, *, root: Path | None = None, lock: Path = LOCK) -> Path:
     """Where a set lives once it is there; another lock means another folder."""
-    jars = read_lock()[name]
+    jars = read_lock(lock)[name]
     stamp = blake2b("".join(jar.sha256 for jar in jars).encode(), digest_size=5).hexdigest()
     return (root or cache_root()) / f"{name}-jars-{stamp}"
 
@@ -118,13 +118,14 @@ def ensure(
     progress: Progress | None = None,
     address: str | None = None,
     free: Callable[[Path], int] = free_bytes,
+    lock: Path = LOCK,
 ) -> Path:
     """The folder with the jars of a set, downloaded first where it is not there.
 
-    `address`: instead of `repository()`.
+    `address`: instead of `repository()`; `lock`: of other sets than ours.
     """
-    target = folder(name, root=root)
-    jars = read_lock()[name]
+    target = folder(name, root=root, lock=lock)
+    jars = read_lock(lock)[name]
     if _is_whole(target, jars):
         return target
     with _in_one_sentence(name, target.parent):

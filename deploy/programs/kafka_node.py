@@ -92,9 +92,9 @@ def properties(node: KafkaNode) -> Mapping[str, str]:
         # Index files are made at their full size: 10 MiB each by default, for every partition of
         # ew.up, and all are checked after a crash.
         "log.index.size.max.bytes": str(1 << 20),
-        # A fetch that was answered stays listed at each partition it waited for until so many are:
-        # 1000 by default, and each of the sequencer's names 64. They grew old meanwhile, half a
-        # megabyte a second: some 84 s from one full collection to the next, now 260.
+        # A fetch that was answered stays listed at each partition it waited for until this many
+        # are: 1000 by default, and each of the sequencer's names 64. They grew old meanwhile, half
+        # a megabyte a second: some 84 s from one full collection to the next, now 260.
         "fetch.purgatory.purge.interval.requests": "100",
         "message.max.bytes": str(2 * 1024 * 1024),
         "log.cleaner.dedupe.buffer.size": str(8 << 20),

@@ -21,7 +21,7 @@ class Alert:
 
     @property
     def id(self) -> str:
-        """The same for the same alert, and unique on this device: a receiver can drop repeats."""
+        """The alert's id: unique on this device, and equal at repeats, so receivers drop those."""
         return f"{self.device}.{self.stream}.{self.reading[0]}.{self.position}"
 
     def body(self) -> bytes:

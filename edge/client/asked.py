@@ -38,7 +38,7 @@ class Options:
     sample: float | None = None
     """A share of all devices, the same ones everywhere."""
     conflate_ms: int | None = None
-    """The latest of each device, or group, once in so many ms."""
+    """Only the latest of each device, or group, is sent once in this time, ms."""
     max_rate: float | None = None
     """Events a second at most."""
     per: Sequence[str] = ()

@@ -42,7 +42,7 @@ DEFAULT_SERVER = "http://127.0.0.1:8700"
     "--conflate",
     "conflate_ms",
     type=click.IntRange(min=20),
-    help="The latest of each device, or group, once in so many ms.",
+    help="Show only the latest of each device, or group, once in this time, ms.",
 )
 @click.option("--max-rate", type=float, help="Events a second at most.")
 @click.option("--per", help="For --sample and --conflate: fields that tell what is the same thing.")
@@ -134,7 +134,7 @@ def tail(
     try:
         devices = None if devices_file is None else devices_file.read_text("utf-8").split()
         options = Options(devices, sample, conflate_ms, max_rate, per.split(",") if per else ())
-    except ValueError as error:  # too many, and what is no text
+    except ValueError as error:  # too many, or not text
         raise click.UsageError(f"--devices-file: {error}") from error
     try:
         credentials = _credentials(token_file, headers, ca_file, cert_file, key_file)

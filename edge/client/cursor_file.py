@@ -26,8 +26,10 @@ class CursorFile:
         self._saved = ""
 
     def read(self, streams: Sequence[str] | None) -> str:
-        """The cursor saved last time, or nothing; it must be one of these streams (None: only the
-        server knows them), and it must be possible to save another.
+        """The cursor saved last time, or nothing.
+
+        It must belong to these streams (None: only the server knows them), and the file must be
+        writable, so that the next cursor can be saved.
         """
         if self._path is None:
             return ""

@@ -42,7 +42,7 @@ HEARTBEATS: Final = 3
 """A connection is taken for dead after this many silent heartbeats of the server (its header
 Edgewake-Heartbeat)."""
 SILENCE_S: Final = 45.0
-"""The same where the server does not say how often its heart beats; some proxies drop its
+"""Seconds of silence where the server's heartbeat interval is unknown; some proxies drop its
 header."""
 SILENCE_MAX_S: Final = 600.0
 """A heart that a server says to beat more seldom is not waited for: a dead connection is noticed by
@@ -80,8 +80,10 @@ class NoStreamError(SseError):
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One event. `kind` is empty for data, else gap, watermark, warning, conflated or checkpoint;
-    `text` is its JSON as sent.
+    """One event as it was received.
+
+    `kind` is empty for data, else gap, watermark, warning, conflated or checkpoint; `text` is its
+    JSON as sent.
     """
 
     kind: str

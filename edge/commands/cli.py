@@ -57,7 +57,8 @@ def _live(config_file: Path | None, verbose: bool) -> None:
 )
 @click.option("--broker", help="Where readings go, host:port.")
 @click.option(
-    "--data-dir", default="/var/lib/edgewake", show_default=True, help="Where the log is kept."
+    "--data-dir",
+    help="Where the log is kept; default: /var/lib/edgewake for root, else beside FILE.",
 )
 @click.option(
     "--source",

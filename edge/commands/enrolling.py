@@ -64,7 +64,9 @@ def enrol(
             "" if broker is None else f"{broker['host']}:{int(broker['port'])}",
         )
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise LocalError(f"{server}: its answer is none of the operations API") from error
+        raise LocalError(
+            f"{server}: the answer is not one of the operations API; is this its address?"
+        ) from error
 
 
 def authority_of(server: str, fingerprint: str) -> str:
@@ -80,7 +82,9 @@ def authority_of(server: str, fingerprint: str) -> str:
         pem = _ask(server, "/v1/authority", None, anybody).decode("ascii")
         found = hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest()
     except ValueError as error:
-        raise LocalError(f"{server}: its answer is no certificate") from error
+        raise LocalError(
+            f"{server}: the answer is not a PEM certificate; is this the operations API?"
+        ) from error
     if not hmac.compare_digest(found, wanted):
         raise LocalError(
             f"{server} shows the authority {found}, expected {wanted}: it is another server, or "

@@ -5,8 +5,10 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 import orjson
 
@@ -32,19 +34,58 @@ class Having:
     maps_text: str = ""
     """What is in it."""
     zone: str = "UTC"
+    answers: Mapping[str, str] = field(default_factory=dict)
+    """Kind → where it is, for those of `QUESTIONS` that were asked."""
+
+
+ABOUT: Final[Mapping[str, str]] = {
+    "host_metrics": "this machine: processor, memory, disks, network",
+    "kernel_sensors": "thermometers and other sensors that Linux knows: hwmon, iio, 1-Wire",
+    "mqtt_subscribe": "a broker with topics of your own: a map file is written for them",
+    "serial_lines": "a GPS receiver or another thing on a serial line",
+    "modbus_tcp": "a meter that speaks Modbus TCP",
+    "modbus_rtu": "a meter that speaks Modbus on a serial line",
+    "opcua": "a controller with an OPC UA server",
+    "sparkplug": "a plant that speaks Sparkplug B",
+    "can": "a car or a machine on a CAN bus: OBD-II, or a DBC file",
+    "ble": "Bluetooth beacons: Ruuvi, Xiaomi, BTHome",
+    "file_tail": "a program that writes lines into a file",
+    "exec": "a program that prints what it measured",
+    "http_poll": "a thing with an address that answers JSON",
+    "http_lines": "an address that answers lines without end",
+    "sse_pull": "an address of Server-Sent Events",
+    "websocket_pull": "an address of a WebSocket",
+    "tcp_lines": "a program that sends lines to who connects, such as gpsd",
+    "udp_lines": "programs that send datagrams to this machine",
+    "http_intake": "programs that post JSON to this machine",
+}
+"""Kinds of sources that one may have, and what they are."""
+QUESTIONS: Final[Mapping[str, tuple[str, str]]] = {
+    "serial_lines": ("path", "The serial line"),
+    "modbus_tcp": ("host", "Address of the meter"),
+    "modbus_rtu": ("path", "The serial line of the meter"),
+    "opcua": ("url", "Address of the OPC UA server"),
+    "can": ("channel", "The CAN bus"),
+    "file_tail": ("path", "The file"),
+    "http_poll": ("url", "The address that answers JSON"),
+    "http_lines": ("url", "The address that answers lines"),
+    "sse_pull": ("url", "The address of the events"),
+    "websocket_pull": ("url", "The address of the WebSocket"),
+    "tcp_lines": ("host", "The machine that sends lines"),
+}
+"""Kind → the key that says where it is, and how that is asked."""
+SPARKPLUG: Final = "sparkplug"
 
 
 def choices() -> list[tuple[str, str]]:
     """What one may have: a word, and what it is."""
-    kinds = {
-        "host_metrics": "this machine: processor, memory, disks, network",
-        "serial_lines": "a GPS receiver or another thing on a serial line",
-        "modbus_tcp": "a meter that speaks Modbus TCP",
-        "file_tail": "a program that writes lines into a file",
-        "http_poll": "a thing with an address that answers JSON",
-        "http_intake": "programs that post JSON to this machine",
-    }
-    return [*kinds.items(), *((name, presets.about(name)) for name in presets.names())]
+    return [*ABOUT.items(), *((name, presets.about(name)) for name in presets.names())]
+
+
+def place_of(kind: str) -> str:
+    """Where a kind of source of `QUESTIONS` is, as its first table has it."""
+    table = tomllib.loads(SOURCES[kind])
+    return str(table[QUESTIONS[kind][0]])
 
 
 def chosen(answer: str) -> Having:
@@ -68,7 +109,7 @@ def tables(having: Having) -> str:
     unknown = [kind for kind in having.kinds if kind not in SOURCES]
     if unknown:
         raise LocalError(f"source {unknown[0]!r}: expected one of {', '.join(SOURCES)}")
-    found = [f'[[source]]\ntype = "{kind}"\n{SOURCES[kind]}' for kind in having.kinds]
+    found = [_table(kind, having) for kind in having.kinds]
     try:
         for name in having.presets:
             maps = compile_presets([name], zone=having.zone)
@@ -81,15 +122,30 @@ def tables(having: Having) -> str:
     return "\n\n".join(found)
 
 
-def _mapped(maps: Maps, what: str, having: Having) -> list[str]:
-    """A source for each stream; what a message itself names is said in a comment."""
+def _table(kind: str, having: Having) -> str:
+    text = SOURCES[kind]
+    if kind in having.answers:
+        before = f"{QUESTIONS[kind][0]} = {_quoted(place_of(kind))}"
+        text = text.replace(before, f"{QUESTIONS[kind][0]} = {_quoted(having.answers[kind])}")
+    if kind == SPARKPLUG:
+        text = f"{text}\n{_address(having)}"
+    return f'[[source]]\ntype = "{kind}"\n{text}'
+
+
+def _address(having: Having) -> str:
+    """The devices' broker. Raises LocalError."""
     host, _, port = having.broker.rpartition(":")
     if not host or not (port.isascii() and port.isdecimal()):
         raise LocalError(f"broker of the devices {having.broker!r}: expected host:port")
+    return f"broker = {{ host = {_quoted(host.strip('[]'))}, port = {int(port)} }}"
+
+
+def _mapped(maps: Maps, what: str, having: Having) -> list[str]:
+    """A source for each stream; what a message itself names is said in a comment."""
     texts = [one.stream for one in maps.maps if not one.is_ignored]
     streams = dict.fromkeys(one.constant for one in texts if one is not None and one.constant)
     zone = "" if having.zone == "UTC" else f"\ntime = {{ zone = {_quoted(having.zone)} }}"
-    address = f"broker = {{ host = {_quoted(host.strip('[]'))}, port = {int(port)} }}"
+    address = _address(having)
     found = [
         f'[[source]]\ntype = "mqtt_subscribe"\nstream = "{stream}"\n{what}{zone}\n{address}'
         for stream in streams

@@ -60,7 +60,7 @@ def _shown(maps: Maps, packet: mqtt5.PublishPacket, now_ms: int, as_json: bool) 
 
 
 async def survey(broker: BrokerConfig, *, seconds: float) -> Survey:
-    """What comes within so many seconds, with what the broker keeps for who comes later.
+    """The messages that come within `seconds`, with those that the broker retains.
 
     Raises Unavailable, ConfigError.
     """

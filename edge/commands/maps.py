@@ -32,7 +32,7 @@ def presets_command() -> None:
 
 @map_group.command("check", epilog=FILE_HELP)
 @click.argument("file")
-@click.option("--zone", default="UTC", show_default=True, help="Of times without one.")
+@click.option("--zone", default="UTC", show_default=True, help="Zone of times that have none.")
 def check_command(file: str, zone: str) -> None:
     """Check FILE; print its topics, and the rules that a broker with an access list needs."""
     maps = _maps(file, zone)
@@ -48,7 +48,7 @@ def check_command(file: str, zone: str) -> None:
 @click.argument("file")
 @click.argument("payload", required=False, default="-")
 @click.option("--topic", help="The message's topic; default: one that the first map takes.")
-@click.option("--zone", default="UTC", show_default=True, help="Of times without one.")
+@click.option("--zone", default="UTC", show_default=True, help="Zone of times that have none.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def try_command(file: str, payload: str, topic: str | None, zone: str, as_json: bool) -> None:
     """Show what FILE makes of PAYLOAD (-: standard input).
@@ -99,8 +99,8 @@ def _topic_of(maps: Maps) -> str:
 @click.option("--username", help="User name at the broker.")
 @click.option("--password-file", type=click.Path(path_type=Path), help="Its first line is taken.")
 @click.option("--ca-file", type=click.Path(path_type=Path), help="PEM; turns TLS on.")
-@click.option("--count", type=click.IntRange(1), help="End after so many messages.")
-@click.option("--zone", default="UTC", show_default=True, help="Of times without one.")
+@click.option("--count", type=click.IntRange(1), help="End after this many messages.")
+@click.option("--zone", default="UTC", show_default=True, help="Zone of times that have none.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a message.")
 def watch_command(
     file: str,

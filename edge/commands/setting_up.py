@@ -6,7 +6,7 @@ It asks for what its options do not say.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from edgewake.edge.commands.enrolling import Enrolled
 
 BROKER: Final = "127.0.0.1:1883"
+SYSTEM_DATA_DIR: Final = "/var/lib/edgewake"
+OWN_TOPICS: Final = "mqtt_subscribe"
+"""The choice of who has topics of his own: a map file is written for them."""
 Ask = Callable[..., Any]
 """Like `click.prompt`: (question, default=…) → the answer."""
 
@@ -33,7 +36,7 @@ class Said:
 
     device: str
     broker: str | None
-    data_dir: str
+    data_dir: str | None
     sources: tuple[str, ...]
     presets: tuple[str, ...]
     topic: str
@@ -63,10 +66,18 @@ def set_up(
     having, map_file = _having(file, said, ask, say, may_ask=may_ask)
     tables = first_sources.tables(having)
     broker, login = _login(file, said, ask)
-    text = configuration_text(said.device, broker, said.data_dir, (), tables=tables, login=login)
+    data_dir = said.data_dir
+    if data_dir is None:
+        data_dir = data_dir_of(file, is_root=os.geteuid() == 0)
+    text = configuration_text(said.device, broker, data_dir, (), tables=tables, login=login)
     if map_file is not None:
         durable_file.replace(map_file, having.maps_text.encode())
     write_new(file, text, replace=said.force)
+
+
+def data_dir_of(file: Path, *, is_root: bool) -> str:
+    """The folder of the log where nobody names one: a folder that its owner may write to."""
+    return SYSTEM_DATA_DIR if is_root else str(file.absolute().with_name("edgewake-data"))
 
 
 def _having(
@@ -81,6 +92,15 @@ def _having(
         found = first_sources.chosen(
             ask("What do you have? Numbers or words, with commas", default="host_metrics")
         )
+        if OWN_TOPICS in found.kinds:
+            topic = ask(
+                "Topics, with {device} and names of your own in place of levels",
+                default="home/{device}/{value}",
+            )
+            said = replace(said, topic=topic)
+            kinds = tuple(kind for kind in found.kinds if kind != OWN_TOPICS)
+            found = replace(found, kinds=kinds)
+        found = replace(found, answers=_answers(found.kinds, ask))
     elif not is_said:
         found = Having(kinds=("host_metrics",))
     maps, text, new = "", "", None
@@ -94,12 +114,22 @@ def _having(
             raise LocalError(f"{new} is there already; --force writes over it")
         maps, text = str(new), first_sources.first_map(said.topic)
     broker = said.devices_broker
-    if broker is None and may_ask and (found.presets or maps):
+    has_broker = bool(found.presets or maps or first_sources.SPARKPLUG in found.kinds)
+    if broker is None and may_ask and has_broker:
         broker = ask("Broker that these devices publish to, host:port", default=BROKER)
     return (
         replace(found, broker=broker or BROKER, maps=maps, maps_text=text, zone=said.zone),
         new,
     )
+
+
+def _answers(kinds: Sequence[str], ask: Ask) -> dict[str, str]:
+    """Kind → where such a thing is."""
+    return {
+        kind: ask(first_sources.QUESTIONS[kind][1], default=first_sources.place_of(kind))
+        for kind in kinds
+        if kind in first_sources.QUESTIONS
+    }
 
 
 def _login(file: Path, said: Said, ask: Ask) -> tuple[str, Login]:

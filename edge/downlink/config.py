@@ -34,7 +34,7 @@ class CommandConfig(ConfigTable):
     """One command that the cloud may call by its name, `[downlink.command.NAME]`."""
 
     argv: Annotated[tuple[str, ...], Length(1, 64), Check(_program)]
-    """The program, by its whole path, and its arguments. There is no shell between. `{thing}` in an
+    """The program, by its whole path, and its arguments. No shell is used. `{thing}` in an
     argument makes it a command for things behind this device, and stands for the name of the
     one."""
     args_max: int = key(default=0, ge=0, le=ARGS_MAX)

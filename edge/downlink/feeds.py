@@ -23,7 +23,7 @@ log = logging.getLogger("edgewake.downlink")
 ANSWER_S: Final = 2 * FEED_WAIT_S
 """Seconds after which a question is asked again: it, or its answer, was lost."""
 OFFLINE_S: Final = 5.0
-"""The same without a connection; a new one is told at once."""
+"""The wait without a connection; a new connection ends it at once."""
 SUCCESS, BAD_PAYLOAD = 0x00, 0x99
 """Reason codes of a PUBACK."""
 assert EXPIRES_S_MAX > ANSWER_S

@@ -57,9 +57,9 @@ class LogConfig(ConfigTable):
     `normal`. Each commit costs an fsync, 20 KB of flash and a frame, however many readings are in
     it. A reading that is alone does not wait."""
     linger_urgent_ms: float = key(default=2.0, ge=0, le=1000)
-    """The same in the lane `urgent`."""
+    """How long a reading of the lane `urgent` waits for others of its stream, ms."""
     linger_bulk_ms: float = key(default=1000.0, ge=0, le=10_000)
-    """The same in the lane `bulk`."""
+    """How long a reading of the lane `bulk` waits for others of its stream, ms."""
     commit_readings_max: int = key(default=5_000, ge=1, le=100_000)
     """Readings of one stream that end the waiting at once."""
     queue_readings_max: int = key(default=10_000, ge=1, le=1_000_000)

@@ -32,7 +32,7 @@ Contract:
   more has to be forgotten (`EventLog.forget_consumer`); until then the same bound holds for it. A
   state has at most STATE_BYTES_MAX bytes. Derived readings wait for room in their stream's queue
   like any others.
-* **Damage.** When the log was damaged and begun anew, `read`, `poll`, `submit` and `commit` raise
+* **Damage.** When a damaged log was replaced, `read`, `poll`, `submit` and `commit` raise
   LogRenewedError once: begin again from `state`, which is None where it could not be saved.
 
 For one task or thread only.

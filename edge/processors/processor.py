@@ -37,7 +37,7 @@ class Remark:
     NOT_A_NUMBER = "not_a_number"
     """It is a text or a truth value, or beyond NUMBER_MAX."""
     NOT_A_LIST = "not_a_list"
-    """It is no list."""
+    """It is not a list."""
     TOO_MANY = "too_many"
     """The list has more items than a reading may become; the first ones are there."""
     UNKNOWN = "unknown"

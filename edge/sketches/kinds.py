@@ -33,8 +33,7 @@ digits."""
 COUNT_MIN_WIDTH: Final = 256
 """Cells of a row: what a frame's text holds."""
 BLOOM_SIZE_BITS_MAX: Final = (SKETCH_BYTES_MAX - 16) * 8
-"""A Bloom filter has so many bits at most: what a frame's text holds, less the numbers before
-them."""
+"""Bits of a Bloom filter at most: what a frame's text holds, less the numbers before them."""
 TOP_LOG2: Final = 6
 """The size of frequent items: up to 48 values; fewer where they are long."""
 

@@ -85,7 +85,7 @@ def _declared(fields: dict[str, FieldType]) -> dict[str, FieldType]:
     for name in fields:
         if name != ALL and not is_field(name):
             raise ValueError(
-                f"{name!r} is no name of a field: expected one as it is here, such as "
+                f"unknown field name {name!r}: expected the name that a field has here, such as "
                 "`DS18B20_1`, or *"
             )
     return fields
@@ -155,7 +155,7 @@ class SourceConfig(ConfigTable):
     """Types of fields: number, string or boolean, `*` for all that are not named, e.g. `{
     temperature = "number" }`. A number may come as text then, with a unit or without (`21.5 °C`),
     as ON and OFF, or as true. A field that is not declared has the type of its first value. A value
-    that is none of its field's type is null, and stands beside it as text in `<field>_odd`."""
+    of another type is null, and its text is kept in `<field>_odd`."""
     rename: Annotated[dict[str, FieldName], Check(_renamed)] = key(default_factory=dict)
     """Fields that get names of your choice: the name that comes, one inside of others by names
     joined with dots → the name here, e.g. `{ "event.time" = "starts_at", "venue.id" = "thing" }`.

@@ -61,7 +61,7 @@ class Goodput:
         rate = (outgoing.confirmed - before.confirmed) / seconds
         if before.waiting and outgoing.waiting:
             if rate == 0:
-                return  # nothing moves: that is no speed but a loss, and `Liveness` judges it
+                return  # nothing moves: the connection may be lost, which `Liveness` decides
             self.bytes_per_s = rate if self.bytes_per_s is None else (self.bytes_per_s + rate) / 2
             return
         self._proven = max(self._proven, rate)

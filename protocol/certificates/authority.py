@@ -36,7 +36,7 @@ RSA_BITS_MAX: Final = 8192
 
 
 class BadRequest(ValueError):
-    """What a device sent is no signing request that can be signed."""
+    """A device sent something that cannot be signed as a signing request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ def fingerprint(certificate: x509.Certificate) -> str:
 
 
 def fingerprint_of(pem: str) -> str:
-    """The same of a text. Raises ValueError."""
+    """The fingerprint of a certificate in PEM. Raises ValueError."""
     return fingerprint(_certificate(pem))
 
 

@@ -110,7 +110,7 @@ def looks_like(value: object) -> str:
         return ""
     if isinstance(value, int | float):
         return next((unit for unit, least, most in _UNITS_OF_T if least <= value <= most), "")
-    if not isinstance(value, str) or len(value) < _CLOCK_CHARS:  # a day alone is no time
+    if not isinstance(value, str) or len(value) < _CLOCK_CHARS:  # a day without a time of day
         return ""
     try:
         moment = datetime.fromisoformat(value)

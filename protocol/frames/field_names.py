@@ -102,7 +102,7 @@ def form(path: str) -> str:
 
 
 def with_suffix(path: str) -> str:
-    """The same, told apart from all others."""
+    """The name with a suffix that makes it unique to its path."""
     crc = zlib.crc32(path.encode("utf-8", "surrogatepass"))
     return f"{_legal(path)[:_BASE_CHARS].rstrip('_') or 'field'}_{crc:0{SUFFIX_CHARS}x}"
 

@@ -230,8 +230,7 @@ def _numbers(values: Sequence[Any], kinds: set[type]) -> bytes | None:
     texts = orjson.dumps(values if isinstance(values, list) else list(values))[1:-1].split(b",")
     digits = max(len(text.partition(b".")[2]) for text in texts)
     scale: int = 10**digits
-    # What is too large is left as it is: times the scale it may have no end, and then it is no
-    # integer.
+    # Large values stay unscaled: multiplied they may become infinite, which no integer holds.
     if (
         0 < digits <= _DIGITS_MAX
         and b"-0.0" not in texts

@@ -26,10 +26,10 @@ record without origin is the sequencer's own statement; its reason is one of
                     still come, marked late. Count 0
     missing         frames of an open hole that did not come within a day: their readings are lost,
                     and counted
-    unknown_before  the sequencer knows nothing of this epoch before the next frame. Count 0: not to
-    know is no loss
-    restarted       a plain device counts anew: the next readings are new ones under numbers that
-                    occurred before. Count 0
+    unknown_before  the sequencer knows nothing of this epoch before the next frame. Count 0: no
+                    loss is known
+    restarted       a plain device's counter restarted: the next readings are new under numbers
+                    that occurred before. Count 0
 """
 
 from __future__ import annotations
@@ -48,6 +48,9 @@ from edgewake.protocol.frames.frame import Frame, Gap, Scalar
 PLACEMENT_HEADER: Final = "ew"
 ORIGIN_HEADER: Final = "up"
 LATE_HEADER: Final = "late"
+TRACE_HEADERS: Final = ("traceparent", "tracestate")
+"""W3C Trace Context, on `ew.up`, `ew.s.*` and `ew.q.*` alike, where a record is traced
+(docs/traces.md)."""
 
 
 class Mode(StrEnum):
@@ -98,7 +101,7 @@ class Placement(NamedTuple):
     via: str = ""
     """The gateway that sent it and numbers it; empty: the device itself did."""
     newest: int = 0
-    """Of what came by a gateway: its latest event time as it says it, ms; 0: it has none."""
+    """Latest event time of a frame that came by a gateway, as the thing gave it, ms; 0: none."""
 
     def encode(self) -> bytes:
         """The header's value."""

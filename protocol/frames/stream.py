@@ -39,7 +39,7 @@ class FieldInfo(BaseModel):
     """Counts the times that an operator decided its type; 0: it has the type of the first reading,
     and may still be changed."""
     path: str = ""
-    """What the first plain device called it, where that is no legal name: its path, joined by
+    """The first plain device's name of the field, where it is not a legal name: its path, joined by
     dots."""
     first_device: str = ""
     """The device whose reading it was learnt from; counts for that device's share of fields."""

@@ -106,11 +106,11 @@ class Delivery:
 
     @property
     def key(self) -> str:
-        """Of its row."""
+        """Key of its row."""
         return DELIVERY + self.id
 
     def but(self, **changes: Any) -> Delivery:
-        """The same delivery with some values changed."""
+        """Copy the delivery with some values changed."""
         return replace(self, **changes)
 
 
@@ -132,7 +132,7 @@ class Letter:
 
     @property
     def key(self) -> str:
-        """Of its row."""
+        """Key of its row."""
         return f"{LETTER}{self.delivery}|{self.number}"
 
 

@@ -64,4 +64,4 @@ class Ack(BaseModel):
     release: Annotated[tuple[Token, ...], Field(max_length=TOKENS_MAX)] = ()
     """Tokens of events to release to another client …"""
     after_s: Annotated[float, Field(ge=0, le=RELEASE_S_MAX)] = 0
-    """… after so many seconds."""
+    """… after this many seconds."""

@@ -61,7 +61,7 @@ class Group:
         return GROUP + self.id
 
     def but(self, **changes: Any) -> Group:
-        """The same group with some values changed."""
+        """Copy the group with some values changed."""
         return replace(self, **changes)
 
 

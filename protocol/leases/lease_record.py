@@ -116,7 +116,7 @@ class Lease:
         return partition_of(self.id)
 
     def but(self, **changes: Any) -> Lease:
-        """The same lease with some values changed."""
+        """Copy the lease with some values changed."""
         return replace(self, **changes)
 
 

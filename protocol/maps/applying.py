@@ -4,8 +4,8 @@ The readings are objects such as a plain device sends, with their time in `t`: n
 objects flattened and lists kept as text by the one intake rule behind, at an agent
 (`edgewake.edge.intake.intake`) as at a bridge (`edgewake.protocol.frames.frame.from_plain`).
 
-An item of a message that is wrong is refused by itself, and a value that is no value of the type
-that its map declares is null, with its text beside it in `<name>_odd`.
+An item of a message that is wrong is refused by itself, and a value of another type
+than its map declares is null, with its text beside it in `<name>_odd`.
 """
 
 from __future__ import annotations
@@ -404,7 +404,7 @@ def _without_envelope(own: dict[str, Any]) -> dict[str, Any]:
 
 
 def not_meant(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The same for fields that a map names, as by a star: a tag `device`, a record `t`."""
+    """Rename fields that a map names, as by a star, like ours: a tag `device`, a record `t`."""
     return {f"{name}_" if name in _MEANT else name: value for name, value in fields.items()}
 
 

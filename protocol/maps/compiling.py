@@ -26,7 +26,7 @@ DEVICES_MAX: Final = 10_000
 """Entries of `[devices]`."""
 HASH_DIGITS: Final = 12
 OWN_FILTERS: Final = ("ew/v1/#", "ew/bridges/#", "/ew/v1/#")
-"""Topics of Edgewake: what comes on them is no message of a device that speaks otherwise."""
+"""Topics of Edgewake itself; maps do not apply to them."""
 _ERRORS_MAX: Final = 20
 """Errors that are said at once."""
 

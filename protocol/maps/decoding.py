@@ -128,7 +128,7 @@ def _line(line: bytes) -> Any:
     try:
         return parse(line)
     except orjson.JSONDecodeError as error:
-        return BadItem(Rejected(RejectReason.JSON, f"a line that is no JSON: {error}"), line)
+        return BadItem(Rejected(RejectReason.JSON, f"a line is not valid JSON: {error}"), line)
 
 
 def _csv(payload: bytes, of: Map, _now_ms: int) -> Sequence[Any]:

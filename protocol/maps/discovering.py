@@ -54,7 +54,7 @@ class Survey:
     """Bytes of the messages that are kept."""
 
     def add(self, topic: str, payload: bytes) -> None:
-        """A message. An empty one clears what was retained, and is none."""
+        """Note a message; an empty one, which only clears a retained message, is ignored."""
         if not payload:
             return
         self.messages += 1
@@ -127,8 +127,8 @@ def _by_presets(left: Samples, now_ms: int) -> Iterable[tuple[str, tuple[str, ..
     takes = {name: _taken(compile_presets([name]), left, now_ms) for name in presets.names()}
     used: set[str] = set()
     while takes:
-        # As many topics as possible that give readings; of two alike the one that knows more of
-        # what it may pass over.
+        # Take the map with the most topics that give readings, and of two equal ones the map that
+        # names more topics to skip.
         name = max(takes, key=lambda one: (len(takes[one][0] - used), len(takes[one][1] - used)))
         reads, passes = takes.pop(name)
         if not reads - used:

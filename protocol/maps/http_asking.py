@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hmac
+from typing import Protocol
 
-from edgewake.protocol.maps.device_tokens import DeviceTokens
+from edgewake.protocol.maps.device_tokens import DeviceTokens, Holder
 from edgewake.protocol.maps.http_forms import (
     Form,
     Head,
@@ -13,19 +14,32 @@ from edgewake.protocol.maps.http_forms import (
     form_of,
     probe,
     reply,
+    shown_login,
     shown_token,
 )
 
 NO_BROWSER = "no page of a browser sends here"
 
 
+class Passwords(Protocol):
+    """Devices with a password."""
+
+    def holder_of(self, name: str, password: str) -> Holder | None:
+        """The device of that name, where the password is its own."""
+
+
 def known(
-    head: Head, token: str | None, tokens: DeviceTokens | None, *, form: Form | None = None
+    head: Head,
+    token: str | None,
+    tokens: DeviceTokens | None,
+    passwords: Passwords | None = None,
+    *,
+    form: Form | None = None,
 ) -> Head | Reply:
     """The head with the device whose token was shown, or an answer in place of taking the request.
 
-    `token`: what all have to show who show none of `tokens`; where there are neither, nobody is
-    asked for one.
+    `token`: what all have to show who show none of `tokens` or `passwords`; where there is none of
+    the three, nobody is asked for one.
     """
     form = form or form_of(head)
     headers = head.headers
@@ -35,11 +49,14 @@ def known(
         return found
     shown = shown_token(head)
     holder = None if tokens is None else tokens.holder_of(shown)
+    if holder is None and passwords is not None:
+        holder = passwords.holder_of(*shown_login(head))
     is_known = holder is not None or (
         token is not None and hmac.compare_digest(shown.encode(), token.encode())
     )
-    if not is_known and (token is not None or tokens is not None):
-        return refused(form, head, 401, "a token is asked for")
+    if not is_known and (token is not None or tokens is not None or passwords is not None):
+        wanted = "a token" if passwords is None else "the name and password of a device"
+        return refused(form, head, 401, f"{wanted} is asked for")
     if head.method != "POST" and not (head.method == "GET" and form is Form.OTHER):
         return refused(form, head, 405, "readings are posted")
     is_own = holder is not None and not holder.is_gateway

@@ -159,16 +159,36 @@ def shown_token(head: Head) -> str:
     if scheme.lower() in ("bearer", "token"):
         return shown.strip()
     if scheme.lower() == "basic":
-        import binascii
-
-        try:
-            pair = binascii.a2b_base64(shown.encode()).decode()
-        except ValueError:
-            return ""
-        return pair.partition(":")[2]
+        return _of_basic(head)[1]
     if (own := _thingsboard(head.path)) is not None:
         return own[0]
     return head.query.get("p", head.query.get("token", ""))
+
+
+def shown_login(head: Head) -> tuple[str, str]:
+    """Name and password that a client shows; empty: none.
+
+    Basic; `NAME:PASSWORD` where a client has one word for both; InfluxDB's `u` and `p`.
+    """
+    scheme, _, _ = head.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "basic":
+        return _of_basic(head)
+    if not scheme and _thingsboard(head.path) is None and "p" in head.query:
+        return head.query.get("u", ""), head.query["p"]
+    name, _, password = shown_token(head).partition(":")
+    return name, password
+
+
+def _of_basic(head: Head) -> tuple[str, str]:
+    import binascii
+
+    _, _, shown = head.headers.get("authorization", "").partition(" ")
+    try:
+        pair = binascii.a2b_base64(shown.encode()).decode()
+    except ValueError:
+        return "", ""
+    name, _, password = pair.partition(":")
+    return name, password
 
 
 MEMBERS_MAX: Final = 100
@@ -176,7 +196,7 @@ MEMBERS_MAX: Final = 100
 
 
 def unpacked(body: bytes, coding: str, most: int) -> bytes:
-    """A body without its content coding, at most so many bytes. Raises Rejected."""
+    """Decode the content coding of a body, to `most` bytes at most. Raises Rejected."""
     coding = coding.strip().lower()
     if coding in ("", "identity"):
         return body

@@ -96,7 +96,7 @@ def _presence(table: Table) -> Presence | None:
         }
         row.done()
     if not is_field(field):
-        raise table.wrong("presence", f"{field!r} is no name of a field")
+        raise table.wrong("presence", f"{field!r}: expected a field name, such as is_online")
     return Presence(field, words)
 
 
@@ -141,7 +141,7 @@ def _name(
         constant = text.constant
         near = _checked(table, name, lambda: legal(constant))
         if near != constant:
-            raise table.wrong(name, f"{constant!r} is no legal name: expected e.g. {near!r}")
+            raise table.wrong(name, f"{constant!r}: expected a legal name, e.g. {near!r}")
     return text
 
 
@@ -208,7 +208,9 @@ def _condition(row: Table, parts: Collection[str]) -> Condition:
             _scalar(row, name, value)
     if in_ is not None and not 0 < len(in_) <= VALUES_MAX:
         raise row.wrong("in", f"expected 1 to {VALUES_MAX} values")
-    one_of = None if is_ is None and in_ is None else (is_,) if in_ is None else tuple(in_)
+    one_of = None if is_ is None else (is_,)
+    if in_ is not None:
+        one_of = tuple(in_)
     for value in one_of or ():
         _scalar(row, "in", value)
     return Condition(path, part, one_of, () if not_ is None else (not_,), exists, starts)
@@ -263,7 +265,8 @@ def _tags(table: Table, parts: Collection[str]) -> dict[str, Text]:
     row = Table(found := table.get("tags", dict, default={}), (*table.where, "tags"))
     if len(found) > TAGS_MAX:
         raise table.wrong("tags", f"expected at most {TAGS_MAX}")
-    return {name: text for name in found if (text := _text(row, name, parts)) is not None}
+    texts = {name: _text(row, name, parts) for name in found}
+    return {name: text for name, text in texts.items() if text is not None}
 
 
 def _fields(table: Table, parts: Collection[str]) -> tuple[FieldRule, ...]:

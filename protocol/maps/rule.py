@@ -143,11 +143,8 @@ class Maps:
         known = self._routes.get(topic)
         if known is not None:
             return known
-        found = tuple(
-            Route(one, parts, {})
-            for one in self.maps
-            if (parts := one.topic.match(topic)) is not None
-        )
+        matches = [(one, one.topic.match(topic)) for one in self.maps]
+        found = tuple(Route(one, parts, {}) for one, parts in matches if parts is not None)
         if len(self._routes) < TOPICS_MAX:
             self._routes[topic] = found
         return found

@@ -71,7 +71,7 @@ def _place(text: str, parts: Collection[str]) -> _Part | Path:
     else:
         known = ", ".join(sorted(parts)) or "none"
         raise ValueError(
-            f"{{{text}}} is no part of the topic: known are {known}; a value of the message is "
+            f"unknown part {{{text}}}: the topic has {known}; a value of the message is "
             "written {$.path}, one of the reading's own object {@.path}"
         )
     if path.has_star:

@@ -1,6 +1,6 @@
 """Alerts, as they stand on `ew.rules` and `ew.alerts`.
 
-A *rule* says what is looked at, when an alert is raised and over, and whom it is told. An *alert*
+A *rule* says what is watched, when an alert is raised and over, and who is notified. An *alert*
 is one rule for one key (a device, a group of a query, a problem), with a life: pending, firing,
 acknowledged, resolved. A *note* is one message about alerts of one rule to one destination; its id
 never changes, so who gets it twice can tell. A *word* is what a person said of alerts.

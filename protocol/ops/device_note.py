@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from edgewake.protocol.names import STREAM_PATTERN
 
 NOTE_CHARS_MAX: Final = 1000
-"""Characters of a note: where it hangs, whom to call."""
+"""Characters of a note, such as where the device hangs and who to call."""
 GROUPS_MAX: Final = 16
 """Groups of one device."""
 NOTES_MAX: Final = 100_000
@@ -29,7 +29,7 @@ class NoteText(BaseModel):
 
 
 class DeviceNote(NoteText):
-    """The same as it is kept."""
+    """A note about a device as it is stored."""
 
     device: str
     changed_at: int = Field(ge=0)

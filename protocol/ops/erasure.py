@@ -4,7 +4,7 @@ One operations server works on a row at a time (`worker`), and writes it after e
 another goes on where one died. The lake and the analysis keep files of their own: each looks at the
 row, does its part when its step has come, and says so in a row beside it, `id|part`.
 
-What came after the request is not erased: a stream that is sent to again begins anew.
+What came after the request is not erased: a stream that is sent to again starts from nothing.
 """
 
 from __future__ import annotations
@@ -98,15 +98,15 @@ class Erasure(BaseModel):
     """Topics to delete, as they were when it was asked for: name → Kafka's id."""
     cuts: tuple[Cut, ...] = ()
     deleted_at: int | None = None
-    """When its topics were deleted, ms; what the lake has of later is of a stream that began
-    anew."""
+    """When its topics were deleted, ms; later rows in the lake belong to the stream that started
+    afterwards."""
     has_lake: bool = False
     has_minutes: bool = False
     """The analysis summed it up, so it has minutes of it in Parquet."""
     summaries: int = 0
     """Rows of summaries that were removed."""
     files: int = 0
-    """Files of the lake that held some of it: deleted, or written anew without it."""
+    """Files of the lake that held some of it: deleted, or rewritten without it."""
     rows: int = 0
     """Rows that were in them."""
     left: tuple[str, ...] = ()

@@ -1,5 +1,6 @@
-"""A named set of devices, as it stands on `ew.sets` (key: name): filters use it as `device IN
-SET('north')`, and what it holds changes while streams are open.
+"""A named set of devices, as a record of `ew.sets` (key: name).
+
+Filters use it as `device IN SET('north')`; its members may change while streams are open.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Clients that read at an access server now, and the word that ends one.
 
 Each access server says on `ew.clients` (key: its name) every few seconds who reads there. An
-operator's word stands on `ew.endings` (key: the client's id) until it is heard or too old.
+operator's word stands on `ew.endings` (key: the client's id) until it is heard or too old; one that
+wakes a sleeping client stands there, too.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ SILENT_S: Final = 15.0
 """Seconds without a report after which nobody knows any more who reads there."""
 ENDING_HOLDS_S: Final = 60.0
 """Seconds for which a word that ends a client counts: it says nothing of one that comes later."""
+WAKE: Final = "wake|"
+"""Begins the key of a word that wakes a sleeping client; the lease's id follows."""
 ID_PATTERN: Final = r"^[A-Za-z0-9._-]{1,128}$"
 
 ClientProtocol: TypeAlias = Literal["sse", "websocket", "page"]

@@ -23,7 +23,7 @@ class ProblemRecord(BaseModel):
     id: str
     kind: Kind
     name: str
-    """Of the part, query or lease, the reason of the letters, or the mark of devices."""
+    """Name of the part, query or lease, the letters' reason, or the devices' mark."""
     text: str
     """One sentence, as it was said last."""
     began_at: int

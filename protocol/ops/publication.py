@@ -1,5 +1,6 @@
-"""A publication: streams, a filter and fields that an operator put together under a name, as it
-stands on `ew.publications` (key: name). Readers open it by the name alone.
+"""A publication, as a record of `ew.publications` (key: name).
+
+An operator puts streams, a filter and fields together under a name; readers open it by that name.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ class PublicationLimits(BaseModel):
     max_rate: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
     """Events a second for each reader; who asks for less gets less."""
     conflate_ms: Annotated[int, Field(ge=20, le=3_600_000)] | None = None
-    """The latest of each device, or group, once in so many ms; who asks for longer gets longer."""
+    """Emit only the latest of each device, or group, once in this time, ms; readers may ask for a
+    longer time."""
 
 
 class PublicationText(BaseModel):

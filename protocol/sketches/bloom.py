@@ -44,16 +44,16 @@ CAPACITY: Final = 10_000
 ERROR: Final = 0.01
 """How often `yes` may be wrong where nothing else is declared."""
 CAPACITY_MAX: Final = 100_000
-"""A declaration may name so many values: of ERROR_MIN they fit SIZE_BITS_MAX."""
+"""Values that a declaration may name: with ERROR_MIN they fit SIZE_BITS_MAX."""
 ERROR_MIN: Final = 1e-5
 """A declaration may name this error: with CAPACITY_MAX it needs 38 bits of a hash's 63."""
 GROWTH: Final = 16
-"""The error holds up to so many times the capacity; each doubling costs a bit for each value."""
+"""The error holds up to this many times the capacity; each doubling costs a bit per value."""
 SIZE_BITS_MAX: Final = 1 << 21
 """A filter takes 256 KiB at most, a sixth of a record of Kafka as base64: 240,000 values of
 CAPACITY and ERROR."""
 BITS_MAX: Final = 48
-"""A filter that is read from others has so many at most."""
+"""Bits of a value at most, in a filter that others wrote."""
 ONE_IN_MAX: Final = 1_000_000
 HASH_BITS: Final = 63
 SEED: Final = 9001
@@ -63,7 +63,7 @@ _C2: Final = 0x4CF5_AD43_2745_937F
 
 
 def bits_for(capacity: int, error: float) -> int:
-    """The places of a filter of so many values and such an error, as a power of two."""
+    """Bits of a value's place in a filter for `capacity` values with this error."""
     return math.ceil(math.log2(GROWTH * capacity / error))
 
 
@@ -129,7 +129,7 @@ class Bloom:
         return self.has(hash_of(text))
 
     def has(self, value: int) -> bool:
-        """The same of a text's hash."""
+        """May a text with this hash have been added?"""
         place = value >> HASH_BITS - self.bits
         at = bisect_left(self.places, place)
         return at < len(self.places) and self.places[at] == place

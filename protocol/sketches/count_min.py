@@ -80,7 +80,7 @@ class CountMin:
         return cls(depth, width, sum(part.readings for part in parts), tuple(table))
 
     def fold(self, depth: int, width: int) -> CountMin:
-        """The same with fewer rows and narrower ones."""
+        """Fold the sketch to fewer and narrower rows."""
         if (depth, width) == (self.depth, self.width):
             return self
         folded = []

@@ -1,9 +1,9 @@
 """Was a value seen before? Remembers the latest ones in a small state that is JSON. Pure.
 
 Scalable Bloom filters (Almeida, Baquero, Preguica, Hutchison 2007) grow without end; a state that
-is written down with each batch may not. So this is a row of parts, each for so many values, and the
-oldest is given up. A value that comes again is put into the newest part where it would be forgotten
-too early otherwise, so it is forgotten by when it was seen last:
+is written down with each batch may not. So this is a row of parts, each for a fixed number of
+values, and the oldest is dropped. A value that comes again is put into the newest part where it
+would be forgotten too early otherwise, so it is forgotten by when it was seen last:
 
 - The `capacity` different values that were seen latest are remembered, and at most 2.25 times as
   many.
@@ -99,7 +99,7 @@ class Seen:
     def _young(self) -> int:
         """The newest parts in which a value need not be put again.
 
-        Without a time so many more come before it is forgotten, and no value is in two of those.
+        Without a time this many newer parts follow before it is forgotten, and no value is in two.
         """
         return PARTS if self.forget_ms is None else 1
 

@@ -54,8 +54,8 @@ STREAM: Final = "device_sketches"
 SKETCH_BYTES_MAX: Final = STRING_CHARS_MAX // 4 * 3
 """Bytes of a sketch that a reading carries: its base64 is one string of a frame."""
 TEXT_BYTES_MAX: Final = 256
-"""A text of so many bytes is counted as it is. The cloud counts longer ones by their beginning and
-a hash, and a device had better not."""
+"""Bytes of a text that is counted as it is. The cloud counts longer ones by their beginning and a
+hash; a device should not send them."""
 DAY_MS: Final = 86_400_000
 HLL_LOG2_BUCKETS: Final = 12
 """The size of a device's HLL: standard error 1.6 %, at most 4 KiB."""

@@ -206,7 +206,7 @@ def _row(columns: Sequence[str], types: Sequence[int], cells: Sequence[Any]) -> 
 
 
 def value_of(value: Any, datatype: int) -> Any:
-    """A value by its data type, as JSON would say it; None for what is none. Raises ValueError."""
+    """A value by its data type, as JSON has it; None for a missing one. Raises ValueError."""
     if isinstance(value, bool | str | list) or value is None:
         return value
     if isinstance(value, bytes):

@@ -21,8 +21,8 @@ FIELDS: Final = "#fields"
 EVEN: Final = 0.9
 """Share of the lines that a delimiter has to cut into as many cells."""
 ODD_SHARE: Final = 0.01
-"""A column is numbers where at most this share of its cells is none: one bad cell in ten thousand
-rows makes no text of it."""
+"""A column holds numbers where at most this share of its cells does not: one bad cell in ten
+thousand rows does not make it text."""
 _NUMBER: Final = re.compile(r"[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _COMMA: Final = re.compile(r"[+-]?([0-9]{1,3}(\.[0-9]{3})+|0|[1-9][0-9]*)(,[0-9]+)?")
 

@@ -23,7 +23,7 @@ from edgewake.protocol.names import is_device
 from edgewake.simulators.recordings.rows import BadRow, Row
 
 SUFFIXED_CHARS: Final = 55
-"""Of a device's name, before a suffix of nine: an id has at most 64 characters."""
+"""Characters of a device's name before a suffix of nine: an id has at most 64."""
 SORT_ROWS_MAX: Final = 2_000_000
 """Rows that can be sorted by time, in memory: about 2 GB. More is refused."""
 
@@ -195,7 +195,7 @@ class Times:
         return t
 
     def _second(self, value: Any, first: int) -> int:
-        """The same time where its hour comes for the second time."""
+        """Read a time as the second one where its hour occurs twice."""
         zone = self._columns.zone
         if zone.key == "UTC" or not isinstance(value, str):
             return first

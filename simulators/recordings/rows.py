@@ -6,8 +6,8 @@ A row is (line number, {column: value}); values are numbers, text, booleans or N
 says that it does not know. What is inside of an object is a column of its own, `data.temp`. What
 cannot be read is a BadRow with its line and reason: counted and said by the caller, never silently
 left out. A column of a table is a number if its values in the first TYPE_ROWS rows are, but for one
-in a hundred (`007` and `46A` are text), else text; a value of a number column that is none is None,
-and stands beside as text, in `<column>_odd`. That is the rule of agents, too.
+in a hundred (`007` and `46A` are text), else text; another value in a number column is
+None, and its text is kept in `<column>_odd`. Agents have the same rule.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ class Tally:
     repeated_headers: int = 0
     """Lines that name the columns once more, left out."""
     shape: Shape | None = None
-    """Of a table; None before it was read, and of other files."""
+    """Shape of a table; None before it was read, and for other files."""
     kinds: dict[str, Cells] = field(default_factory=dict)
-    """Of a table's columns."""
+    """Column of a table → the kind of its cells."""
 
 
 class UnreadableFile(Exception):
@@ -140,7 +140,7 @@ def detect(path: Path) -> FileFormat:
 
 
 def _json_format(path: Path, line: str) -> FileFormat:
-    """Of a file whose first line this is: an object a line, or one document."""
+    """Decide by a file's first line: an object a line, or one document."""
     try:
         found = parse(line)
     except orjson.JSONDecodeError:

@@ -2,7 +2,7 @@
 
 Pure: a sample of rows in, a decision out. A column that is named so (`timestamp`, Date and Time,
 year and month and day) and holds times is known; one that only looks so is guessed, and who sends
-it is asked first. Day or month first is told by the values (a 13 is no month), else by how evenly
+it is asked first. Day or month first is told by the values (13 is not a month), else by how evenly
 time runs: the wrong order jumps by months.
 """
 
@@ -23,7 +23,7 @@ VALUES_MAX: Final = 400
 FITS: Final = 0.95
 """Share of the values that have to be times: the rest are rows without one."""
 EVENLY: Final = 2.0
-"""One order of day and month is right if time moves so many times less in it than in the other."""
+"""One order of day and month is right if time jumps this many times less than in the other."""
 ELAPSED: Final = 0.999
 """Share of the steps in which a count of seconds may not go back."""
 DATES: Final = (

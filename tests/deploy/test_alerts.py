@@ -119,7 +119,7 @@ def test_there_is_an_alarm_for_each_thing_that_a_user_would_miss() -> None:
         "EdgewakePartDown", "EdgewakeDeviceSilent", "EdgewakeQueryFailed", "EdgewakeQueryLags",
         "EdgewakeQueryStandsStill",
         "EdgewakeLakeStandsStill", "EdgewakePushFails", "EdgewakeCertificateEndsSoon",
-        "EdgewakeNoAnalysis",
+        "EdgewakeNoAnalysis", "EdgewakeReadingsLate", "EdgewakeNoPush", "EdgewakeDeliveryRefused",
     }  # fmt: skip
     assert wanted | OLD_RULES <= {rule["alert"] for rule in RULES}
 

@@ -494,11 +494,11 @@ def test_a_wheel_built_without_git_holds_no_key(checkout: Path, tmp_path: Path) 
 def test_the_images_hold_no_requirement_of_the_demo() -> None:
     text = (DEPLOY / "Dockerfile").read_text()
     assert "demo" not in text
-    servers = (DEPLOY / "requirements" / "cloud.txt").read_text()
+    servers = (DEPLOY / "requirements" / "traces.txt").read_text()
     assert not re.search(r"^(pyspark|pyarrow|jgo|paho-mqtt|aiomqtt)==", servers, re.MULTILINE)
     assert set(re.findall(r"requirements/(\w+)\.txt", text)) == {
         "build",
-        "cloud",
+        "traces",
         "analysis",
         "lake",
     }

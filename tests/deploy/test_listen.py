@@ -12,6 +12,7 @@ import ssl
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,6 +151,46 @@ def test_the_printed_line_sends_a_reading_from_another_machine_and_shows_it(here
     assert here.there(*wrong).returncode != 0
 
 
+def curl_line(text: str) -> str:
+    return next(line.strip() for line in text.splitlines() if line.strip().startswith("curl --ca"))
+
+
+def test_a_device_without_mqtt_sends_by_the_printed_line_until_it_is_revoked(here: Here) -> None:
+    words = shlex.split(curl_line(here.said))
+
+    def post(*words: str) -> tuple[int, str]:
+        done = here.there(*words, "-s", "--max-time", "30", "-w", "\n%{http_code}")
+        body, _, status = done.stdout.rpartition("\n")
+        return int(status or 0), body
+
+    assert post(*words) == (200, '{"taken":1,"refused":0}')
+    wait_until(lambda: "device-1" in here.latest("hello"), "the reading is seen there")
+
+    given = here.here("devices", "add", "curly", "--table")
+    assert given.returncode == 0, given.stderr
+    line = shlex.split(curl_line(given.stdout))
+    wait_until(lambda: post(*line)[0] == 200, "the bridge knows it")
+    wait_until(lambda: "curly" in here.latest("hello"), "it came by its own name")
+    assert post(*[word.replace("/curly/", "/device-1/") for word in line])[0] == 403
+    at = line.index("-u") + 1
+    assert post(*line[: at - 1], *line[at + 1 :])[0] == 401
+    wrong = [f"{word}x" if at == number else word for number, word in enumerate(line)]
+    assert post(*wrong)[0] == 401
+    unencrypted = [word.replace("https:", "http:") for word in line]
+    assert post(*unencrypted)[0] == 0
+    # A client of InfluxDB has one word for both.
+    influx = [*line[:-3], "-H", f"Authorization: Token {line[at]}", "--data-binary"]
+    influx[at - 1 : at + 1] = []
+    url = f"https://{here.network.near}:{here.base + 12}/api/v2/write?bucket=b"
+    assert post(*influx, "boil v=1.5", url)[0] == 204
+    wait_until(lambda: "curly" in here.latest("boil"), "its line is seen")
+    # What is here already is not asked, and may be anybody, as at the broker.
+    near = f"http://127.0.0.1:{here.base + 12}/ew/v1/near/up/hello"
+    assert httpx.post(near, content=b'{"temperature": 1}').status_code == 200
+    assert here.here("devices", "revoke", "curly").returncode == 0
+    wait_until(lambda: post(*line)[0] == 401, "it is shut out", timeout_s=60)
+
+
 def test_a_device_writes_in_no_name_but_its_own(here: Here) -> None:
     words = shlex.split(printed_line(here.said))
     topic = next(word for word in words if word.startswith("ew/v1/"))
@@ -273,6 +314,18 @@ def test_an_agent_of_another_machine_comes_in_by_a_claim_code(here: Here, tmp_pa
         assert process.is_running()
 
 
+def test_the_line_that_a_claim_code_comes_with_lets_the_device_in(here: Here) -> None:
+    said = here.here("devices", "claim", "--count", "2", "--prefix", "line-", "--table").stdout
+    line = next(one.strip() for one in said.splitlines() if "edgewake-agent init" in one)
+    words = shlex.split(line)
+    assert words.pop(0) == "edgewake-agent"
+    done = here.there(*EDGEWAKE, "agent", *words)
+    assert done.returncode == 0, done.stderr
+    written = tomllib.loads((here.folder / "agent.toml").read_text())
+    assert (written["device"], written["mqtt"]["username"]) == ("line-1", "line-1")
+    assert here.fingerprint in said
+
+
 def test_a_plug_that_speaks_in_its_own_words_is_seen_by_its_preset(here: Here) -> None:
     words = shlex.split(printed_line(here.said))
     login = words[1 : words.index("-q")]
@@ -286,8 +339,8 @@ def test_only_loopback_and_the_address_that_was_named_are_listened_on(here: Here
     found = listening(here.process.pid)
     assert {address for address, _ in found} <= {*LOOPBACK, here.network.near}
     open_there = {port - here.base for address, port in found if address == here.network.near}
-    # Page, operations API, push, and the broker's two; no Kafka, no metrics.
-    assert open_there == {0, 2, 3, 10, 11}
+    # Page, operations API, push, the broker's two, HTTP for devices; no Kafka, no metrics.
+    assert open_there == {0, 2, 3, 10, 11, 12}
 
 
 def certified(here: Here, device: str, folder: Path) -> list[str]:
@@ -363,9 +416,10 @@ def test_what_is_not_encrypted_is_not_answered_there(here: Here) -> None:
     line = printed_line(here.said)
     assert here.there("sh", "-c", line).returncode == 0
     assert here.there("sh", "-c", line.replace("--cafile edgewake-ca.crt ", "")).returncode != 0
-    for port in (0, 2, 3):
+    for port in (0, 2, 3, 12):
         plain = f"http://{here.network.near}:{here.base + port}/healthz"
         assert here.there("curl", "-s", "--max-time", "10", plain).returncode != 0
+    for port in (0, 2, 3):
         assert here.ask_there(here.base + port, "/healthz")[0] == 200
     found = here.there(
         "sh", "-c", f"openssl s_client -connect {here.network.near}:{here.base} </dev/null"
@@ -500,11 +554,16 @@ def test_without_listen_nothing_is_open_to_others(tmp_path: Path) -> None:
     base = port_base()
     with running(
         tmp_path / "data", base, "--only", "mosquitto", "--only", "kafka", "--only", "ops",
-        "--only", "access", "--only", "push", log=tmp_path / "log",
+        "--only", "access", "--only", "push", "--only", "bridge", log=tmp_path / "log",
     ) as process:  # fmt: skip
+        process.wait_for("Ctrl-C stops everything.")
         found = listening(process.pid)
         assert {address for address, _ in found} <= LOOPBACK
-        assert {base, base + 2, base + 3, base + 10} <= {port for _, port in found}
+        assert {base, base + 2, base + 3, base + 10, base + 12} <= {port for _, port in found}
+        door = re.search(r"HTTP for devices +(http://\S+)", process.output())
+        assert door
+        url = door[1].replace("<device>", "shed").replace("<stream>", "hello")
+        wait_until(lambda: httpx.post(url, content=b'{"n": 1}').status_code == 200, "it is taken")
         process.signal(signal.SIGINT)
         wait_until(lambda: not process.is_running(), "it ended")
 

@@ -37,8 +37,9 @@ def test_every_service_is_planned_once() -> None:
 @pytest.mark.parametrize("access_servers", range(1, 9))
 def test_no_two_parts_want_one_port(access_servers: int) -> None:
     many = plan(access_servers=access_servers)
+    also = ["kafka", "bridge-1"]  # its controller; metrics beside readings by HTTP
     assert sorted(ports_wanted(many).values()) == sorted(
-        [name for name in many.names if name not in ("agent", "simulators")] + ["kafka"]
+        [name for name in many.names if name not in ("agent", "simulators")] + also
     )
 
 
@@ -47,10 +48,11 @@ def test_the_ports_are_the_promised_ones() -> None:
         name: port
         for port, name in sorted(ports_wanted(plan(access_servers=2)).items(), reverse=True)
     }
+    assert ports_wanted(plan())[8730] == "bridge-1"
     assert wanted == {
         "access-1": 8700, "access-2": 8701, "ops": 8702, "push-1": 8703, "mosquitto": 8710,
         "kafka": 8720,
-        "bridge-1": 8730, "sequencer-1": 8731, "analysis": 8732, "lake": 8733,
+        "bridge-1": 8712, "sequencer-1": 8731, "analysis": 8732, "lake": 8733,
     }  # fmt: skip
 
 
@@ -91,6 +93,20 @@ def test_every_part_with_a_configuration_is_told_of_its_file() -> None:
         "access-2.toml", "push.toml", "ops.toml",
         "agent.toml",
     }  # fmt: skip
+
+
+def test_faults_bring_a_ledger_and_links_and_nobody_else_has_them() -> None:
+    assert "ledger" not in plan().names
+    faulty = plan(faults=True)
+    assert faulty.names[-1] == "ledger"
+    links = {port for port, name in ports_wanted(faulty).items() if name == "ledger"}
+    assert links == {8740, 8741, 8742, 8749}
+    of_all, plain = configs(faulty, None), configs(plan(), None)
+    assert of_all["agent"]["mqtt"]["port"] == faulty.ports.link("devices")
+    assert of_all["bridge-1"]["mqtt"]["port"] == faulty.ports.link("bridge")
+    assert of_all["ops"]["faults"]["port"] == faulty.ports.faults
+    assert plain["agent"]["mqtt"]["port"] == plain["bridge-1"]["mqtt"]["port"] == 8710
+    assert "faults" not in plain["ops"]
 
 
 def test_sources_stop_first_and_the_broker_last() -> None:

@@ -134,7 +134,7 @@ async def test_a_board_is_made_moved_by_keys_and_mouse_undone_saved_and_live(
     await page.mouse.up()
     await expect(card).to_have_css("grid-column", "5 / span 3")
     await page.get_by_role("button", name="Save").click()
-    await expect(page.get_by_role("button", name="Copy link")).to_be_visible()
+    await expect(page.get_by_role("button", name="Copy link", exact=True)).to_be_visible()
     system.send(stream, "oven", 23.5)
     await expect(page.locator(".grid .figure")).to_have_text("23.5")
     kept = system.ask("GET", f"/v1/boards/{name}")["cards"][0]
@@ -188,7 +188,7 @@ async def test_cards_never_lie_on_one_another(page: Page):
     cards = [{"x": 0, "y": 0, "w": 6, "h": 2}, {"x": 6, "y": 0, "w": 6, "h": 2}]
     cards.append({"x": 0, "y": 2, "w": 12, "h": 1})
     script = """async ([cards, first]) =>
-      (await import('/page/ops/board_model.js')).settled(cards, first).map(({ x, y }) => [x, y])"""
+      (await import('/page/board/model.js')).settled(cards, first).map(({ x, y }) => [x, y])"""
     moved = [cards[0] | {"x": 3}, *cards[1:]]
     assert await page.evaluate(script, [moved, 0]) == [[3, 0], [6, 2], [0, 4]]
     assert await page.evaluate(script, [cards, -1]) == [[0, 0], [6, 0], [0, 2]]

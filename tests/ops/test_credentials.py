@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.cloud.ops.credentials import claims, passwords
+from edgewake.cloud import passwords
+from edgewake.cloud.ops.credentials import claims
 from edgewake.cloud.ops.credentials.claims import Unclaimed
 from edgewake.cloud.ops.credentials.desk import (
     CLAIMS,
@@ -18,7 +19,7 @@ from edgewake.cloud.ops.credentials.desk import (
     Taken,
     TooMany,
 )
-from edgewake.cloud.ops.credentials.passwords import BadName
+from edgewake.cloud.passwords import BadName
 from edgewake.deploy import authority
 from edgewake.deploy.authority import AuthorityFiles
 from edgewake.protocol.certificates import authority as authorities

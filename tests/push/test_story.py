@@ -79,28 +79,35 @@ async def sleep_with(push: Service, body: dict[str, Any]) -> dict[str, Any]:
     return response.json()
 
 
+async def answer_about(push: Service, lease: dict[str, Any], method: str = "GET") -> httpx.Response:
+    """What the proxy says of the lease, once it has its partition.
+
+    A proxy that was just started does not have all leases yet, and says 503 of those.
+    """
+    headers = {"Authorization": f"Bearer {lease['token']}"}
+    async with asyncio.timeout(PATIENCE_S), httpx.AsyncClient(timeout=PATIENCE_S) as client:
+        while True:
+            url = f"{push.url}/v1/leases/{lease['id']}"
+            answer = await client.request(method, url, headers=headers)
+            if answer.status_code != 503:
+                return answer
+            await asyncio.sleep(0.05)
+
+
 async def seen(
     push: Service, lease: dict[str, Any], is_so: Callable[[dict[str, Any]], bool]
 ) -> dict[str, Any]:
     """Wait until the lease looks so; how it looks."""
-    headers = {"Authorization": f"Bearer {lease['token']}"}
-    async with asyncio.timeout(PATIENCE_S), httpx.AsyncClient(timeout=PATIENCE_S) as client:
+    async with asyncio.timeout(PATIENCE_S):
         while True:
-            answer = await client.get(f"{push.url}/v1/leases/{lease['id']}", headers=headers)
-            # A proxy that was just started does not have all leases yet.
-            if answer.status_code != 503:
-                found: dict[str, Any] = answer.json()
-                if is_so(found):
-                    return found
+            found: dict[str, Any] = (await answer_about(push, lease)).json()
+            if is_so(found):
+                return found
             await asyncio.sleep(0.05)
 
 
 async def wake_up(push: Service, lease: dict[str, Any]) -> None:
-    async with httpx.AsyncClient(timeout=PATIENCE_S) as client:
-        response = await client.delete(
-            f"{push.url}/v1/leases/{lease['id']}",
-            headers={"Authorization": f"Bearer {lease['token']}"},
-        )
+    response = await answer_about(push, lease, "DELETE")
     assert response.status_code == 204, response.text
 
 
@@ -193,10 +200,7 @@ async def test_without_the_durable_lease_nobody_is_woken_after_the_kill(
         push.restart()
         await seen(push, other, lambda found: found["state"] == "notified")
         assert {call.verified(other["secret"])["lease"] for call in receiver.calls} == {other["id"]}
-        async with httpx.AsyncClient(
-            timeout=PATIENCE_S, headers={"Authorization": f"Bearer {lease['token']}"}
-        ) as http:
-            assert (await http.get(f"{push.url}/v1/leases/{lease['id']}")).status_code == 404
+        assert (await answer_about(push, lease)).status_code == 404
         await wake_up(push, other)
 
 

@@ -10,13 +10,20 @@ from typing import Any
 
 import pytest
 import tomli_w
+from pydantic import BaseModel
 
+from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.protocol import topics
+from edgewake.protocol.ops.named_set import NamedSet
+from edgewake.protocol.ops.publication import Publication
 from tests.access.world import Server, key_file
-from tests.feeds import Feed, QueryFeed
+from tests.feeds import Feed, QueryFeed, unique
+from tests.push.service import Service
 from tests.rights.forge import AUDIENCE, ISSUER, Maker, key_set, write
-from tests.services import Kafka, free_ports, part
+from tests.services import PATIENCE_S, Kafka, free_ports, part
 
+KEPT: dict[str, Any] = {"version": 1, "changed_at": 0, "changed_by": "a test"}
 KEYS = """
 board everything board-key-00000001
 guest guest guest-key-00000001
@@ -69,6 +76,11 @@ def rights_of(directory: Path, mine: str, totals: str, maker: Maker) -> dict[str
                     {"sets": ["set_mine_*"]},
                 ]
             },
+            "owner_alone": {
+                "grants": [
+                    {"streams": [mine, totals], "devices": ["$device"], "fields": ["speed", "n"]}
+                ]
+            },
             "single": {"grants": [{"streams": [mine]}], "streams_max": 1},
             "guest": {"grants": [{"streams": ["weather_*"], "actions": ["read"]}]},
         },
@@ -77,7 +89,7 @@ def rights_of(directory: Path, mine: str, totals: str, maker: Maker) -> dict[str
                 "issuer": ISSUER,
                 "audience": AUDIENCE,
                 "jwks_file": str(directory / "issuer.json"),
-                "roles": ["owner"],
+                "roles": ["owner", "owner_alone"],
                 "leeway_s": 0.0,
             }
         ],
@@ -114,3 +126,56 @@ def rights_world(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iter
         server.process.stop()
         for feed in (mine, other, totals):
             feed.close()
+
+
+@pytest.fixture(scope="package")
+def push(kafka: Kafka, rights_world: World) -> Iterator[Service]:
+    world, (port,) = rights_world, free_ports(1)
+    (world.directory / "lease.key").write_text("cd" * 32 + "\n")
+    settings = {
+        "name": f"push-{port}",
+        "port": port,
+        "cursor_key_file": str(world.directory / "cursor.key"),
+        "lease_key_file": str(world.directory / "lease.key"),
+        "allow_hosts": ["127.0.0.1"],
+        "kafka": {"bootstrap": kafka.bootstrap},
+        "rights": rights_of(world.directory, world.mine.name, world.totals.name, world.maker),
+    }
+    path = world.directory / "push.toml"
+    path.write_text(tomli_w.dumps(settings))
+    service = Service(f"http://127.0.0.1:{port}", part("push", path, world.directory / "push.log"))
+    with service.process:
+        service.until_ready()
+        yield service
+
+
+@dataclass(frozen=True)
+class Names:
+    """Of a publication and a set that the role `owner` may use, and of some that it may not."""
+
+    publication: str
+    other_publication: str
+    named_set: str
+    other_set: str
+
+
+@pytest.fixture(scope="package")
+def names(rights_world: World) -> Iterator[Names]:
+    found = Names(unique("pub_mine"), unique("pub_other"), unique("set_mine"), unique("set_other"))
+    rows: list[tuple[str, BaseModel]] = [
+        (topics.SETS, NamedSet(name=name, members=("car-1", "car-2"), **KEPT))
+        for name in (found.named_set, found.other_set)
+    ]
+    streams = (rights_world.other.name,)
+    rows += [
+        (topics.PUBLICATIONS, Publication(name=name, streams=streams, fields=("speed",), **KEPT))
+        for name in (found.publication, found.other_publication)
+    ]
+    producer = clients.producer(rights_world.other.config, "test-named")
+    for topic, row in rows:
+        producer.produce(topic, key=row.name, value=row.model_dump_json().encode())  # type: ignore[attr-defined]
+    assert producer.flush(PATIENCE_S) == 0
+    yield found
+    for topic, row in rows:
+        producer.produce(topic, key=row.name, value=None)  # type: ignore[attr-defined]
+    producer.flush(PATIENCE_S)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
-import pytest
-import tomli_w
 from prometheus_client import CollectorRegistry
 
 from edgewake.cloud.client_share import Clients
@@ -23,9 +20,9 @@ from edgewake.protocol.clock import SystemClock
 from tests.feeds import unique
 from tests.push.receiver import receiving
 from tests.push.service import Service
-from tests.rights.conftest import World, rights_of
+from tests.rights.conftest import World
 from tests.rights.test_doors import client_of, paths_of, told
-from tests.services import PATIENCE_S, Kafka, free_ports, part
+from tests.services import PATIENCE_S
 
 OPEN, BY_RIGHT, BY_LEASE = "open", "by right", "by lease"
 RULES = {
@@ -41,27 +38,6 @@ RULES = {
     "/v1/groups/{name}/take": BY_RIGHT, "/v1/groups/{name}/ack": BY_RIGHT,
 }  # fmt: skip
 """Who may come in by each path: everybody, who has a right, who has the lease's own token."""
-
-
-@pytest.fixture(scope="module")
-def push(kafka: Kafka, rights_world: World) -> Iterator[Service]:
-    world, (port,) = rights_world, free_ports(1)
-    (world.directory / "lease.key").write_text("cd" * 32 + "\n")
-    settings = {
-        "name": f"push-{port}",
-        "port": port,
-        "cursor_key_file": str(world.directory / "cursor.key"),
-        "lease_key_file": str(world.directory / "lease.key"),
-        "allow_hosts": ["127.0.0.1"],
-        "kafka": {"bootstrap": kafka.bootstrap},
-        "rights": rights_of(world.directory, world.mine.name, world.totals.name, world.maker),
-    }
-    path = world.directory / "push.toml"
-    path.write_text(tomli_w.dumps(settings))
-    service = Service(f"http://127.0.0.1:{port}", part("push", path, world.directory / "push.log"))
-    with service.process:
-        service.until_ready()
-        yield service
 
 
 def test_every_route_has_a_rule() -> None:

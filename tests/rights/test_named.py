@@ -5,59 +5,21 @@ not there, and what is allowed shows no more than it should.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import pytest
-from pydantic import BaseModel
 
-from edgewake.cloud.kafka import clients
-from edgewake.protocol import topics
-from edgewake.protocol.ops.named_set import NamedSet
-from edgewake.protocol.ops.publication import Publication
 from tests.access.sockets.talk import talk
 from tests.feeds import eventually, unique
-from tests.rights.conftest import World
+from tests.push.service import Service
+from tests.rights.conftest import Names, World
 from tests.rights.test_doors import client_of, told
+from tests.rights.test_leases import ask, asked, cursor_of
 from tests.rights.test_sockets import headers_of
 from tests.services import PATIENCE_S
 
 pytestmark = pytest.mark.services
-KEPT: dict[str, Any] = {"version": 1, "changed_at": 0, "changed_by": "a test"}
-
-
-@dataclass(frozen=True)
-class Names:
-    """Of a publication and a set that the role `owner` may use, and of some that it may not."""
-
-    publication: str
-    other_publication: str
-    named_set: str
-    other_set: str
-
-
-@pytest.fixture(scope="module")
-def names(rights_world: World) -> Iterator[Names]:
-    found = Names(unique("pub_mine"), unique("pub_other"), unique("set_mine"), unique("set_other"))
-    rows: list[tuple[str, BaseModel]] = [
-        (topics.SETS, NamedSet(name=name, members=("car-1", "car-2"), **KEPT))
-        for name in (found.named_set, found.other_set)
-    ]
-    streams = (rights_world.other.name,)
-    rows += [
-        (topics.PUBLICATIONS, Publication(name=name, streams=streams, fields=("speed",), **KEPT))
-        for name in (found.publication, found.other_publication)
-    ]
-    producer = clients.producer(rights_world.other.config, "test-named")
-    for topic, row in rows:
-        producer.produce(topic, key=row.name, value=row.model_dump_json().encode())  # type: ignore[attr-defined]
-    assert producer.flush(PATIENCE_S) == 0
-    yield found
-    for topic, row in rows:
-        producer.produce(topic, key=row.name, value=None)  # type: ignore[attr-defined]
-    producer.flush(PATIENCE_S)
 
 
 def path(name: str) -> str:
@@ -153,3 +115,56 @@ async def test_a_forbidden_set_is_answered_as_one_that_is_not_there(
             await socket.say("subscribe", streams=[stream], where=f"device IN SET('{name}')")
             answers.append(json.dumps(await socket.until("problem")).replace(name, "NAME"))
         assert answers[0] == answers[1]
+
+
+async def test_a_forbidden_set_is_answered_as_one_that_is_not_there_by_rows_and_by_push(
+    rights_world: World, names: Names, push: Service
+) -> None:
+    """By the latest, a copy, a lease, a delivery and a group; and an allowed one shows no device
+    beyond the right.
+    """
+    world = rights_world
+    await known(world, names)
+    stream, good = world.mine.name, world.token()
+    cursor = await cursor_of(world, stream, who="owner")
+
+    async def by(door: str, named_set: str) -> httpx.Response:
+        where = f"device IN SET('{named_set}')"
+        body: dict[str, Any] = {"streams": [stream], "where": where, "from": "earliest"}
+        if door in ("latest", "sync"):
+            async with client_of(world, "owner") as client:
+                return await client.get(f"/v1/{door}/{stream}", params={"where": where})
+        if door == "leases":
+            return await ask(push, stream, cursor, good, where=where)
+        if door == "deliveries":
+            body["url"] = "http://127.0.0.1:9/hook"
+        return await asked(push, "PUT", f"/v1/{door}/{unique('n')}", good, body)
+
+    for door in ("latest", "sync", "leases", "deliveries", "groups"):
+        absent = unique("set")
+        missing, forbidden = await by(door, absent), await by(door, names.other_set)
+        assert missing.status_code == 422, (door, missing.text)
+        assert told(missing, absent) == told(forbidden, names.other_set)
+        allowed = await by(door, names.named_set)
+        assert allowed.status_code in (200, 201), (door, allowed.text)
+        if door == "latest":
+            assert {row["device"] for row in allowed.json()["rows"]} == {"car-1"}
+        if door == "sync":
+            assert {one["key"] for one in allowed.json()["rows"]} == {"car-1"}
+
+
+async def test_a_group_and_letters_are_no_way_to_a_set_that_one_may_not_use(
+    rights_world: World, names: Names, push: Service
+) -> None:
+    """Of one holder two tokens: one may use the set, and the other may not."""
+    world, path = rights_world, f"/v1/groups/{unique('g')}"
+    await known(world, names)
+    with_set, without = (world.token(edgewake_role=role) for role in ("owner", "owner_alone"))
+    where = f"device IN SET('{names.named_set}')"
+    body = {"streams": [world.mine.name], "where": where, "from": "earliest"}
+    assert (await asked(push, "PUT", path, with_set, body)).status_code == 201
+    taken = await asked(push, "POST", f"{path}/take", with_set, {"max": 100, "wait_s": 5})
+    assert {one["event"]["device"] for one in taken.json()["events"]} == {"car-1"}
+    refused = await asked(push, "POST", f"{path}/take", without, {"max": 100})
+    assert refused.status_code == 409, refused.text
+    assert (await asked(push, "DELETE", path, with_set)).status_code == 204

@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Final
 
 import orjson
 
-from edgewake.cloud.log.filters.filter import compile_where
+from edgewake.cloud.log.filters.filter import Where, compile_where
+from edgewake.cloud.log.filters.filter_syntax import Sets
 from edgewake.cloud.log.subscription import RequestError
 from edgewake.cloud.rights.scope import RESULT_ENVELOPE, Scope
 
@@ -40,7 +42,7 @@ class Choice:
     """See the module; without anything all rows are chosen, in the order in which they came."""
 
     keys: frozenset[str] | None = None
-    where: str | None = None
+    where: Where | None = None
     limit: int | None = None
     after: str | None = None
 
@@ -55,18 +57,38 @@ class Choice:
         return self.keys is not None or self.limit is not None or self.after is not None
 
 
-def choice(keys: Sequence[str], where: str | None, limit: str | None, after: str | None) -> Choice:
-    """What a request's words say. Raises RequestError and FilterError."""
+def choice(
+    keys: Sequence[str],
+    where: str | None,
+    limit: str | None,
+    after: str | None,
+    sets: Sets | None = None,
+) -> Choice:
+    """What a request's words say. Raises RequestError and FilterError.
+
+    `sets`: where named sets are found; whether its reader may use them is not looked at here.
+    """
     if len(keys) > KEYS_MAX:
         raise RequestError("key", f"{len(keys)} keys: expected at most {KEYS_MAX}")
-    if where:
-        compile_where(where)
+    condition = compile_where(where, sets) if where else None
     if limit is not None and not (
         limit.isascii() and limit.isdigit() and len(limit) < 10 and 1 <= int(limit) <= LIMIT_MAX
     ):
         raise RequestError("limit", f"limit={limit[:40]!r}: expected 1 to {LIMIT_MAX} rows")
     named = frozenset(form for key in keys for form in _forms(key)) if keys else None
-    return Choice(named, where or None, None if limit is None else int(limit), after)
+    return Choice(named, condition, None if limit is None else int(limit), after)
+
+
+def chosen_by(asked: Choice, stamps: Sequence[tuple[int, int]]) -> bytes:
+    """2 bytes that stand in a cursor for the named sets of a condition as they are.
+
+    `stamps`: each set's version, and when it was made. Two versions in a row are never taken for
+    the same, and one of a set that was removed and created again hardly ever.
+    """
+    assert asked.where is not None
+    text = repr((sorted(asked.where.sets), [made_at for _, made_at in stamps]))
+    versions = sum(version for version, _ in stamps)
+    return bytes([versions % 256]) + blake2b(text.encode(), digest_size=1).digest()
 
 
 def check_scope(asked: Choice, keys: Sequence[str] | None, scope: Scope | None) -> None:
@@ -112,7 +134,7 @@ class Picker:
         self.next: str | None = None
         """The key after which the next page begins; None: this is the last page."""
         self._asked, self._scope, self._is_result = asked, scope, is_result
-        self._passes = None if asked.where is None else compile_where(asked.where).passes
+        self._passes = None if asked.where is None else asked.where.passes
         self._last = ""
 
     def take(self, entry: Entry) -> bool:

@@ -114,7 +114,7 @@ def told(change: Change, shown: Shown) -> bytes | None:
 
 
 def told_of_row(key: str, data: bytes | None, shown: Shown, *, is_new: bool) -> bytes:
-    """The same for a row whose earlier value is unknown; `data` None: it no longer exists."""
+    """The change of a row whose earlier value is unknown; `data` None: it no longer exists."""
     after = None if data is None else shown(data)
     if after is None:
         return b'{"op":"delete","key":%b}' % orjson.dumps(key)

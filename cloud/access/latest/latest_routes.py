@@ -73,7 +73,7 @@ def router(stores: LatestStores, clients: Clients) -> APIRouter:
         """
         client = clients.of_request(http)
         try:
-            asked = choice(key or (), where, limit, after)
+            asked = choice(key or (), where, limit, after, stores.sets)
             return Response(
                 await stores.answer(name, client, reader, asked),
                 media_type="application/json",

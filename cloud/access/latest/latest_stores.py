@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from typing import Final, TypeAlias
@@ -25,6 +25,7 @@ from edgewake.cloud.access.latest.latest import Latest
 from edgewake.cloud.access.latest.latest_changes import Row, Shown, told, told_of_row
 from edgewake.cloud.client_share import SHARE_DEFAULT, Bound
 from edgewake.cloud.log.chunks import Chunk
+from edgewake.cloud.log.filters.filter_syntax import Sets
 from edgewake.cloud.log.following.subscriber import Subscriber, ViewEnded
 from edgewake.cloud.log.hub import Full, Hub
 from edgewake.cloud.log.reader import Batch, Step
@@ -54,6 +55,8 @@ FIRST_S: Final = 12.0
 OLDER_S: Final = 30.0
 """Seconds that who keeps a copy waits until older records are read: what they bring has no place
 behind its cursor."""
+SETS_S: Final = 1.0
+"""How often who waits for changes of rows that a named set chooses looks at the set."""
 FIRST_LOOK_S: Final = 0.05
 """How often the first question checks whether the store is there."""
 EVENTS_A_TURN: Final = 200
@@ -77,6 +80,7 @@ class Missing(StrEnum):
 ALL_ROWS: Final = Choice()
 
 
+Stamps: TypeAlias = tuple[tuple[int, int], ...]
 Tell: TypeAlias = Callable[[Shown], bytes | None]
 """Formats a change through what a reader sees."""
 
@@ -88,6 +92,8 @@ class Synchronised:
     body: bytes
     version: int
     """The version of the rows that it was made of."""
+    stamps: Stamps
+    """Versions of the named sets by which its rows were chosen."""
     is_empty: bool
     """Does it tell of no change?"""
 
@@ -113,6 +119,11 @@ class LatestStores:
         self._stores: dict[str, _Store] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
+    @property
+    def sets(self) -> Sets | None:
+        """Where the named sets of conditions are found."""
+        return self._hub.catalogue.named
+
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
@@ -123,9 +134,9 @@ class LatestStores:
     ) -> bytes:
         """JSON of a `latest_routes.LatestView`.
 
-        Raises UnknownStream, Unavailable and RequestError.
+        Raises UnknownStream, Unavailable, RequestError and FilterError.
         """
-        store = await self._ready(name, client, reader)
+        store = await self._ready(name, client, reader, asked)
         return await store.answer(reader.scope(Action.READ, name), asked)
 
     async def synchronised(
@@ -140,11 +151,13 @@ class LatestStores:
     ) -> bytes:
         """JSON of a `sync_routes.SyncView`: the changes after a cursor, or all rows.
 
-        It waits for changes. Raises UnknownStream, Unavailable, RequestError and CursorError.
+        It waits for changes. Raises UnknownStream, Unavailable, RequestError, FilterError and
+        CursorError.
         """
         ends_s = self._clock.monotonic_s() + wait_s
+        look_s = IDLE_S / 2 if asked.where is None or not asked.where.sets else SETS_S
         while True:
-            store = await self._ready(name, client, reader)
+            store = await self._ready(name, client, reader, asked)
             try:
                 async with asyncio.timeout(OLDER_S):
                     await store.has_older.wait()
@@ -153,13 +166,20 @@ class LatestStores:
             scope = reader.scope(Action.READ, name)
             found = await store.synchronised(scope, asked, cursor)
             left_s = ends_s - self._clock.monotonic_s()
+            if found.stamps != store.stamps(asked):
+                continue  # a set changed while its rows were looked at: some were judged by each
             if not found.is_empty or left_s <= 0:
                 return found.body
-            await store.until_changed(found.version, min(left_s, IDLE_S / 2))
+            await store.until_changed(found.version, min(left_s, look_s))
 
-    async def _ready(self, name: str, client: str, reader: Principal) -> _Store:
-        """The store of a stream, read up to the live end."""
+    async def _ready(self, name: str, client: str, reader: Principal, asked: Choice) -> _Store:
+        """The store of a stream, read up to the live end, for who may use the sets that it names.
+
+        Raises UnknownStream, FilterError and Unavailable.
+        """
         await self._hub.check((name,), reader)
+        if asked.where is not None and asked.where.sets:
+            await self._hub.catalogue.check_sets(asked.where.sets, reader)
         store = self._stores.get(name)
         if store is None:
             store = await self._started(name, client)
@@ -261,7 +281,7 @@ class _Store:
             "left_out": self._latest.left_out,
             "cursor": self._hub.codec.encode(self._plan.cursor(self._taken)),
         }
-        # What comes from here on is no part of it: the rows are those of the cursor.
+        # Later changes are excluded: the rows are exactly those at the cursor.
         entries = rows_asked.ordered(self._latest.entries(scope), asked)
         picker = Picker(asked, scope, is_result=keys is not None)
         for number, entry in enumerate(entries, 1):
@@ -282,10 +302,11 @@ class _Store:
         """
         if self._plan is None or not self._taken:
             raise Unavailable(f"{self.name} cannot be read at the moment")
-        version = self._version
+        version, stamps = self._version, self.stamps(asked)
         keys, taken = self._latest.keys, self._taken[0]
         rows_asked.check_keys(keys, scope)
-        place = None if cursor is None else self._place(self._plan, cursor)
+        chosen = rows_asked.chosen_by(asked, stamps) if stamps else None
+        place = None if cursor is None else self._place(self._plan, cursor, chosen)
         # What was told elsewhere, by a server that is ahead of this one, is not told again.
         here = taken if place is None else tuple(map(max, place, taken))
         missing = sorted(self._missing | ({Missing.BYTES} if self._latest.left_out else set()))
@@ -294,7 +315,9 @@ class _Store:
             "kind": "snapshot",
             "complete": not missing,
             "missing": missing,
-            "cursor": self._hub.codec.encode(self._plan.cursor((here,))),
+            "cursor": self._hub.codec.encode(
+                replace(self._plan.cursor((here,)), filters=chosen or self._plan.filters)
+            ),
             "next": None,
         }
         entries = rows_asked.ordered(self._latest.entries(scope), asked)
@@ -316,15 +339,23 @@ class _Store:
         if changed is not None and is_less:
             head["kind"] = "changes"
             body = orjson.dumps(head)[:-1] + b',"changes":[%b],"rows":[]}' % b",".join(changes)
-            return Synchronised(body, version, is_empty=not changes)
+            return Synchronised(body, version, stamps, is_empty=not changes)
         head["next"] = picker.next
         body = orjson.dumps(head)[:-1] + b',"changes":[],"rows":[%b]}' % b",".join(picker.rows)
-        return Synchronised(body, version, is_empty=False)
+        return Synchronised(body, version, stamps, is_empty=False)
 
-    def _place(self, plan: Plan, cursor: str) -> tuple[Position, ...] | None:
+    def stamps(self, asked: Choice) -> Stamps:
+        """The versions of the named sets that choose rows."""
+        named = self._hub.catalogue.named
+        if named is None or asked.where is None:
+            return ()
+        return named.stamps(asked.where.sets)
+
+    def _place(self, plan: Plan, cursor: str, chosen: bytes | None) -> tuple[Position, ...] | None:
         """The positions of a cursor. Raises CursorError.
 
-        None where it belongs to another stream than this one is now.
+        None where it belongs to another stream than this one is now, or to rows that were not
+        `chosen` by these versions of named sets (None: no set chooses).
         """
         try:
             found = self._hub.codec.decode(cursor)
@@ -332,6 +363,8 @@ class _Store:
             if error.reason != "unverifiable":
                 raise
             return None
+        if chosen is not None and found.filters != chosen:
+            return None  # who came into a set, or left it, is told by no change of a row
         (here,) = plan.cursor(self._taken).streams
         for entry in found.streams:
             is_same = (entry.stream, entry.generation) == (here.stream, here.generation)
@@ -418,7 +451,7 @@ class _Store:
                     break
                 else:
                     await news.wait()
-        except (Unavailable, ViewEnded):  # the store ends for the same reason, and is made anew
+        except (Unavailable, ViewEnded):  # the store ends for the same reason, and is made again
             return
         finally:
             subscriber.close()
@@ -449,7 +482,7 @@ class _Store:
             ):
                 self.ready.set()
             with contextlib.suppress(TimeoutError):
-                # What the stream's last transaction ends with is no record, so nobody is woken for
+                # A transaction ends with a marker and not with a record, so nobody is woken for
                 # it.
                 async with asyncio.timeout(IDLE_S / 10 if self.ready.is_set() else FIRST_LOOK_S):
                     await news.wait()

@@ -102,7 +102,7 @@ def router(stores: LatestStores, streams: OpenStreams, clients: Clients) -> APIR
         """All latest rows, and then what changed in them: insert, update, delete."""
         client = clients.of_request(http)
         try:
-            asked = choice(key or (), where, limit, page)
+            asked = choice(key or (), where, limit, page, stores.sets)
             if after is not None and (limit is not None or page is not None):
                 raise RequestError("after", "after: expected without limit and page")
             wait_s = bounds_of(None, wait).wait_s if after is not None else 0.0

@@ -45,7 +45,7 @@ _FOREIGN: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class ClientReports:
-    """Of one server. `run` must run; `hear` may be called from any thread."""
+    """The reports of one server. `run` must run; `hear` may be called from any thread."""
 
     def __init__(self, config: KafkaConfig, name: str, streams: OpenStreams, clock: Clock) -> None:
         self._config = config
@@ -54,7 +54,7 @@ class ClientReports:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._prefix = f"{_FOREIGN.sub('_', name[:NAME_CHARS_MAX])}-{secrets.token_hex(3)}-"
-        """Of the ids of its clients: a server that starts again has other clients."""
+        """Part of its clients' ids, since a server that starts again has other clients."""
         self._is_due = asyncio.Event()
 
     def hear(self, client: str, word: bytes) -> None:

@@ -77,8 +77,10 @@ class Channel:
         *,
         kept_as: str | None = None,
     ) -> None:
-        """`chosen`: its client's words, which a change adds to; `kept_as`: the name under which it
-        keeps a cursor.
+        """A channel in its starting state.
+
+        `chosen`: what its client asked for, which a change adds to; `kept_as`: the name under which
+        it keeps a cursor.
         """
         self.name = name
         self.chosen = dict(chosen)
@@ -91,7 +93,7 @@ class Channel:
         self.why = ""
         """Why it ended."""
         self.sent_bytes = 0
-        """Of events."""
+        """Bytes of events that were sent."""
         self._asked = asked
         self._credits = allowed
         self._room = room

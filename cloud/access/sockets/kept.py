@@ -181,7 +181,7 @@ class KeptCursors:
             self._reader = TableReader(self._config, f"{self._name}-cursors", tables)
         try:
             self._reader.read_all(idle_s=READ_S)
-        except Unavailable:  # the next question makes another one, which reads all anew
+        except Unavailable:  # the next question makes another one, which reads all again
             self._reader.close()
             self._reader = None
             raise

@@ -158,8 +158,9 @@ class Socket:
         self.write()
 
     async def _in_turn(self, size: int) -> None:
-        """Wait while the client takes no answers, or says too much at once; a long message counts
-        as several.
+        """Wait while the client takes no answers, or sends too much at once.
+
+        A long message counts as several.
         """
         while self._connection.is_paused or self._said:
             self._writable.clear()
@@ -465,8 +466,9 @@ class Socket:
 
 
 def _given(said: words.Change) -> dict[str, Any]:
-    """What a change says, null included; other streams are in the place of a publication, and the
-    other way round.
+    """The fields that a change sets, null included.
+
+    Streams replace a publication, and a publication replaces streams.
     """
     found = said.model_dump(
         include=said.model_fields_set & {"streams", "publication", *words.CHOSEN}

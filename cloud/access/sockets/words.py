@@ -2,7 +2,7 @@
 
     subscribe     id, streams or publication, where, select, devices, sample, conflate, max_rate,
                   per, after or from, on_gap, credits, name
-    credit        id, credits             so many events more
+    credit        id, credits             this many events more
     change        id, and of these words those that are to be others, while it is open
     unsubscribe   id
     ack           id, cursor              keep this cursor under the subscription's name, from
@@ -93,7 +93,7 @@ class Credit(_Words):
 
 
 class Change(_Chosen):
-    """Another filter, other streams or another pace; what is left out stays, null is none."""
+    """Another filter, other streams or another pace; what is left out stays, null removes it."""
 
     type: Literal["change"]
     start: Annotated[str | int | None, Field(alias="from")] = None
@@ -124,7 +124,7 @@ def read(text: str) -> Words:
     except orjson.JSONDecodeError as error:
         raise WordsError(
             "json",
-            f"this message is no JSON: {error}",
+            f"this message is not valid JSON: {error}",
             where=f"character {error.pos}",
             expected='an object such as {"type":"subscribe","id":"a","streams":["x"]}',
             name=None,
@@ -137,7 +137,7 @@ def read(text: str) -> Words:
 
 def _problem(found: Any, error: ValidationError) -> WordsError:
     first = error.errors()[0]
-    # pydantic names the kind of message first, which is no part of the message.
+    # pydantic names the kind of message first, which does not occur in the message.
     at = [str(part) for part in first["loc"]]
     where = ".".join(at[1:] if len(at) > 1 else at) or "type"
     name = found.get("id") if isinstance(found, dict) else None

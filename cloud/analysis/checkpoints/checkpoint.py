@@ -4,8 +4,8 @@
     state/O/P/  files of operator O, partition P; those of version N+1 are the state after batch N
 
 Spark syncs none of these files. After a power cut the newest ones may be missing, empty or torn,
-and Spark then refuses to start, or runs a batch anew under an old number. `mend` removes what is
-torn at the end and every state that belongs to a batch that is not done; the batch is planned anew,
+and Spark then refuses to start, or runs a new batch under an old number. `mend` removes what is
+torn at the end and every state that belongs to a batch that is not done; the batch is replanned,
 and batch_commit says what of it is new. What is torn before the end cannot be mended: the state is
 built again.
 """

@@ -157,7 +157,7 @@ def starts(
 def _at_time(
     kafka: KafkaConfig, consumer: Consumer, topic: str, partition: int, time_ms: int
 ) -> int | None:
-    """Offset of the first record of that time or later; None where there is none."""
+    """Offset of the first record of that time or later; None where no such record exists."""
     try:
         (found,) = consumer.offsets_for_times(
             [TopicPartition(topic, partition, max(0, time_ms))], timeout=METADATA_TIMEOUT_S

@@ -44,7 +44,7 @@ def joined(rows: Mapping[str, bytes]) -> dict[str, bytes]:
             label = key.split("|", 2)[1]
             raise LocalError(
                 f"the state {key[:200]!r} lacks a part; `edgewake query rebuild "
-                f"{label.rpartition('@')[0]}` makes it anew"
+                f"{label.rpartition('@')[0]}` makes it again"
             ) from error
     return found
 

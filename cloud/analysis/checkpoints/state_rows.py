@@ -52,7 +52,7 @@ def kept_rows(config: KafkaConfig, place: str = "") -> dict[str, bytes]:
 
 
 def withheld_rows(config: KafkaConfig, queries: Iterable[Registered]) -> dict[str, bytes]:
-    """Those of rows that are told when they are final; nothing is read where no query has any.
+    """The rows that are emitted when they are final; reads nothing where no query has any.
 
     See kept_rows.
     """

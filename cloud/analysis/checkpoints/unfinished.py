@@ -2,7 +2,7 @@
 
 What a batch takes of memory is known when it is computed: a record has one reading or a megabyte of
 them. Spark keeps to its plan, and a plan that does not fit would end the analysis at each start. So
-after TRIES starts it is forgotten and made anew, smaller each time; what of the new one was told
+after TRIES starts it is planned again, smaller each time; what of the new one was told
 before is known by its offsets (batch_commit).
 """
 
@@ -47,7 +47,7 @@ def records_max(checkpoint: Path, firsts: Callable[[], Offsets], most: int) -> i
     if fewer < records:
         checkpoints.forget_plan(checkpoint, batch)
         log.warning(
-            "%s: batch %d of %d records was begun %d times and never ended: it is planned anew, "
+            "%s: batch %d of %d records was begun %d times and never ended: it is planned again, "
             "with %d at most",
             checkpoint, batch, records, tries - 1, fewer, extra={"event": "batch.smaller"},
         )  # fmt: skip

@@ -40,7 +40,7 @@ again."""
 _READ_TO: Final = "@"
 """How far the table of a query on `ew.windows` was read."""
 _FAULTS: Final = "!"
-"""The same: what of it could not be read."""
+"""How many records of that table could not be read."""
 
 
 @dataclass
@@ -298,14 +298,12 @@ def _number(value: Any) -> float | None:
 
 
 def _text(value: Any) -> str | None:
-    """1 and 1.0 are the same value."""
-    return (
-        None
-        if value is None
-        else repr(float(value))
-        if isinstance(value, int) and not isinstance(value, bool)
-        else str(value)
-    )
+    """Text by which values are told apart; 1 and 1.0 are the same value."""
+    if value is None:
+        return None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return repr(float(value))
+    return str(value)
 
 
 def _at(order: Any, value: Any, kind: Kind) -> At | tuple[()]:

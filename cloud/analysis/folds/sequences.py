@@ -89,7 +89,7 @@ class Changed:
     withdrawn: set[int] = field(default_factory=set)
     """Starts of sessions that no longer exist."""
     over: set[int] = field(default_factory=set)
-    """Those of `windows` that take no more readings, whatever event time does."""
+    """The windows that take no more readings, whatever event time does."""
 
 
 def add(state: KeyState, window: Window, t: int, values: Values, changed: Changed) -> None:

@@ -141,11 +141,16 @@ def _rank(one: At) -> tuple[float, float, str]:
 
 
 def slots_for(values: Iterable[Value]) -> list[AnySlot]:
-    """Empty ones that take such values."""
-    return [
-        Ends() if isinstance(one, tuple) else Distinct() if isinstance(one, frozenset) else Slot()
-        for one in values
-    ]
+    """Empty slots, each of the kind that takes the value at its place."""
+    return [_slot_for(one) for one in values]
+
+
+def _slot_for(value: Value) -> AnySlot:
+    if isinstance(value, tuple):
+        return Ends()
+    if isinstance(value, frozenset):
+        return Distinct()
+    return Slot()
 
 
 def load(value: Sequence[Any] | dict[str, Any]) -> AnySlot:

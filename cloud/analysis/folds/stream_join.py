@@ -103,8 +103,9 @@ class Partners:
                 others, one.t + last, key=_time
             )
         ]
-        for left in (found if side == RIGHT else [one]) if found else []:
-            self._pair(left)
+        if found:
+            for left in found if side == RIGHT else [one]:
+                self._pair(left)
         self._keep(side, key, one)
         self._new.append((side, key, one))
         # A large batch: most of it is gone again, and will not be written.
@@ -217,7 +218,7 @@ class Partners:
             kept = self.of[of_side].get(of_key)
             if kept and self.until(of_side, kept[0].t) <= until:
                 yield self._let_go(of_side, of_key)
-        # Of readings that were let go before their time.
+        # Entries of readings that were dropped early stay behind in the heap.
         if len(self._until) > 2 * self.count + KEY_READINGS_MAX:
             self._until = [
                 (self.until(s, one.t), s, name)

@@ -80,7 +80,7 @@ class QueryJob(Job):
         partitions: int,
         dials: Dials = NO_DIALS,
     ) -> DataFrame:
-        """The same from frames on (decode.decode)."""
+        """The graph from frames on (decode.decode)."""
         levels, forgotten = dials.levels, dials.forgotten
         fields: Mapping[str, FieldType] = dict(self.fields)
         inputs, sheds = self.kind.inputs, self.kind.sheds

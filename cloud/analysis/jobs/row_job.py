@@ -5,7 +5,7 @@ All such queries of a stream share one Spark query without state.
 records ─ decode ─ correct ─ observe ─ readings ─ one row a reading and query that it passes ─→
 foreachBatch (lanes/micro_batch.py)
 
-A row is final as soon as it is emitted: there is no window to wait for, so no reading is late. Its
+A row is final as soon as it is emitted: no window is waited for, so no reading is late. Its
 identity is its reading's place in the stream (`reading`: partition, offset, number in the frame),
 which is the same when a batch is computed again.
 """

@@ -16,6 +16,7 @@ from edgewake.cloud.analysis.results.lane_record import LaneRecord, lacking
 from edgewake.cloud.analysis.results.meter import Meter
 from edgewake.cloud.analysis.results.transaction import Transactions
 from edgewake.cloud.analysis.results.withheld import Withheld
+from edgewake.cloud.traces.tracer import Carried
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 
@@ -98,10 +99,13 @@ class Emission:
         progress: Sequence[emit.Output],
         why: str,
         late: Sequence[LateWindow] = (),
+        trace: Carried = (),
     ) -> int:
         """One transaction; then the lane stands at `after`. Returns how many results it had.
 
         `made`: what the states make, which may put queries into `broken`; `why` is said of these.
+        `trace`: headers of its results.
+
         Raises KafkaException, or what making a record raises.
         """
         queries, now_ms, results = self._job.queries, self._clock.now_ms(), 0
@@ -121,7 +125,7 @@ class Emission:
             yield from (output for output in progress if output.key not in names)
             yield emit.Output(topics.LANES, after.key, after.model_dump_json().encode())
 
-        self._transactions.write(records())
+        self._transactions.write(records(), trace)
         self.record, self.has_said_running = after, True
         self._broken |= {label: f"{why} cannot be made: {what}" for label, what in broken.items()}
         return results

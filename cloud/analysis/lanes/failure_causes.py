@@ -28,7 +28,7 @@ def cause_of(error: BaseException) -> str:
 
 
 def fault_of(error: BaseException) -> Fault:
-    """Whose fault an error is that ended a batch or a start."""
+    """The side at fault for an error that ended a batch or a start."""
     if isinstance(error, KafkaException):
         return Fault.FENCED if clients.is_fenced(error.args[0]) else Fault.SURROUNDINGS
     if isinstance(error, OSError | EdgewakeError | MemoryError):

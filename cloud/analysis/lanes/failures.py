@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Fault(StrEnum):
-    """Whose fault a failure is."""
+    """The side at fault for a failure."""
 
     SURROUNDINGS = "surroundings"
     """A disk, Kafka or a worker: waited for, nobody is blamed."""

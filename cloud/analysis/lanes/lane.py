@@ -22,6 +22,7 @@ from edgewake.cloud.analysis.checkpoints.log_reader import LogReader
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.jobs.job import Job, lane_place
 from edgewake.cloud.analysis.lanes import lane_start
+from edgewake.cloud.analysis.lanes.batch_traces import BatchTraces, tracer_of
 from edgewake.cloud.analysis.lanes.counters import Counters
 from edgewake.cloud.analysis.lanes.emission import Emission, Stopped
 from edgewake.cloud.analysis.lanes.failure_causes import cause_of, ended, fault_of
@@ -176,10 +177,13 @@ class Lane:
             unknown_to=dict.fromkeys(before.asked_from, self.clock.now_ms() + AHEAD_MS_MAX),
         )  # fmt: skip
         time = LaneTime(config, record, self._plan.sources, self._plan.partitions, self.upstream)
+        tracer = tracer_of(config.traces)
         batches = MicroBatches(
             config, job, self.clock, self.counters, self.checkpoint,
             plan=self._plan, schedule=self._schedule, time=time, emission=emission,
             log=log_reader, is_stopping=self._stopped.is_set,
+            traces=None if tracer is None
+            else BatchTraces(tracer, self.name, log_reader, self.clock),
         )  # fmt: skip
         silence = Silence(job, self.clock, self._plan, time, emission)
         query = self._plan.start(changed, self.name, self.checkpoint, self._process)

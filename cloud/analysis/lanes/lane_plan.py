@@ -61,8 +61,8 @@ class LanePlan:
         if self._job.kind.sheds:
             self.shedder = Shedder(self._session, self._job.queries, self.partitions)
             levels = self.shedder.levels
-        # Of a batch that a process before this one planned nothing is left out that Spark counted
-        # in its state then.
+        # A batch that an earlier process planned leaves out nothing that Spark counted in its
+        # state then.
         self._forgotten = PlanValues(self._session) if self._job.has_spark_state else None
         return self._job.graph(records, self.partitions, Dials(levels, self._forgotten))
 
@@ -112,11 +112,11 @@ class LanePlan:
         return observed_in(json.loads(found.get(late.OBSERVED).get().json()), self.partitions)
 
     def suit(self, changed: DataFrame, rows: int, readings: int) -> None:
-        """Set Spark's options for next batches, as they suit one of so many rows and readings."""
+        """Set Spark's options for the next batches, given the rows and readings of this one."""
         self._settings = next_plan.turned(changed, rows, readings, before=self._settings)
 
     def set_limit(self, records: int) -> None:
-        """Let the next batches have so many records at most; for the thread of a batch."""
+        """Limit the records of the next batches; to be called from the thread of a batch."""
         # Spark asks a source for its option once, when the query starts, and has no public way to
         # change what came of it.
         jvm: Any = self._session._jvm

@@ -20,6 +20,7 @@ from edgewake.cloud.analysis.checkpoints.log_reader import LogReader
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.jobs.job import Job
 from edgewake.cloud.analysis.lanes.batch_range import as_text
+from edgewake.cloud.analysis.lanes.batch_traces import BatchTraces
 from edgewake.cloud.analysis.lanes.counters import Counters
 from edgewake.cloud.analysis.lanes.emission import Emission
 from edgewake.cloud.analysis.lanes.lane_plan import LanePlan
@@ -60,8 +61,10 @@ class MicroBatches:
         emission: Emission,
         log: LogReader,
         is_stopping: Callable[[], bool],
+        traces: BatchTraces | None = None,
     ) -> None:
-        """`folder`: the lane's checkpoint."""
+        """`folder`: the lane's checkpoint. `traces`: None where no spans are made."""
+        self._traces, self._began_ms = traces, 0
         self._config, self._job, self._clock, self._counters = config, job, clock, counters
         self._folder, self._plan, self._schedule, self._time = folder, plan, schedule, time
         self._emission, self._log, self._is_stopping = emission, log, is_stopping
@@ -72,6 +75,7 @@ class MicroBatches:
     def compute(self, changed: DataFrame, batch: int) -> None:
         """Raises Stopped, Unavailable, KafkaException, OSError, or what Spark does."""
         self._schedule.begins(self._clock.monotonic_s())
+        self._began_ms = self._clock.now_ms()
         rows = self._plan.rows(changed)
         checkpoint.check_workers(self._config, self._folder, batch)
         reached = checkpoint.offsets_of(self._folder, batch)
@@ -116,6 +120,8 @@ class MicroBatches:
         after = self._with_shedding(after, rows, step, new, left)
         # Results, states, what was late, progress and the lane's record: one transaction.
         broken: emit.Broken = {}
+        traces = self._traces
+        trace = () if traces is None else traces.begun(before.offsets, reached, self._began_ms)
         results = emission.write(
             emission.states.outputs(rows, step, broken),
             step,
@@ -124,7 +130,10 @@ class MicroBatches:
             progress=self._progress(after, rate, left),
             why=f"its results up to {as_text(reached)}",
             late=late,
+            trace=trace,
         )
+        if traces is not None:
+            traces.committed(step.revision, results)
         failpoint.reach(f"analysis.committed.{self._job.kind}")
         if self._plan.shedder is not None:
             self._plan.shedder.turn(emission.record)

@@ -323,15 +323,14 @@ class _Turns:
         The last process may have written to Kafka without reaching the lake.
         """
         for name, place in batch.places.items():
-            if not place.offsets:  # nothing of it was summed up, or its topic was made anew
+            if not place.offsets:  # nothing of it was summed up, or its topic was recreated
                 self._minutes.forget(name)
         new = batch.places.keys() - self._restored
         places = {name: batch.places[name] for name in new}
-        left = {
-            name: found
-            for name, place in places.items()
-            if (found := again(place, place.open_from, batch.kept[name]))
+        ranges = {
+            name: again(place, place.open_from, batch.kept[name]) for name, place in places.items()
         }
+        left = {name: found for name, found in ranges.items() if found}
         for name in left:
             self._minutes.forget(name)
         since = {name: open_minutes.open_from(places[name].closed) for name in left}
@@ -353,11 +352,10 @@ class _Turns:
         self, batch: _Batch, places: Mapping[str, StreamPlace], wanted: Wanted
     ) -> list[Record]:
         """The late parts of minutes in the last transaction: the lake may lack them."""
-        ranges = {
-            name: found
-            for name, place in places.items()
-            if (found := again(place, place.late_from, batch.kept[name]))
+        found = {
+            name: again(place, place.late_from, batch.kept[name]) for name, place in places.items()
         }
+        ranges = {name: offsets for name, offsets in found.items() if offsets}
         closed = {name: place.closed for name, place in places.items()}
         late: list[Record] = []
         for piece in pieces(ranges, self._records_max):

@@ -136,9 +136,8 @@ def _keep(rows: pa.Table, folder: Path, revision: int) -> None:
 def _merge(folder: Path) -> None:
     """Merge files of single batches into few, and remove half-written files."""
     for group in _groups(_batches(folder)):
-        tables = {
-            path: table for path in group if (table := _readable(path, pq.read_table)) is not None
-        }
+        read = {path: _readable(path, pq.read_table) for path in group}
+        tables = {path: table for path, table in read.items() if table is not None}
         if not tables:
             continue
         files = list(tables)

@@ -186,8 +186,8 @@ def _values(columns: DataFrame) -> DataFrame:
     """
     is_mark = F.col("kind").isNull()
     is_number = F.col("kind") == FieldType.NUMBER
-    # Of a whole column at once: a reading's number is used in many places, and Spark would parse it
-    # anew in each.
+    # The whole column is cast at once: a reading's number is used in many places, and Spark would
+    # parse it again in each.
     numbers = F.when(is_number | is_mark, F.col("texts").cast("array<double>")).otherwise(
         F.array().cast("array<double>")
     )
@@ -236,7 +236,7 @@ class Found:
     tops: Mapping[str, Mapping[int, int]]
     """Stream → partition → latest event time, ms."""
     received_at: Mapping[str, Mapping[int, int]]
-    """The same of receptions."""
+    """Stream → partition → latest time of reception, ms."""
 
 
 def found_in(rows: pa.Table, declared: Mapping[tuple[str, str], Bloom]) -> Found:
@@ -293,7 +293,7 @@ def _sample(items: Sequence[Mapping[str, Any]], readings: int) -> bytes:
 
 
 def lake_rows(records: Iterable[Record]) -> pa.Table:
-    """The same as the lake has them."""
+    """The records as rows of the lake."""
     rows = []
     for record in records:
         numbers, summary = record.summary.numbers, record.summary

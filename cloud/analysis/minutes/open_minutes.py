@@ -27,7 +27,7 @@ class OpenMinutes:
         self._minutes: dict[tuple[str, int], dict[Series, Record]] = {}
         """(stream, begin of the minute in ms) → series → what is known."""
         self._from: dict[tuple[str, int], dict[int, int]] = {}
-        """The same → partition → first offset of the batch that had the minute's first reading."""
+        """Minutes as above → partition → first offset of the batch with their first reading."""
         self._bytes = 0
 
     def __len__(self) -> int:

@@ -22,7 +22,7 @@ def numbered(records: DataFrame, streams: Sequence[str]) -> DataFrame:
 
 
 def numbered_of(frames: DataFrame, streams: Sequence[str], place: int) -> DataFrame:
-    """The same of one topic's records or frames, that of the stream at this place."""
+    """One topic's records or frames, marked as those of the stream at this place."""
     return frames if len(streams) == 1 else _with_place(frames, streams, F.lit(place))
 
 

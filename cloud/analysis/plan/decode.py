@@ -77,8 +77,8 @@ def _from_json(schema: str) -> Column:
 
 
 def _frames(records: DataFrame, body: Column, *kept: str) -> DataFrame:
-    # Of a plain column Spark would make two, below the condition and behind it, and parse each
-    # record twice.
+    # Spark would copy a plain column below the condition and behind it, and so parse each record
+    # twice.
     frames = records.select(*kept, F.inline(F.array(body))).where(
         F.col("t").isNotNull() & (F.size("t") > 0)
     )
@@ -137,7 +137,11 @@ def readings(
     )
     place = [F.col(name.removeprefix("$")).alias(name) for name in PLACE[:2]] if placed else []
     each = frames.select("device", "received_at", "sent_at", "shift", *keep, *place, each_of)
-    keep = (*keep, *(PLACE if placed else [IN_FRAME] if numbered else []))
+    kept = list(keep)
+    if placed:
+        kept += PLACE
+    elif numbered:
+        kept.append(IN_FRAME)
     return each.select(
-        "device", corrected(F.col("reading.t")).alias("t"), "received_at", "sent_at", *names, *keep
+        "device", corrected(F.col("reading.t")).alias("t"), "received_at", "sent_at", *names, *kept
     )

@@ -25,7 +25,7 @@ from edgewake.protocol.frames.field_type import FieldType
 HLL_LOG2_BUCKETS: Final = 14
 """2^14 buckets: standard error 0.81 %, at most 16 KiB; a small set is kept exactly in less."""
 SUMS: Final = ("count", "sum", "least", "most")
-"""What is made of each field of a frame: bigint, then doubles, which are null where there is no
+"""The sums of each field of a frame: a bigint, then doubles, which are null where no reading has a
 number."""
 
 _READINGS: Final = "$readings"

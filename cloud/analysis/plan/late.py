@@ -60,7 +60,7 @@ class LateWindow:
 
 
 def observe(frames: DataFrame, partitions: int) -> DataFrame:
-    """The same frames; on the way each batch is measured.
+    """The frames as they came; on the way each batch is measured.
 
     Frames, readings, the oldest event time (ms, corrected), flagged frames; and of each of the
     topic's partitions the latest event time and the latest reception.
@@ -190,9 +190,8 @@ def _rules(
     for place, (query, end) in enumerate(zip(queries, closed, strict=True)):
         if end is None:
             continue
-        conditions = tuple(
-            where for values in variants(query) if (where := where_of(query, values)) is not None
-        )
+        wheres = [where_of(query, values) for values in variants(query)]
+        conditions = tuple(where for where in wheres if where is not None)
         rule = _Rule(
             len(found),
             query.window,

@@ -42,7 +42,12 @@ def aggregate(
     (tags), weight (the largest). Where tags are `summed`, each stands for `readings` of them, and
     has for x_i of one what they have together: count_i, sum_i, least_i and most_i.
     """
-    made = weighted() if weights else sums() if summed else numbers()
+    if weights:
+        made = weighted()
+    elif summed:
+        made = sums()
+    else:
+        made = numbers()
     if "measure" in inputs:
         made.append(F.var_pop("measure").alias("variance"))
     if "extreme" in inputs:
@@ -68,7 +73,7 @@ def numbers() -> list[Column]:
 
 
 def sums() -> list[Column]:
-    """The same of tags that stand for several each."""
+    """Readings and the slots of numbers, of tags that stand for several readings each."""
     made = [F.sum("readings").alias("readings")]
     for i in range(NUMBERS_PER_TAG):
         made += [
@@ -115,7 +120,7 @@ def hll(item: str) -> Column:
 
 
 def hll_of_frames(items: str) -> Column:
-    """The same of sketches of them."""
+    """A merged sketch of sketches of items."""
     return F.hll_union_agg(items, False).alias("hll_of_frames")
 
 

@@ -227,8 +227,11 @@ def key_json(keys: Keys, resolve: Resolve) -> Column:
 
 def sums_for(tags: Sequence[Tag]) -> Sums | None:
     """What frames are summed up for; None where all tags look at single readings."""
-    shapes = [shape for tag in tags if (shape := tag.shape) is not None]
-    return Sums(tuple(dict.fromkeys(shapes)), has_rows=len(shapes) < len(tags)) if shapes else None
+    shapes = [tag.shape for tag in tags]
+    summed = [shape for shape in shapes if shape is not None]
+    if not summed:
+        return None
+    return Sums(tuple(dict.fromkeys(summed)), has_rows=len(summed) < len(tags))
 
 
 def tagged(
@@ -411,7 +414,7 @@ def _outside(number: int) -> Column:
 
     So a query that resembles an earlier one runs the code that was compiled for that.
     """
-    # What is taken at a place that is not fixed is no constant, and the array is handed over as an
+    # An item at a variable index is not folded into a constant, and the array is passed as an
     # object.
     return F.get(
         F.array(F.lit(number).cast("bigint")), F.pmod("t", F.lit(1).cast("bigint")).cast("int")

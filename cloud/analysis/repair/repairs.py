@@ -74,7 +74,7 @@ AGAIN_S: Final = 5.0
 TRIES_MAX: Final = 3
 """How often readings that cannot be computed are tried before the repair is refused."""
 CLOSE_S: Final = 1.0
-STANDS_STILL: Final = "its lane stands still while its state is computed anew"
+STANDS_STILL: Final = "its lane is paused while its state is recomputed"
 POOL: Final = "repairs"
 Readings: TypeAlias = Mapping[bytes, int]
 """How many readings a row has, by key, where it is known."""
@@ -208,7 +208,7 @@ class Repairs:
                 log.info(
                     "state of %s: %s",
                     after.query,
-                    after.detail or "computed anew",
+                    after.detail or "recomputed",
                     extra={"event": "repair.replaced"},
                 )
         except _FAULTS as error:
@@ -397,11 +397,8 @@ class Repairs:
 
     def _partials(self, job: QueryJob, start: int, stop: int) -> DataFrame:
         names = [topics.stream_topic(stream) for stream in job.sources]
-        found = {
-            topic: of_one
-            for topic in names
-            if (of_one := self._frames(topic, dict(job.fields), start)) is not None
-        }
+        frames_of = {topic: self._frames(topic, dict(job.fields), start) for topic in names}
+        found = {topic: one for topic, one in frames_of.items() if one is not None}
         if not found:
             raise Overtaken(f"{', '.join(names)} have no records of that time")
         frames = [

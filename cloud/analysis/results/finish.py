@@ -337,7 +337,7 @@ class _ends:  # noqa: N801  (a function with its constants made once for each qu
         )
 
     def columns(self, starts: pa.ChunkedArray, ends: pa.ChunkedArray) -> list[Any]:
-        """The same of many rows, in two pieces each, as bytes."""
+        """The texts of many rows, each in two pieces of bytes."""
         one, other = self._open.encode(), self._final.encode()
         made = [
             one
@@ -396,22 +396,18 @@ def _extreme(value: dict[str, Any] | None, kind: Kind) -> str | float | bool | N
         return None
     if kind is FieldType.BOOLEAN:
         return bool(value["text"] == "true")
-    found: str | float = (
-        value["text"]
-        if kind is FieldType.STRING
-        else int(value["number"])
-        if kind is TIME
-        else value["number"]
-    )
-    return found
+    found: str | float = value["text"] if kind is FieldType.STRING else value["number"]
+    return int(found) if kind is TIME else found
 
 
 def _raw(aggregate: Aggregate, parts: Sequence[pa.Table], ranks: Sequence[float]) -> list[Any]:
     """The aggregate's values as an expression takes them: those that a result would show."""
-    return [
-        None if text == "null" else orjson.loads(text) if isinstance(text, str) else text
-        for text in _column(aggregate, parts, ranks)
-    ]
+    return [_value_of(text) for text in _column(aggregate, parts, ranks)]
+
+
+def _value_of(text: Any) -> Any:
+    """A column holds JSON texts, or plain numbers."""
+    return orjson.loads(text) if isinstance(text, str) else text
 
 
 def as_json(value: Any) -> str:

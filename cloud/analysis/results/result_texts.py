@@ -60,7 +60,8 @@ def plan(queries: Sequence[Registered], names: Sequence[str]) -> str | None:
 
     None: no query has texts.
     """
-    made = [(one, values) for one in queries if (values := _values(one.query, names)) is not None]
+    values_of = [(one, _values(one.query, names)) for one in queries]
+    made = [(one, values) for one, values in values_of if values is not None]
     if not made:
         return None
     places = {column: names.index(column) for column in (*KEPT, "key")}

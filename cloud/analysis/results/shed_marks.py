@@ -49,11 +49,8 @@ def marks(query: Query, parts: Sequence[pa.Table]) -> list[str]:
         for name, aggregates in used.items()
         if any(one.function not in _CORRECTED for one in aggregates)
     ]
-    direct = {
-        output.name: by_name[name]
-        for output in query.outputs
-        if (name := getattr(output.expression, "name", None)) in by_name
-    }
+    plain = {output.name: getattr(output.expression, "name", None) for output in query.outputs}
+    direct = {output: by_name[name] for output, name in plain.items() if name in by_name}
     columns = {
         name: _margins(one, parts) for name, one in direct.items() if one.function in _CORRECTED[:3]
     }

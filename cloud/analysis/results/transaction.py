@@ -22,8 +22,10 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.metadata import partition_count
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.cloud.kafka.table_reader import TableReader
+from edgewake.cloud.traces.tracer import Carried
 from edgewake.protocol import topics
 from edgewake.protocol.errors import LocalError, Unavailable
+from edgewake.protocol.ops.result import is_watermark
 
 log = logging.getLogger("edgewake.analysis")
 
@@ -34,7 +36,7 @@ OPEN_MS: Final = 10_000
 """How long Kafka lets a transaction be open, so that readers wait no longer for a driver that died
 and is not replaced."""
 OPEN_MS_MAX: Final = 640_000
-"""The same for a lane whose batches take longer, below the largest that Kafka allows by default (15
+"""The timeout of a lane with longer batches, below the largest that Kafka allows by default (15
 minutes)."""
 GROWTH: Final = 4
 POLL_EVERY: Final = 128
@@ -61,6 +63,8 @@ class Transactions:
 
     def __init__(self, config: KafkaConfig, lane: str) -> None:
         self._lane, self._open_ms = lane, _open_ms.get(lane, OPEN_MS)
+        self._trace: Carried = ()
+        """The transaction under way has these headers."""
         # That records were written the commit says of all of them.
         errors_only = {"delivery.report.only.error": True}
         self._producer = clients.transactional_producer(
@@ -71,13 +75,14 @@ class Transactions:
         except KafkaException as error:
             raise clients.away(config, error.args[0]) from error
 
-    def write(self, outputs: Iterable[Output | Outputs]) -> None:
-        """Write all records or none, while they are made.
+    def write(self, outputs: Iterable[Output | Outputs], trace: Carried = ()) -> None:
+        """Write all records or none, while they are made. `trace`: headers of results.
 
         Raises KafkaException (Overlong), after which this object is of no use any more.
         """
         began_s = last_s = time.monotonic()
         longest_s = 0.0
+        self._trace = trace
         self._producer.begin_transaction()
         try:
             for number, some in enumerate(_pieces(outputs)):
@@ -115,6 +120,10 @@ class Transactions:
             self._produce_one(some)
             return
         topic, produce = some.topic, self._producer.produce
+        if self._trace:
+            for key, value in zip(some.keys, some.values, strict=True):
+                self._produce_one(Output(topic, key, value))
+            return
         for key, value in zip(some.keys, some.values, strict=True):
             try:
                 produce(topic, value, key)
@@ -123,6 +132,12 @@ class Transactions:
 
     def _produce_one(self, output: Output) -> None:
         headers = dict(output.headers) or None
+        if (
+            self._trace
+            and output.topic.startswith(topics.QUERY_PREFIX)
+            and not is_watermark(output.key)
+        ):
+            headers = {**dict(output.headers), **dict(self._trace)}
         while True:
             try:
                 self._producer.produce(output.topic, output.value, output.key, headers=headers)
@@ -132,7 +147,7 @@ class Transactions:
 
 
 def _pieces(outputs: Iterable[Output | Outputs]) -> Iterator[Output | Outputs]:
-    """The same, of many at most POLL_EVERY at once."""
+    """The outputs, with those that hold many records cut into pieces of POLL_EVERY at most."""
     for output in outputs:
         if isinstance(output, Output):
             yield output
@@ -182,7 +197,7 @@ def other_version(key: str) -> LocalError:
     return LocalError(
         f"topic {topics.LANES}: the record of {key} is of another version: with the analysis "
         "stopped delete this topic and"
-        " `checkpoints` in its data_dir, and register the queries anew"
+        " `checkpoints` in its data_dir, and register the queries again"
     )
 
 

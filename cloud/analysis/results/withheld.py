@@ -110,7 +110,7 @@ class _Rows:
         was_held = self._drop(output.key)
         if was_held:
             yield Output(topics.WINDOWS, row_key(self.registered, output.key), None)
-        # Without `reopen` a window has no row before the one that is final, so there is none to be
+        # Without `reopen` a window has no row before the one that is final, so nothing has to be
         # withdrawn.
         if is_final and (not is_withdrawn or (self.registered.query.reopen_ms and not was_held)):
             yield output

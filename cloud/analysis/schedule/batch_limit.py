@@ -25,11 +25,11 @@ LEAST_READINGS: Final = 20_000
 machine what a batch costs beside its records takes longer than BATCH_S, and ever smaller batches
 would take ever less."""
 LEAST_DEAR: Final = 1_000
-"""The same where the driver makes the rows, some ten to a thousand microseconds each, or where the
-query is slow (slow.py)."""
+"""Readings that a batch may always have where the driver makes the rows, at ten to a thousand
+microseconds each, or where the query is slow (slow.py)."""
 _FULL: Final = 0.9
-"""Of the records that a batch may have: one with more is full. Spark divides them among partitions,
-and rounds."""
+"""The share of its limit from which a batch counts as full. Spark divides the limit among
+partitions, and rounds."""
 
 
 class BatchLimit:

@@ -80,7 +80,7 @@ class LaneSchedule:
     def ends(self, done: Done, *, batches: int, is_apart: bool, now_s: float, now_ms: int) -> None:
         """It was emitted.
 
-        `batches`: so many the lane finished before; `is_apart`: has one query the lane for itself?
+        `batches`: how many the lane finished before; `is_apart`: has one query the lane for itself?
         """
         next_ms = self._looks.next_ms(
             self._looked_ms,

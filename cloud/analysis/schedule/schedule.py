@@ -2,8 +2,8 @@
 
 A micro-batch costs about the same however few readings are in it. A *calm* stream therefore gets
 its batches when they are worth most: one soon after each window's end, more while readings of
-windows that ended still come, and between them only so many that the rows of a window that is still
-open stay fresh. How soon is learned from the stream (Settle), so that one batch is enough for an
+windows that ended still come, and between them just often enough to keep the rows of open windows
+fresh. How soon is learned from the stream (Settle), so that one batch is enough for an
 end. A busy stream, and one with a backlog, gets a batch each `least_ms`; that, too, a little after
 windows' ends, and once more SECOND_LOOK_MS later for what took longer.
 """
@@ -32,9 +32,9 @@ COLD_BATCHES: Final = 30
 """A lane's first batches teach nothing: while Java compiles what they run, they and the readings'
 way to them are slow."""
 DOUBTED_LOOKS: Final = 5
-"""As many have to find nothing after one that did, before the second look is left out again."""
+"""Polls that must find nothing after one that did, before the second poll is left out again."""
 SUMMARY_SETTLE_MS: Final = 6_000
-"""The same for minute summaries, which nobody waits for: those who wait for results have the
+"""The delay for minute summaries, which nobody waits for: those who wait for results have the
 machine to themselves. Most windows end with the minute and five or ten seconds later: a second
 after the one end was told there are four until the next."""
 SUMMARY_VALUES: Final = 200_000
@@ -199,7 +199,7 @@ def next_ms(
 def next_summary_ms(began_ms: int, interval_ms: int, *, values: int = 0, in_ms: int = 1) -> int:
     """When to look next for readings to sum up, ms.
 
-    `values`: so many the last job had, which came within `in_ms`.
+    `values`: how many the last job had; they came within `in_ms`.
 
     After `interval_ms`, or a part of it where more than SUMMARY_VALUES would come until then.
     """
@@ -246,7 +246,7 @@ def _second_looks(began_ms: int, windows: Collection[Window], settle: Settle) ->
 
 
 def _looks(began_ms: int, window: Window, least_ms: int, settle: Settle) -> list[int]:
-    """At the window that ended last, and at the next one to end."""
+    """The polls for the window that ended last, and for the next one to end."""
     ended, ends = looks = _first_looks(began_ms, window, settle)
     # Where windows end as often as batches are made, the next end's look is the second one.
     is_once = settle.is_enough or ends - ended < 2 * least_ms
@@ -254,7 +254,7 @@ def _looks(began_ms: int, window: Window, least_ms: int, settle: Settle) -> list
 
 
 def _first_looks(began_ms: int, window: Window, settle: Settle) -> list[int]:
-    """The same, one for each of the two."""
+    """The first polls for the window that ended last and for the next one to end."""
     ended_ms = window.over(began_ms)
     ends_ms = ended_ms + window.slide_ms if window.unit is None else window.latest(began_ms)[1]
     return [ended_ms + settle.ms, ends_ms + settle.ms]

@@ -25,8 +25,8 @@ OTHERS_SHARE_MAX: Final = 0.75
 """The others take less than this of the time of all: else they would gain little by its leaving,
 and pay for one more Spark query."""
 TIMES_MIN: Final = 4.0
-"""It takes at least so many times what the others take on average: of a few queries that are all
-alike each takes a large share."""
+"""A slow query takes at least this many times the others' average: where a lane has a few queries
+that are alike, each takes a large share."""
 REPEATS: Final = 2
 """How often all and the others are measured in turn before one is set apart, of which the least
 counts: what disturbs adds to a time, and what Java has not compiled yet is slower."""
@@ -58,11 +58,11 @@ class Behind:
 
     def __init__(self) -> None:
         self.cost = NOTHING
-        """Of the last batch, where the lane is behind: one that keeps up may have had other
-        readings."""
+        """The last batch's costs, where the lane is behind; a lane that keeps up may have read
+        other data."""
         self._batch_s: float | None = None
         self._since: tuple[float, int] | None = None
-        """When its fewest unread records were so many."""
+        """When its unread records were fewest, s, and how many they were."""
 
     def begins(self, now_s: float) -> None:
         """A batch begins."""
@@ -99,7 +99,7 @@ class Slow(Generic[T]):
     whole_s: float
     """What the readings took that were tried, in seconds of processor."""
     others_s: float
-    """The same without it."""
+    """Seconds of processor that these readings took without the query."""
 
 
 def slow_one(queries: Sequence[T], seconds: Callable[[Sequence[T]], float]) -> Slow[T] | None:

@@ -191,10 +191,11 @@ def command_line(pid: int) -> list[str]:
 
 
 def key_of(java: Path, jars: Iterable[Path]) -> str:
-    """Another one for another Java or other jars. Raises OSError."""
+    """A key that changes with the Java and with the jars. Raises OSError."""
     release = java.resolve().parent.parent / "release"
     of_java = release.read_bytes() if release.exists() else b""
-    lines = [f"{jar} {(found := jar.stat()).st_size} {found.st_mtime_ns}" for jar in sorted(jars)]
+    stats = [(jar, jar.stat()) for jar in sorted(jars)]
+    lines = [f"{jar} {stat.st_size} {stat.st_mtime_ns}" for jar, stat in stats]
     return hashlib.sha256("\n".join([str(java.resolve()), *lines]).encode() + of_java).hexdigest()[
         :_CHARS
     ]

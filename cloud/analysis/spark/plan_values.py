@@ -18,7 +18,7 @@ class PlanValues:
     def __init__(self, session: SparkSession, size: int = 1) -> None:
         gateway: Any = session.sparkContext._gateway
         jvm: Any = gateway.jvm
-        # Spark has no public value that a plan takes anew in each batch. A literal array is handed
+        # Spark has no public value that a plan reads again in each batch. A literal array is handed
         # to the tasks as the object that it is, and generated code does not contain its values, so
         # changing them neither plans nor compiles anything.
         self._values = (
@@ -39,7 +39,7 @@ class PlanValues:
         self._values.setLong(i, value)
 
     def at(self, place: Column) -> Column:
-        """Return the number at an index (int), null where there is none."""
+        """Return the number at an index (int), null beyond the last one."""
         return F.get(self._array, place)
 
     def first(self, beside: Column) -> Column:

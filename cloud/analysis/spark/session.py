@@ -30,8 +30,8 @@ interpret it, ten times as slow."""
 _JVM: Final = (
     "-Xms128m",
     _HUGE_METHODS,
-    # Of buffers outside of the heap one pool, not one or two for each core: each of them keeps
-    # chunks of 4 MiB.
+    # One pool of buffers outside the heap, not one or two for each core: each pool keeps chunks
+    # of 4 MiB.
     "-Dio.netty.allocator.numDirectArenas=1 -Dio.netty.allocator.numHeapArenas=1",
     # What the state and the compiler gave back goes back to the system.
     "-XX:+IgnoreUnrecognizedVMOptions -XX:TrimNativeHeapInterval=60000",

@@ -22,7 +22,7 @@ which it is taken out. One may be a power cut."""
 WHY: Final = (
     "it kept the analysis from starting: twice the process ended while this query was planned, "
     "and it never ran before; it stays out"
-    " until it is registered anew, or paused and resumed; make it shorter"
+    " until it is registered again, or paused and resumed; make it shorter"
 )
 
 

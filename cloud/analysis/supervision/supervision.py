@@ -164,7 +164,7 @@ class Lanes:
         """Stop a lane, and let it stand still until `release`."""
         place = self.places[key]
         self._stop(key, place)
-        place.told.clear()  # rows may be told anew
+        place.told.clear()  # rows may be emitted again
         place.is_held = True
 
     def release(self) -> None:

@@ -29,8 +29,8 @@ USUAL_S: Final = 100e-6
 """Seconds of processor time that any message may take: three times what one with one reading
 does."""
 USUAL_S_PER_BYTE: Final = 20e-9
-"""The same for each byte of a message that passes: twice what a frame takes to be inflated, checked
-and copied."""
+"""The cost of each byte of a message that passes: twice what it takes to inflate, check and copy a
+frame."""
 MEASURED_BYTES: Final = 8192
 """Bytes of a message from which its processor time is measured, which costs a microsecond."""
 REFUSED_S: Final = 100e-6
@@ -286,7 +286,7 @@ class Allowance:
 
 
 def _times(config: DeviceConfig, times: int) -> DeviceConfig:
-    """As much as so many devices may cost."""
+    """The allowance of this many devices together."""
     more = {
         name: times * getattr(config, name)
         for name in (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from edgewake.cloud.bridge.admission.admit import admit, admit_status, can_answer
 from edgewake.cloud.bridge.admission.allowance import LeftOut
@@ -21,6 +21,9 @@ from edgewake.protocol.frames.dead_letter import DeadLetter
 from edgewake.protocol.frames.record import PLACEMENT_HEADER
 from edgewake.protocol.frames.stream import Stream
 from edgewake.protocol.mqtt import PACKET_BYTES_MAX, Unreadable
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
 
 TRUNCATED_BYTES: Final = 64 * 1024
 """Bytes kept of a dead letter that Kafka finds too large even alone: the topic's bound was
@@ -47,6 +50,8 @@ class KafkaRecord(NamedTuple):
     """Milliseconds since 1970, when the message came."""
     aside: Sequence[Aside] = ()
     """Readings of it that were set aside, to be dead letters."""
+    span: Span | None = None
+    """A message that is traced has one, open until Kafka has the record."""
 
 
 def record_of(

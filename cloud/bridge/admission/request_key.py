@@ -1,7 +1,6 @@
-"""The key of a request: readings without a number of their own are counted once when it is sent
-again. Pure.
+"""The key of a request, by which unnumbered readings count once when it is sent again. Pure.
 
-Two user properties say it, which an MQTT device may send itself:
+Two user properties carry it, which an MQTT device may send itself:
 
     idempotency_key      1 to 200 characters; the sender's name for what it sends
     idempotency_index    number of the reading in the request; ours, where one gives several

@@ -129,7 +129,7 @@ class MqttSource:
             self._subscriptions.wanted, (*self._subscriptions.mapped, *plain), numbered
         )
         # From here on we may stop reading ourselves: the SUBACK then comes late, behind what the
-        # broker sends again, and that is no failure of the connection. A broker that is silent
+        # broker sends again, and that is not a failure of the connection. A broker that is silent
         # while we do read is noticed by the pings.
         self._pause_or_resume()
         connection.subscribed.add_done_callback(self._on_subscribed)
@@ -193,10 +193,10 @@ class MqttSource:
         return True
 
     def resubscribe(self, subscriptions: Subscriptions) -> None:
-        """Ask for these from now on. The connection is made anew, and what is on its way stays."""
+        """Subscribe to these from now on; reconnects, and keeps the messages that are in flight."""
         self._subscriptions = subscriptions
         if self._connection is not None:
-            self._connection.give_up(RemoteError("other topics are wanted: connecting anew"))
+            self._connection.give_up(RemoteError("other topics are wanted: reconnecting"))
 
     def write(self, data: bytes) -> None:
         """Send on the current connection; without one the bytes are dropped.

@@ -46,8 +46,8 @@ class Subscriptions:
     mapped: Sequence[str] = ()
     """Topics of the maps, which a broker may refuse without harm to the others."""
     numbered: Mapping[str, int] = field(default_factory=dict)
-    """Those of the maps that cross others: each with the number of its subscription, one after the
-    other when all the others are granted."""
+    """The maps' filters that overlap others, each with the number of its subscription; they are
+    subscribed one after the other when all the rest are granted."""
 
     @property
     def all(self) -> Sequence[str]:

@@ -3,7 +3,7 @@
     200 (or the form's own word)  Kafka has the readings; it says how many, and which were refused
     422, 400                      nothing of it was a reading
     429                           its device sends more than one may; `Retry-After` says how long
-    503                           Kafka has not confirmed it within TAKE_S, or there is no room:
+    503                           Kafka has not confirmed it within TAKE_S, or memory is full:
                                   send it again
 
 A request holds its bytes until it is answered; they are bounded, of one client and of all together.
@@ -28,6 +28,7 @@ from edgewake.cloud.bridge.admission.records import device_in
 from edgewake.cloud.bridge.mqtt.ack_ledger import Awaited
 from edgewake.cloud.bridge.web.requests import Asked, Requests, readings_in
 from edgewake.cloud.client_share import Bound, Clients
+from edgewake.cloud.web.host import is_local
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.maps.http_forms import Head, Outcome, Reply
 
@@ -73,8 +74,13 @@ class Door:
         bodies: Bound,
         clients: Clients,
         clock: Clock,
+        trusts_machine: bool = False,
     ) -> None:
-        """`bodies`: the bound on the bytes of all requests."""
+        """A door that nobody came through yet.
+
+        `bodies`: the bound on the bytes of all requests. `trusts_machine`: who is on this machine
+        already is not asked who he is.
+        """
         self._requests = requests
         self._bridge = bridge
         self._outcomes = outcomes
@@ -84,11 +90,13 @@ class Door:
         """Bytes by client."""
         self._clients = clients
         self._clock = clock
+        self._trusts_machine = trusts_machine
         self._readers = asyncio.Semaphore(READERS_MAX)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = _headers(scope)
-        asked = self._requests.asked(_head(scope, headers))
+        is_trusted = self._trusts_machine and is_local(scope)
+        asked = self._requests.asked(_head(scope, headers), is_trusted=is_trusted)
         if isinstance(asked, Reply):
             self._outcomes["asked" if asked.status < 300 else "denied"] += 1
             await _response(asked)(scope, receive, send)

@@ -20,8 +20,9 @@ from edgewake.cloud.bridge.admission import batches, request_key
 from edgewake.cloud.bridge.admission.mapped import OWN, Mapper, Part
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.frames.record import TRACE_HEADERS
 from edgewake.protocol.maps.device_tokens import DeviceTokens
-from edgewake.protocol.maps.http_asking import known, refused
+from edgewake.protocol.maps.http_asking import Passwords, known, refused
 from edgewake.protocol.maps.http_forms import (
     Form,
     Head,
@@ -72,18 +73,30 @@ class Requests:
     """The HTTP requests of one bridge."""
 
     def __init__(
-        self, mapper: Mapper, tokens: DeviceTokens | None, prefix: str, body_bytes_max: int
+        self,
+        mapper: Mapper,
+        tokens: DeviceTokens | None,
+        prefix: str,
+        body_bytes_max: int,
+        passwords: Passwords | None = None,
     ) -> None:
         self.mapper = mapper
         self._tokens = tokens
+        self._passwords = passwords
         self._prefix = prefix
         self._body_bytes_max = body_bytes_max
 
-    def asked(self, head: Head) -> Asked | Reply:
-        """What a request is, by its head, or an answer in place of taking it."""
+    def asked(self, head: Head, *, is_trusted: bool = False) -> Asked | Reply:
+        """What a request is, by its head, or an answer in place of taking it.
+
+        `is_trusted`: its sender is not asked who he is, and may be any device.
+        """
         is_own = head.path.startswith(OWN)
         form = Form.OTHER if is_own else form_of(head)
-        found = known(head, None, self._tokens, form=form)
+        if is_trusted:
+            found = known(head, None, None, form=form)
+        else:
+            found = known(head, None, self._tokens, self._passwords, form=form)
         if isinstance(found, Reply):
             return found
         shown = head.headers.get("idempotency-key")
@@ -93,12 +106,12 @@ class Requests:
         if not is_own:
             return Asked(form, found)
         topic = head.path.strip("/")
-        why = self._why_not(found, topic)
+        why = self._why_not(found, topic, is_trusted=is_trusted)
         if why is not None:
             return refused(form, head, *why)
         return Asked(form, found, topic)
 
-    def _why_not(self, head: Head, topic: str) -> tuple[int, str] | None:
+    def _why_not(self, head: Head, topic: str, *, is_trusted: bool) -> tuple[int, str] | None:
         """May it publish to a topic of ours?"""
         device = topics.device_in(topic)
         expected = "expected /ew/v1/DEVICE/up/STREAM or /ew/v1/DEVICE/status"
@@ -115,7 +128,7 @@ class Requests:
             return 415, "frames of agents come by MQTT: expected JSON"
         if head.device and device != head.device:
             return 403, f"the token is that of device {head.device!r}: expected its own topics"
-        is_foreign = not head.device and device != head.gateway
+        is_foreign = not is_trusted and not head.device and device != head.gateway
         if is_foreign and not device.startswith(self._prefix):
             return 403, f"devices of others begin with {self._prefix!r} here"
         return None
@@ -123,6 +136,9 @@ class Requests:
     def parts(self, asked: Asked, body: bytes, now_ms: int) -> Sequence[Part]:
         """The readings, and what is refused of them."""
         found = self._parts(asked, body, now_ms)
+        headers = asked.head.headers
+        if trace := [(name, headers[name]) for name in TRACE_HEADERS if name in headers]:
+            found = [_with(one, trace) for one in found]
         named = asked.key
         if named is None:
             return found
@@ -164,10 +180,15 @@ class Requests:
 
 
 def _with_key(part: Part, key: str, index: int) -> Part:
+    return _with(part, request_key.numbered(key, index))
+
+
+def _with(part: Part, more: Sequence[tuple[str, str]]) -> Part:
+    """Add user properties to the message of a part."""
     packet = part.packet
     if not isinstance(packet, mqtt5.PublishPacket):
         return part
-    properties = request_key.numbered(key, index)
+    properties = [*packet.user_properties, *more]
     packet = mqtt5.PublishPacket(
         packet.topic, packet.payload, content_type=packet.content_type, user_properties=properties
     )

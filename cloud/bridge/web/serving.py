@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 
 from edgewake.cloud.bridge.admission.mapped import Mapper
 from edgewake.cloud.bridge.bridge import Bridge
 from edgewake.cloud.bridge.http_config import HttpConfig
+from edgewake.cloud.bridge.web.device_passwords import DevicePasswords
 from edgewake.cloud.bridge.web.door import Door
 from edgewake.cloud.bridge.web.requests import Requests
 from edgewake.cloud.client_share import Bound, Clients
-from edgewake.cloud.web import http_part
+from edgewake.cloud.web import http_part, tls
 from edgewake.cloud.web.connections import Connections
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.maps.device_tokens import DeviceTokens
@@ -25,8 +27,11 @@ async def serve(config: HttpConfig, bridge: Bridge, clock: Clock, stop: asyncio.
     assert config.port is not None, "it is wanted"
     maps = MapFile(config.file, config.map_presets, zone=config.zone, needs_names=True)
     tokens = None if config.tokens_file is None else DeviceTokens(config.tokens_file)
+    passwords = None if config.password_file is None else DevicePasswords(config.password_file)
+    encrypted = tls.context(config.also_cert_file, config.also_key_file)
+    listeners = http_part.bind_all((config.host, *config.also_hosts), config.port)
     mapper = Mapper(maps.maps, config.prefix)
-    requests = Requests(mapper, tokens, config.prefix, config.body_bytes_max)
+    requests = Requests(mapper, tokens, config.prefix, config.body_bytes_max, passwords)
     clients = Clients(config.trusted_proxies)
     door = Door(
         requests,
@@ -36,13 +41,15 @@ async def serve(config: HttpConfig, bridge: Bridge, clock: Clock, stop: asyncio.
         bodies=Bound("bytes", config.bodies_bytes_max, config.address_share),
         clients=clients,
         clock=clock,
+        trusts_machine=config.local,
     )
-    following = asyncio.create_task(_follow(maps, tokens, mapper, clock))
+    following = asyncio.create_task(_follow(maps, mapper, (tokens, passwords), clock))
     try:
         await http_part.serve(
             door,
-            http_part.bind(config.host, config.port),
+            listeners,
             stop=stop,
+            encrypted=encrypted,
             on_ready=lambda: log.info(
                 "takes readings by HTTP at %s:%s",
                 config.host,
@@ -57,10 +64,16 @@ async def serve(config: HttpConfig, bridge: Bridge, clock: Clock, stop: asyncio.
         following.cancel()
 
 
-async def _follow(maps: MapFile, tokens: DeviceTokens | None, mapper: Mapper, clock: Clock) -> None:
+async def _follow(
+    maps: MapFile,
+    mapper: Mapper,
+    holders: Iterable[DeviceTokens | DevicePasswords | None],
+    clock: Clock,
+) -> None:
     while True:
         await clock.sleep(LOOK_S)
         if await asyncio.to_thread(maps.look):
             mapper.follow(maps.maps)
-        if tokens is not None:
-            await asyncio.to_thread(tokens.look)
+        for one in holders:
+            if one is not None:
+                await asyncio.to_thread(one.look)

@@ -23,5 +23,5 @@ def tables_of(file: Path, thing: str, contents: str) -> dict[str, dict[str, Any]
     if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
         fail(f"{file}: expected a table [NAME] for each {thing}, {contents}")
     if not found:
-        fail(f"{file}: there is no {thing} in it")
+        fail(f"{file}: no {thing} in it; expected a table [NAME] for each")
     return found

@@ -33,7 +33,7 @@ def parse_time(text: str, now_ms: int) -> int:
 
 
 def time_ms(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-    """The same, as an option's callback."""
+    """Parse a time, as the callback of an option."""
     from edgewake.protocol.clock import SystemClock
 
     if value is None:

@@ -93,8 +93,7 @@ def compile_where(text: str, sets: Sets | None = None) -> Where:
     names = sets_in(tree)
     if names and sets is None:
         raise FilterError(
-            f"where: SET({min(names)!r}): named sets are for streams, pages, sockets, deliveries "
-            "and groups; expected IN with a list here"
+            f"where: SET({min(names)!r}): there are no named sets here; expected IN with a list"
         )
     steps = check_cost("where", [tree])
     if sets is not None:
@@ -210,7 +209,7 @@ def _in(left: Evaluate, *items: Evaluate) -> Evaluate:
 
 
 def _in_texts(left: Evaluate, texts: frozenset[str]) -> Evaluate:
-    """One look-up, however many they are; NULL for what is no text."""
+    """Tests with one look-up, however many texts there are; NULL for what is not text."""
 
     def run(event: Event) -> bool | None:
         value = left(event)
@@ -220,7 +219,7 @@ def _in_texts(left: Evaluate, texts: frozenset[str]) -> Evaluate:
 
 
 def _in_set(left: Evaluate, name: str, sets: Sets) -> Evaluate:
-    """The set as it is when the event is looked at; NULL for what is no text."""
+    """Tests against the set as it is when the event is evaluated; NULL for what is not text."""
 
     def run(event: Event) -> bool | None:
         value = left(event)

@@ -1,5 +1,4 @@
-"""Functions of filters that take literals beside what they look at: each with how it is written,
-what of its literals is wrong, what it costs and what it does. Pure.
+"""Filter functions that take literals: how each is written, checked, priced and evaluated. Pure.
 
     distance_m(lat, lon, 52.52, 13.405) < 500          metres to a place
     in_box(lat, lon, 52.3, 13.0, 52.7, 13.8)           south, west, north, east

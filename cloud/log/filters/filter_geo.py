@@ -1,7 +1,7 @@
 """Places in filters: distance in metres, boxes and polygons. Pure.
 
-Latitudes and longitudes are WGS 84 degrees, -90 to 90 and -180 to 180; a place that is none, or has
-a text for a number, is NULL. Distances are along great circles of a sphere of EARTH_RADIUS_M
+Latitudes and longitudes are WGS 84 degrees, -90 to 90 and -180 to 180; a place out of range, or
+with text for a number, is NULL. Distances are along great circles of a sphere of EARTH_RADIUS_M
 (haversine), half a percent off at most. A box with `west` > `east` passes the antimeridian. A
 polygon is WKT (`POLYGON((lon lat, …), (hole …))`, as maps give it, longitude first), its edges are
 straight lines of degrees, and it may not pass the antimeridian: cut it in two there.
@@ -119,8 +119,10 @@ class Polygon:
         self._edges = [(*a, *b) for ring in rings for a, b in pairwise(ring)]
 
     def holds(self, lat: float, lon: float) -> bool:
-        """Is a place in it? By the crossings of a line to the east: an odd number is inside. A
-        place on an edge is on one side of it, for two polygons that share the edge in one of them.
+        """Is a place inside?
+
+        Counts the edges that a line to the east crosses: an odd number means inside. A place on an
+        edge that two polygons share is inside exactly one of them.
         """
         box = self.box
         if not (box.south <= lat <= box.north and box.west <= lon <= box.east):

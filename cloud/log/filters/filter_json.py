@@ -1,7 +1,7 @@
 """Paths into fields that hold objects or lists, or their JSON as text, for `json_value`. Pure.
 
 A path is RFC 9535's, as far as it names one value: `$.battery.cells[0].volt`, `$['a b'].x`, `[-1]`
-for the last of a list. What is not there is NULL, and so is text that is no JSON.
+for the last of a list. A missing value is NULL, and so is text that is not JSON.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""What an event must hold to be shown at all: one field, and the values of it that can pass; or a
-place, and the boxes that it must lie in.
+"""Finds what an event must hold to pass a condition: a field's values, or boxes for its place.
 
 A condition such as `device = 'car-7' AND speed_kmh > 50` can pass for no event whose device is
 another one, so readers with such conditions are found by an event's values
@@ -28,7 +27,7 @@ KNOWN_OF_A_GAP: Final = ("stream", "query", DEVICE)
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """No event is shown whose `field` is none of `values`; with no values, none at all."""
+    """Only events whose `field` is one of `values` can pass; without values none can."""
 
     field: str
     values: frozenset[Scalar]
@@ -36,9 +35,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """No event is shown whose `lat` and `lon` lie in none of `boxes`; with no boxes, none at
-    all.
-    """
+    """Only events whose `lat` and `lon` lie in one of `boxes` can pass; without boxes none can."""
 
     lat: str
     lon: str
@@ -57,9 +54,10 @@ def keys_of(
     devices: frozenset[str] | None = None,
     also: Node | None = None,
 ) -> Key | None:
-    """The keys of a condition (None: no condition) in the sight of `scope` (None: everything), of
-    `devices` alone (None: all) and of what passes `also`; None where an event's values cannot rule
-    it out.
+    """The keys of a condition; None where an event's values cannot rule it out.
+
+    They hold for what is visible in `scope` (None: everything), of `devices` alone (None: all),
+    and for what passes `also`. `where` is None where there is no condition.
     """
     named = None if devices is None else Keys(DEVICE, frozenset[Scalar](devices))
     found = (_of_scope(scope), named, _of_condition(where), _of_condition(also))
@@ -134,7 +132,7 @@ def _near(to: Sequence[Node], metres: Scalar) -> Places | None:
 
 
 def _fewest(found: Sequence[Key]) -> Key | None:
-    """Of several that all hold the one that rules out most; of one field what all of them have."""
+    """The key that rules out most, among several that all hold; those of one field intersect."""
     by_field: dict[str, Keys] = {}
     places: list[Key] = []
     for one in found:

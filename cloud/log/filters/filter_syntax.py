@@ -118,8 +118,8 @@ def parse_where(text: str, *, has_lists: bool = True) -> Node:
     import sqlglot
     from sqlglot import exp
 
-    taken = take_out(text) if has_lists else Taken(text)
-    _check_text("where", taken.text)
+    taken = take_out(text)
+    _check_text("where", taken.text if has_lists else text)
     try:
         tree = sqlglot.parse_one(taken.text, into=exp.Condition)
     except RecursionError:
@@ -137,6 +137,13 @@ def sets_in(node: Node) -> frozenset[str]:
         case Call(_, args):
             return frozenset[str]().union(*map(sets_in, args))
     return frozenset()
+
+
+def sets_of(where: str | None) -> frozenset[str]:
+    """The named sets of a condition as it was written. Raises FilterError."""
+    if where is None or "set" not in where.casefold():
+        return frozenset()
+    return sets_in(parse_where(where))
 
 
 def bound(node: Node, sets: Sets) -> Node:

@@ -1,6 +1,7 @@
-"""Who may have to be shown an event of one stream, found by the event's values: one look-up for
-each field that anybody is looked up by, however many they are; for places one for each size of
-boxes. Pure.
+"""Finds the members that an event of one stream may have to be shown to, by its values. Pure.
+
+It takes one look-up for each field that members are indexed by, however many members there are,
+and for places one for each size of box.
 
 Members with equal keys share one entry a value, so a set of 10,000 devices that a thousand clients
 use is kept once. A box is kept in the cells of a grid whose cells are as large as it, four at most.
@@ -37,7 +38,7 @@ class EventIndex(Generic[M]):
         self._by_field: dict[Hashable, dict[Entry, tuple[dict[M, None], ...]]] = {}
         """By the name of a field, or the two of a place; at most ENTRIES_MAX values."""
         self._sizes: dict[Hashable, dict[float, int]] = {}
-        """Of each place how many entries there are of each size of cells."""
+        """Each place → size of cells → its number of entries."""
         self._groups_of: dict[Hashable, int] = {}
         self._entries = 0
 
@@ -98,9 +99,7 @@ class EventIndex(Generic[M]):
         return bool(self._groups)
 
     def find(self, event: Event) -> Iterator[M]:
-        """The members that an event may have to be shown to, each once; all others are not shown
-        it.
-        """
+        """The members that an event may have to be shown to, each once; no others see it."""
         for where, by_value in self._by_field.items():
             if isinstance(where, tuple):
                 yield from self._find_places(event, where, by_value)

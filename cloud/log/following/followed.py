@@ -38,7 +38,7 @@ class Followed:
     """Why it can be read no further; None while it can."""
     views: set[View[Any]] = field(default_factory=set)
     unindexed: set[View[Any]] = field(default_factory=set)
-    """Those of them that look at every record themselves."""
+    """The views that test every record themselves."""
     bytes: int = 0
     """The bytes of its tails."""
 

@@ -148,7 +148,7 @@ class View(Generic[C]):
         return cohort.positions
 
     def left(self, cohort: Cohort) -> None:
-        """A subscriber of the cohort left it: one that waits for nobody is no more."""
+        """A subscriber left the cohort; a cohort without subscribers is removed."""
         if cohort.is_parked and not cohort.subscribers and self.has(cohort):
             del self._cohorts[cohort.key]
             self._parked.discard(cohort)

@@ -73,6 +73,14 @@ class LeaseView(BaseModel):
     disabled: str | None
 
 
+class WakeView(BaseModel):
+    """How a wake-up went."""
+
+    taken: bool
+    """Did the endpoint take it? Where not, it is called again as with every wake-up."""
+    lease: LeaseView
+
+
 def _lease_view(lease: Lease) -> LeaseView:
     values = {
         name: getattr(lease, name)
@@ -142,6 +150,15 @@ def router(services: Services) -> APIRouter:
     async def end_lease(lease: LeaseId, request: Request) -> None:
         """End a lease: its client is not woken any more, and is told 404 when it asks for it."""
         await desk.end_lease(lease, by=request.state.holder.name)
+
+    @routes.post("/v1/leases/{lease}/wake", tags=["clients"], responses=problems(404, 409, 503))
+    async def wake(lease: LeaseId, request: Request) -> WakeView:
+        """Wake a sleeping client now, whatever its policy says: an ordinary wake-up goes out.
+
+        409: it reads, is being called, or its endpoint is given up.
+        """
+        found, is_taken = await desk.wake_lease(lease, by=request.state.holder.name)
+        return WakeView(taken=is_taken, lease=_lease_view(found))
 
     return routes
 

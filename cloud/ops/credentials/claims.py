@@ -13,7 +13,7 @@ from typing import Final
 
 import orjson
 
-from edgewake.cloud.ops.credentials.passwords import Bytes
+from edgewake.cloud.passwords import Bytes
 
 CODE_BYTES: Final = 15
 """120 random bits: nobody finds one by trying."""

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from edgewake.cloud.ops.credentials import claims, passwords
+from edgewake.cloud import passwords
+from edgewake.cloud.ops.credentials import claims
 from edgewake.cloud.ops.credentials.claims import Claim
 from edgewake.protocol.certificates import authority as authorities
 from edgewake.protocol.certificates import book as books
@@ -41,7 +42,7 @@ class NoAuthority(EdgewakeError):
 
 
 class TooMany(EdgewakeError):
-    """There is no room for that many."""
+    """The register has no room for that many devices."""
 
 
 @dataclass(frozen=True, slots=True)

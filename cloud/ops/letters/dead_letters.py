@@ -8,6 +8,7 @@ Kafka only for those that the index lacks.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Message
@@ -32,6 +33,7 @@ before."""
 INDEX_MAX: Final = 20_000
 """Letters in the index, about 700 bytes each; those indexed longest ago are dropped."""
 PREVIEW_CHARS: Final = 200
+HOUR_MS: Final = 3_600_000
 
 
 class DeadLetterView(BaseModel):
@@ -62,6 +64,26 @@ class DeadLetterPage(BaseModel):
     `next` goes on where it ended."""
     kept: int
     """Letters kept at most; offsets that retention or transactions left empty are counted, too."""
+
+
+class LettersOfHour(BaseModel):
+    """How many letters came in one hour, by reason."""
+
+    at: int
+    """When the hour began, ms since 1970 UTC."""
+    reasons: dict[str, int]
+
+
+class LetterCounts(BaseModel):
+    """Letters by hour, the oldest hour first; hours without any are left out."""
+
+    hours: list[LettersOfHour]
+    letters: int
+    """Letters that were counted."""
+    newest: int
+    """The offset behind the newest one: what comes later is not counted."""
+    is_cut: bool
+    """There are older ones, which were not looked at."""
 
 
 class Filter(NamedTuple):
@@ -162,6 +184,73 @@ def page(
     return DeadLetterPage(
         items=found, next=end if end > low else None, complete=complete, kept=high - low
     )
+
+
+def counts(
+    session: KafkaSession, index: DeadLetterIndex, *, since: int, wanted: Filter
+) -> LetterCounts:
+    """Count the wanted letters that came since then, among the newest SCANNED_MAX."""
+    low, high = session.range(topics.DEAD, 0)
+    index.forget_from(high)
+    stop = max(low, high - SCANNED_MAX)
+    end, chunk, counted = high, CHUNKS[0], 0
+    hours: dict[int, Counter[str]] = {}
+    while end > stop:
+        first = max(stop, end - chunk)
+        try:
+            letters = index.get(session, first, end)
+        except DeadlinePassed:
+            return _counted(hours, counted, high, is_cut=True)
+        recent = [letter for letter in letters if letter.received_at >= since]
+        for letter in filter(wanted.allows, recent):
+            counted += 1
+            hour = letter.received_at - letter.received_at % HOUR_MS
+            hours.setdefault(hour, Counter())[letter.reason] += 1
+        if letters and not recent:
+            return _counted(hours, counted, high, is_cut=False)
+        end, chunk = first, min(2 * chunk, CHUNKS[1])
+    return _counted(hours, counted, high, is_cut=stop > low)
+
+
+def _counted(
+    hours: dict[int, Counter[str]], counted: int, newest: int, *, is_cut: bool
+) -> LetterCounts:
+    rows = [LettersOfHour(at=at, reasons=dict(found)) for at, found in sorted(hours.items())]
+    return LetterCounts(hours=rows, letters=counted, newest=newest, is_cut=is_cut)
+
+
+def ahead(
+    session: KafkaSession,
+    index: DeadLetterIndex,
+    *,
+    first: int,
+    before: int,
+    limit: int,
+    wanted: Filter,
+) -> tuple[list[int], int | None]:
+    """Offsets of up to `limit` wanted letters from `first` on, oldest first, and where to go on.
+
+    It looks at SCANNED_MAX letters; None: there are none behind them. Raises Unavailable where
+    Kafka gave not a single one in time.
+    """
+    low, high = session.range(topics.DEAD, 0)
+    index.forget_from(high)
+    begin, end = max(low, first), min(high, before)
+    stop = min(end, begin + SCANNED_MAX)
+    found: list[int] = []
+    while begin < stop and len(found) < limit:
+        until = min(stop, begin + CHUNKS[1])
+        try:
+            letters = index.get(session, begin, until)
+        except DeadlinePassed as passed:
+            if not found and passed.offset <= max(low, first):
+                raise Unavailable("Kafka gave no dead letter in time") from passed
+            return found, begin
+        matching = [letter.offset for letter in letters if wanted.allows(letter)]
+        room = limit - len(found)
+        found += matching[:room]
+        begin = found[-1] + 1 if len(matching) >= room else until
+    return found, begin if begin < end else None
 
 
 def view(message: Message) -> DeadLetterView:

@@ -9,8 +9,8 @@ weekend. So that nothing comes twice is decided here: by the letter, and by what
 message share.
 
 * Frames of agents: device, stream, epoch and numbers, which are never used again.
-* Plain readings with `seq`: these and the bytes, within COPIES_APART_MS, for a plain counter begins
-  anew.
+* Plain readings with `seq`: these and the bytes, within COPIES_APART_MS, for a plain counter starts
+  again.
 * Plain readings without: nothing; the letter itself.
 """
 

@@ -36,12 +36,12 @@ class Passes:
         return secret
 
     def find(self, secret: str) -> Holder | None:
-        """The holder whom the secret identifies; None: nobody."""
+        """The holder that the secret identifies; None where it identifies nobody."""
         holder, until_s = self._holders.get(secret, (None, 0.0))
         return holder if self._clock.monotonic_s() <= until_s else None
 
     def use_up(self, secret: str) -> Holder | None:
-        """The holder whom the secret identifies, for the last time."""
+        """Return the holder that the secret identifies, and make the secret invalid."""
         holder = self.find(secret)
         self._holders.pop(secret, None)
         return holder

@@ -24,7 +24,7 @@ RECORDS_MAX: Final = 2_000
 EVENTS_MAX: Final = 5_000
 """Readings and rows in one answer; the oldest are left out, and that is said."""
 RECORDS_OF_DEVICE_MAX: Final = 20_000
-"""The same where those of one device are picked out: they are passed over without being read."""
+"""The records that are scanned for one device; those of others are skipped without decoding."""
 PLACE_CHARS_MAX: Final = 4_096
 """Characters of a place: positions in sixteen streams of some dozen partitions each; the head of a
 request has room for it, however it is written."""

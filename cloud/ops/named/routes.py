@@ -68,6 +68,7 @@ def router(services: Services) -> APIRouter:
         name: Name, body: SetText, request: Request, version: Version = None
     ) -> SetView:
         """Keep a set of up to 10,000 under this name; open streams follow it within two seconds.
+
         `version`: the one that you changed; 409 where another has come since.
         """
         by = request.state.holder.name
@@ -105,8 +106,10 @@ def router(services: Services) -> APIRouter:
     async def put_publication(
         name: Name, body: PublicationText, request: Request, version: Version = None
     ) -> Publication:
-        """Keep streams, a filter, fields and limits under this name. Who reads it is ended, and
-        comes back to the new one with its cursor.
+        """Keep streams, a filter, fields and limits under this name.
+
+        Readers of the publication are disconnected; they come back to the new one with their
+        cursors.
         """
         by = request.state.holder.name
         return await desk.put_publication(name, body, version=version, by=by)

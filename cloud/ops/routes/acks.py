@@ -6,14 +6,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from edgewake.cloud.ops.lookups import acks
+from edgewake.cloud.ops.lookups import acks, frame_search
 from edgewake.cloud.ops.lookups.acks import AckView
+from edgewake.cloud.ops.lookups.frame_search import FrameFound
 from edgewake.cloud.ops.lookups.kafka_lookup import OutOfRange
 from edgewake.cloud.ops.routes.shared import OFFSET_MAX, Services
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.errors import RemoteError
 from edgewake.protocol.frames.ack import TOKEN_PATTERN, AckToken
+from edgewake.protocol.frames.frame import COUNTER_MAX
+from edgewake.protocol.names import DEVICE_PATTERN, STREAM_PATTERN
 
 
 def router(services: Services) -> APIRouter:
@@ -46,5 +49,29 @@ def router(services: Services) -> APIRouter:
         except LookupError as error:
             raise Problem(404, "no_such_frame", str(error.args[0])) from error
         return acks.with_queries(found, tables.queries, tables.progress.values())
+
+    @routes.get("/v1/acks", tags=["acks"], responses=problems(404, 503))
+    async def search(
+        device: Annotated[str, Query(pattern=f"^{DEVICE_PATTERN.pattern}$")],
+        stream: Annotated[str, Query(pattern=f"^{STREAM_PATTERN.pattern}$")],
+        seq: Annotated[int, Query(ge=0, le=COUNTER_MAX)],
+        epoch: Annotated[int | None, Query(ge=0, le=COUNTER_MAX)] = None,
+    ) -> FrameFound:
+        """The token of the frame that brought a reading, by its device and number.
+
+        Among the newest 20,000 records of each partition; without `epoch` the newest one.
+        """
+        if stream not in services.tables.streams:
+            raise Problem(404, "no_such_stream", f"there is no stream {stream!r}")
+        found = await services.lookup.run(
+            lambda session: frame_search.find(session, stream, device, seq, epoch)
+        )
+        if found is None:
+            detail = (
+                f"no reading {seq} of {device!r} among the newest {frame_search.RECORDS_MAX} "
+                f"records of each partition of {stream!r}"
+            )
+            raise Problem(404, "no_such_reading", detail)
+        return found
 
     return routes

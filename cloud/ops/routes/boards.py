@@ -43,6 +43,13 @@ class BoardView(BaseModel):
     changed_by: str
 
 
+class BoardShown(Board):
+    """A board, and where readers open it."""
+
+    read_at: list[str]
+    """Addresses at the access servers: who opens one sees the cards that their own grants show."""
+
+
 def router(services: Services) -> APIRouter:
     """List, show, keep and remove boards; what came lately."""
     routes = APIRouter(tags=["boards"])
@@ -59,9 +66,10 @@ def router(services: Services) -> APIRouter:
         )
 
     @routes.get("/v1/boards/{name}", responses=problems(404))
-    async def board(name: BoardName) -> Board:
+    async def board(name: BoardName) -> BoardShown:
         """One board, with its cards."""
-        return desk.get(name)
+        read_at = [f"{url.rstrip('/')}/#/boards/{name}" for url in services.access_urls]
+        return BoardShown(**desk.get(name).model_dump(), read_at=read_at)
 
     @routes.put("/v1/boards/{name}", responses=problems(409))
     async def put(

@@ -17,8 +17,8 @@ from edgewake.cloud.ops.credentials.desk import (
     Taken,
     TooMany,
 )
-from edgewake.cloud.ops.credentials.passwords import BadName
 from edgewake.cloud.ops.routes.shared import DeviceName, Services
+from edgewake.cloud.passwords import BadName
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.certificates.authority import REQUEST_CHARS_MAX, BadRequest
@@ -81,6 +81,8 @@ class GivenAll(BaseModel):
 
     items: list[Given]
     broker: Broker | None
+    http: str | None = None
+    """Where a device with a password may send by HTTP, too; None: nowhere."""
     authority: str | None = None
     """PEM of who signed the broker's certificate; None: it does not encrypt."""
 
@@ -119,6 +121,8 @@ class ClaimGiven(BaseModel):
     """ms"""
     fingerprint: str | None
     """SHA-256 of this installation's authority, by which a device recognizes it."""
+    server: str | None = None
+    """Where a device shows the code; None: at this address."""
 
 
 class Enrolment(BaseModel):
@@ -194,6 +198,7 @@ def router(services: Services) -> APIRouter:
             count=made.left,
             until=made.until,
             fingerprint=None if authority is None else authority.fingerprint,
+            server=services.enrolling_url or None,
         )
 
     return routes
@@ -246,6 +251,7 @@ def _given(services: Services, made: list[Credential]) -> GivenAll:
             for one in made
         ],
         broker=Broker(host=host, port=int(port)) if host else None,
+        http=None if is_certified else services.http_intake or None,
         authority=None if found is None else found.pem,
     )
 

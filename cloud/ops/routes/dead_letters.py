@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
 from edgewake.cloud.bridge.admission.catalogue import AwaitsCatalogueError, NotNow
 from edgewake.cloud.ops.letters import dead_letters, letter_replay
-from edgewake.cloud.ops.letters.dead_letters import DeadLetterPage, Filter
+from edgewake.cloud.ops.letters.dead_letters import DeadLetterPage, Filter, LetterCounts
 from edgewake.cloud.ops.letters.letter_replay import Replay
 from edgewake.cloud.ops.letters.letter_replayer import Letter
 from edgewake.cloud.ops.lookups.kafka_lookup import OutOfRange
@@ -53,6 +55,46 @@ class CheckedView(BaseModel):
     """The first readings of it."""
 
 
+class ReplayAll(BaseModel):
+    """Which letters are to be given back."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: RejectReason | None = None
+    device: Annotated[str | None, Field(max_length=64)] = None
+    first: Annotated[int, Field(ge=0, le=OFFSET_MAX)] = 0
+    """The offset to begin at: the `next` of the answer before."""
+    before: Annotated[int, Field(ge=0, le=OFFSET_MAX)]
+    """Only letters before this offset: `newest` of the count that somebody looked at."""
+
+
+class RefusedAgain(BaseModel):
+    """A letter that would not be accepted now, either."""
+
+    offset: int
+    detail: str
+
+
+class ReplayedView(BaseModel):
+    """What became of some letters."""
+
+    given_back: int
+    were_back: int
+    """Those that had been given back before: nothing was done."""
+    refused: int
+    refusals: list[RefusedAgain]
+    """Some of those, with the reason."""
+    next: int | None
+    """`first` of the next request; null: all were tried."""
+
+
+REPLAYED_AT_ONCE: Final = 50
+"""Letters that one request gives back; a transaction each, so some seconds."""
+REPLAY_S: Final = 10.0
+"""After so long the request is answered, with where to go on."""
+REFUSALS_TOLD: Final = 20
+COUNTED_H: Final = 24
+"""Hours that letters are counted for."""
 READINGS_SHOWN: Final = 20
 MENDED_BODY: Final[dict[str, Any]] = {
     "requestBody": {
@@ -69,9 +111,43 @@ class Payload(Response):
     media_type = "application/octet-stream"
 
 
+@dataclass(frozen=True, slots=True)
+class _Desk:
+    """Gives letters back. Raises Problem."""
+
+    services: Services
+
+    async def prepared(self, offset: int, mended: bytes) -> tuple[Replay, Letter, bool]:
+        """As the bridges would take it now; True: with another payload in its place."""
+        try:
+            origin, value, letter = await self.services.lookup.run(
+                lambda session: dead_letters.for_replay(session, offset)
+            )
+            row = self.services.tables.names.get(parse_up(origin.topic).stream)
+            found = letter_replay.prepare(
+                origin, mended or value, row, now_ms=self.services.clock.now_ms()
+            )
+        except OutOfRange as error:
+            raise _unknown(error) from error
+        except (RemoteError, AwaitsCatalogueError) as error:
+            raise _refused(error) from error
+        return found, letter, mended not in (b"", value)
+
+    async def given_back(self, ready: Replay, letter: Letter, holder: str) -> ReplayView:
+        """Give it back to its stream, once."""
+        try:
+            found, was_replayed = await self.services.replayer.replay(ready, letter, holder=holder)
+        except (RemoteError, AwaitsCatalogueError) as error:
+            raise _refused(error) from error
+        return ReplayView(
+            **found.model_dump(exclude={"same", "letter_at"}), was_replayed=was_replayed
+        )
+
+
 def router(services: Services) -> APIRouter:
     """List and read dead letters, and give them back."""
     routes = APIRouter(tags=["dead letters"])
+    desk = _Desk(services)
 
     @routes.get("/v1/dead-letters")
     async def letters(
@@ -108,22 +184,21 @@ def router(services: Services) -> APIRouter:
         }
         return Payload(value, headers=headers)
 
-    async def prepared(offset: int, request: Request) -> tuple[Replay, Letter, bool]:
-        """As the bridges would take it now; True: with the payload of the request in its place."""
-        mended = await request.body()
-        try:
-            origin, value, letter = await services.lookup.run(
-                lambda session: dead_letters.for_replay(session, offset)
+    @routes.get("/v1/dead-letter-counts")
+    async def counted(
+        reason: RejectReason | None = None,
+        device: Annotated[str | None, Query(max_length=64)] = None,
+    ) -> LetterCounts:
+        """How many messages were refused in each hour of the last day, by reason.
+
+        Among the newest 5000.
+        """
+        since = services.clock.now_ms() - COUNTED_H * dead_letters.HOUR_MS
+        return await services.lookup.run(
+            lambda session: dead_letters.counts(
+                session, services.letters, since=since, wanted=Filter(reason, device)
             )
-            row = services.tables.names.get(parse_up(origin.topic).stream)
-            found = letter_replay.prepare(
-                origin, mended or value, row, now_ms=services.clock.now_ms()
-            )
-        except OutOfRange as error:
-            raise _unknown(error) from error
-        except (RemoteError, AwaitsCatalogueError) as error:
-            raise _refused(error) from error
-        return found, letter, mended not in (b"", value)
+        )
 
     @routes.post(
         "/v1/dead-letters/{offset}/check",
@@ -135,7 +210,7 @@ def router(services: Services) -> APIRouter:
 
         Nothing is given back; 409 or 422 says why not.
         """
-        found, _, is_mended = await prepared(offset, request)
+        found, _, is_mended = await desk.prepared(offset, await request.body())
         readings = list(islice(record.readings(record.decode(found.value)), READINGS_SHOWN))
         return CheckedView(
             device=found.device, stream=found.stream, is_mended=is_mended, readings=readings
@@ -153,20 +228,60 @@ def router(services: Services) -> APIRouter:
 
         Asked again it says where the readings are, and changes nothing.
         """
-        ready, letter, is_mended = await prepared(offset, request)
+        ready, letter, is_mended = await desk.prepared(offset, await request.body())
         if is_mended:
             request.state.audit = "with another payload"
-        try:
-            found, was_replayed = await services.replayer.replay(
-                ready, letter, holder=request.state.holder.name
-            )
-        except (RemoteError, AwaitsCatalogueError) as error:
-            raise _refused(error) from error
-        return ReplayView(
-            **found.model_dump(exclude={"same", "letter_at"}), was_replayed=was_replayed
-        )
+        return await desk.given_back(ready, letter, request.state.holder.name)
 
+    _add_replay_all(routes, desk)
     return routes
+
+
+def _add_replay_all(routes: APIRouter, desk: _Desk) -> None:
+    services = desk.services
+
+    @routes.post("/v1/dead-letters:replay", responses=problems(503))
+    async def replay_all(asked: ReplayAll, request: Request) -> ReplayedView:
+        """Give back all letters of a filter, the oldest first, fifty at a time.
+
+        Go on with `next` as `first`. Each is given back once, however often this is asked; those
+        that would still be refused stay.
+        """
+        holder, clock = request.state.holder.name, services.clock
+        wanted = Filter(asked.reason, asked.device)
+        offsets, following = await services.lookup.run(
+            lambda session: dead_letters.ahead(
+                session,
+                services.letters,
+                first=asked.first,
+                before=asked.before,
+                limit=REPLAYED_AT_ONCE,
+                wanted=wanted,
+            )
+        )
+        until_s = clock.monotonic_s() + REPLAY_S
+        done: Counter[bool] = Counter()
+        refusals: list[RefusedAgain] = []
+        for offset in offsets:
+            if clock.monotonic_s() > until_s:
+                following = offset
+                break
+            try:
+                ready, letter, _ = await desk.prepared(offset, b"")
+                done[(await desk.given_back(ready, letter, holder)).was_replayed] += 1
+            except Problem as problem:
+                refusals.append(RefusedAgain(offset=offset, detail=problem.detail))
+        request.state.audit = (
+            f"of {asked.reason or 'any reason'}, {asked.device or 'any device'}: "
+            f"{done[False]} given back, {len(refusals)} refused"
+        )
+        return ReplayedView(
+            given_back=done[False],
+            were_back=done[True],
+            refused=len(refusals),
+            refusals=refusals[:REFUSALS_TOLD],
+            next=following,
+        )
 
 
 def _unknown(error: OutOfRange) -> Problem:

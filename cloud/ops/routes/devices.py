@@ -16,7 +16,7 @@ from edgewake.cloud.ops.routes.shared import (
     Page,
     Services,
 )
-from edgewake.cloud.ops.tables.device_table import Mark
+from edgewake.cloud.ops.tables.device_table import Mark, Sort
 from edgewake.cloud.ops.tables.devices import DeviceView, Presence
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
@@ -27,10 +27,10 @@ Part = Annotated[str, Query(max_length=64, description="A part of the name, in a
 
 
 class DevicesPage(Page[DeviceView]):
-    """Devices in order of name."""
+    """Devices, by name where nothing else is asked for."""
 
     counts: dict[str, int]
-    """Of all devices: how many are in each state, and have each mark."""
+    """State or mark → how many of all devices have it."""
 
 
 def router(services: Services) -> APIRouter:
@@ -53,19 +53,27 @@ def router(services: Services) -> APIRouter:
         group: Annotated[Group | None, Query()] = None,
         has: Mark | None = None,
         stream: AskedStream = None,
+        sort: Sort = Sort.NAME,
     ) -> DevicesPage:
-        """List devices by name.
+        """List devices by name, or those first that were heard last, wait or lost most.
 
         `state` is at most a second old; `has`: readings that wait for a minute and more, or were
         lost; an agent, or none; `stream`: those that sent on it.
         """
-        if not q and (group, has, stream) == (None, None, None):
+        if not q and sort is Sort.NAME and (group, has, stream) == (None, None, None):
             found = table.page(after, limit + 1, state, now=clock.now_ms())
             total = table.total(state)
         else:
             wanted = _filter(notes, q, group)
             found, total = table.find(
-                after, limit + 1, wanted, state, mark=has, stream=stream, now=clock.now_ms()
+                after,
+                limit + 1,
+                wanted,
+                state,
+                mark=has,
+                stream=stream,
+                sort=sort,
+                now=clock.now_ms(),
             )
         following = found[limit - 1].device if len(found) > limit else None
         counts = {one.value: table.total(one) for one in Presence}

@@ -50,7 +50,7 @@ class Overview(BaseModel):
     """Queries by state."""
     leases: int
     dead_letters: dict[str, int]
-    """Of the last hour by reason, among the newest hundred."""
+    """Dead letters of the last hour by reason, among the newest hundred."""
     clients: int
     """Open streams at the access servers."""
     hops: list[Hop]
@@ -59,7 +59,9 @@ class Overview(BaseModel):
     """The last quarter of an hour, oldest first: seconds ago, received, passed on, computed, each a
     second."""
     version: str
-    """Of this operations server."""
+    """The version of this operations server."""
+    faults: bool
+    """May faults be done to this system (`edgewake up --faults`)?"""
 
 
 class ProblemsPage(BaseModel):
@@ -101,6 +103,7 @@ def router(services: Services) -> APIRouter:
             hops=hops_of(tables, look),
             flow=tables.flow.points(services.clock.monotonic_s()),
             version=process_metrics.VERSION,
+            faults=services.faults is not None,
         )
 
     @routes.get("/v1/problems", tags=["problems"])

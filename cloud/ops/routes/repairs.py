@@ -59,9 +59,7 @@ def router(services: Services) -> APIRouter:
         Rows that differ are emitted with a higher revision; asked again it changes nothing.
         """
         if body.kind is RepairKind.REBUILD:
-            raise Problem(
-                422, "kind", "a state is computed anew by POST /v1/queries/{name}/rebuild"
-            )
+            raise Problem(422, "kind", "use POST /v1/queries/{name}/rebuild to recompute a state")
         return await desk.ask(
             registry.get(name), body.kind, body.begin, body.end, by=request.state.holder.name
         )

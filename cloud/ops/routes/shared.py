@@ -19,6 +19,7 @@ from edgewake.cloud.ops.history.problem_desk import ProblemDesk
 from edgewake.cloud.ops.letters.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.letters.letter_replayer import LetterReplayer
 from edgewake.cloud.ops.login.auth import Access
+from edgewake.cloud.ops.lookups.fault_control import FaultControl
 from edgewake.cloud.ops.lookups.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.services.alert_desk import AlertDesk
 from edgewake.cloud.ops.services.board_desk import BoardDesk
@@ -104,7 +105,16 @@ class Services:
     broker: str = ""
     """host:port of the MQTT broker, as devices reach it."""
     certificate_broker: str = ""
-    """The same, of those that have a certificate."""
+    """host:port of the MQTT broker for devices with a certificate."""
+    http_intake: str = ""
+    """Address of the bridge's door for HTTP, as devices reach it."""
+    enrolling_url: str = ""
+    """Address of this API, as devices with a claim code reach it; empty: they are not let in from
+    elsewhere."""
+    access_urls: tuple[str, ...] = ()
+    """Addresses of access servers, as clients reach them."""
+    faults: FaultControl | None = None
+    """None: nobody may do faults to this system."""
 
 
 def page_of(names: Iterable[str], make: Callable[[str], T], *, limit: int, total: int) -> Page[T]:

@@ -83,7 +83,7 @@ def router(services: Services) -> APIRouter:
 
 
 def as_objects(answer: bytes) -> bytes:
-    """The same answer, its rows by the names of their columns."""
+    """Return the answer with its rows as objects by column name."""
     body = orjson.loads(answer)
     seen = Counter[str]()
     for column in body["columns"]:

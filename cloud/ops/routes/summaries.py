@@ -23,7 +23,7 @@ from edgewake.protocol.names import FIELD_PATTERN
 ROWS_MAX: Final = 11_000
 """Steps in one answer: a week of minutes and some."""
 ROWS_WITH_SKETCHES_MAX: Final = 1000
-"""The same where sketches are asked: each row costs a merge and its answers."""
+"""Steps in one answer with sketches: each row costs a merge and its answers."""
 ASKED_MAX: Final = 20
 """Ranks or texts in one question."""
 TEXT_CHARS_MAX: Final = 256

@@ -1,4 +1,4 @@
-"""Ends clients: a word goes to the server that has them; the answer waits until it was heard."""
+"""Ends and wakes clients: a word goes to the server that has them, and is waited for."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.ops.open_client import Ending
+from edgewake.protocol.leases.lease_record import Lease, LeaseState
+from edgewake.protocol.ops.open_client import WAKE, Ending
 
 HEARD_S: Final = 10.0
 """How long a word may take until its server has heard it: it looks once a second, and says so."""
+CALLED_S: Final = 20.0
+"""How long a wake-up may take: an endpoint has ten seconds to answer."""
 LOOK_S: Final = 0.1
+WAKEABLE: Final = (LeaseState.WAITING, LeaseState.DUE, LeaseState.NOTIFIED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,35 @@ class ClientDesk:
             Ending(at=self.clock.now_ms(), by=by),
             is_there=lambda: lease_id in self.tables.leases,
         )
+
+    async def wake_lease(self, lease_id: str, *, by: str) -> tuple[Lease, bool]:
+        """Wake a sleeping client now; its lease when its endpoint was called, and was it taken?
+
+        Raises Problem or Unavailable.
+        """
+        before = self.tables.leases.get(lease_id)
+        if before is None:
+            raise Problem(404, "no_such_lease", f"there is no lease {lease_id!r}")
+        if before.state not in WAKEABLE:
+            detail = f"it is {before.state}: expected a client that sleeps, and an endpoint in use"
+            raise Problem(409, "not_asleep", detail)
+        key = WAKE + lease_id
+        await self.writer.write(topics.ENDINGS, key, Ending(at=self.clock.now_ms(), by=by))
+        deadline_s = self.clock.monotonic_s() + CALLED_S
+        while True:
+            now = self.tables.leases.get(lease_id)
+            if now is None:
+                raise Problem(404, "no_such_lease", f"the lease {lease_id!r} has just ended")
+            if (now.wakes, now.failures) != (before.wakes, before.failures):
+                break
+            if self.clock.monotonic_s() > deadline_s:
+                detail = (
+                    f"its endpoint was not called within {CALLED_S:g} s; is a push proxy there?"
+                )
+                raise Problem(503, "not_called_yet", detail)
+            await self.clock.sleep(LOOK_S)
+        await self.writer.write(topics.ENDINGS, key, None)
+        return now, now.wakes > before.wakes
 
     async def _say(self, key: str, word: Ending, *, is_there: Callable[[], bool]) -> None:
         await self.writer.write(topics.ENDINGS, key, word)

@@ -1,6 +1,4 @@
-"""What readers use by name is kept here, each change with a version: sets of devices, and
-publications.
-"""
+"""Keeps named sets of devices and publications, each change with a version."""
 
 from __future__ import annotations
 

@@ -29,8 +29,7 @@ class KnownProblem(BaseModel):
 
     kind: Kind
     name: str
-    """Of the part, query or lease, the reason of the letters, or the mark of devices; what a page
-    opens for it."""
+    """The part, query or lease, the letters' reason, or the devices' mark; a page opens it."""
     text: str
     """One sentence."""
 

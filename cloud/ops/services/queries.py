@@ -65,7 +65,7 @@ class QueryView(BaseModel):
     events_path: str
     """The path of its results on an access server."""
     events_urls: list[str]
-    """The same with each access server that this API's configuration names."""
+    """The URL of its results on each access server that this API's configuration names."""
     text: str | None = None
     """The .sql file; only where one query is asked for."""
 
@@ -215,7 +215,7 @@ class Registry:
             raise _refused(error) from error
 
     def _registrable(self, text: str) -> CheckedQuery:
-        """The same, but that a stream may be missing: the analysis waits for it."""
+        """Check a query whose stream may be missing still: the analysis waits for it."""
         try:
             return _described(self._check(text, self._tables.streams))
         except NotThereYet as error:
@@ -226,7 +226,7 @@ class Registry:
     async def add(self, text: str) -> tuple[QueryView, bool]:
         """Register a query file; return its view, and whether it was new.
 
-        The same text again is no error. Raises Problem or Unavailable.
+        Registering the same text again is allowed. Raises Problem or Unavailable.
         """
         async with self._turn:
             name = self._registrable(text).name

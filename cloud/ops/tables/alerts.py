@@ -69,7 +69,7 @@ class AlertTable:
         return sorted(found, key=lambda one: (_ORDER.index(one.state), -one.since, one.id))
 
     def of_rule(self, rule: str) -> list[Alert]:
-        """Those of one rule, in the same order."""
+        """The alerts of one rule, in the same order."""
         found = self.alerts.get(rule, {}).values()
         return sorted(found, key=lambda one: (_ORDER.index(one.state), -one.since, one.id))
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_right
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
@@ -62,6 +62,18 @@ class Mark(StrEnum):
     """It has no agent of ours."""
 
 
+class Sort(StrEnum):
+    """The order of a list of devices; those that are equal stand by name."""
+
+    NAME = "name"
+    HEARD = "heard"
+    """Who was heard of last comes first."""
+    WAITING = "waiting"
+    """Who has most readings that wait comes first."""
+    LOST = "lost"
+    """Who has lost most comes first."""
+
+
 def _marks_of(status: DeviceStatus | None) -> frozenset[Mark]:
     if status is None or status.plain:
         return frozenset({Mark.PLAIN})
@@ -87,6 +99,13 @@ class _Entry:
     heard: int = 0
     """When its last record came, ms."""
     marks: frozenset[Mark] = frozenset()
+    waiting: int = 0
+    lost: int = 0
+
+    def place(self, name: str, sort: Sort) -> tuple[int, str]:
+        """Where it stands in a list of this order."""
+        by = {Sort.NAME: 0, Sort.HEARD: self.heard, Sort.WAITING: self.waiting}
+        return -by.get(sort, self.lost), name
 
     def reports(self) -> tuple[DeviceStatus | None, DeviceSeen | None]:
         status = None if self.status is None else DeviceStatus.from_json(self.status)
@@ -164,6 +183,8 @@ class DeviceTable:
             self._count(device, entry.presence, 1)
         self._entries.move_to_end(device)
         self._mark(device, entry, _marks_of(status))
+        entry.waiting = 0 if status is None else status.backlog_readings or 0
+        entry.lost = 0 if status is None else status.lost_readings or 0
         if seen is not None and not entry.streams.issuperset(seen.streams):
             entry.streams = entry.streams.union(seen.streams)
         notable = hash(
@@ -266,7 +287,7 @@ class DeviceTable:
         return None if entry is None else self._view(device, entry, *entry.reports(), now)
 
     def gateway_of(self, device: str) -> str:
-        """The gateway that a thing is behind; empty where it is none."""
+        """The gateway that a thing is behind; empty for a device with its own connection."""
         entry = self._entries.get(device)
         return "" if entry is None else entry.via
 
@@ -298,11 +319,13 @@ class DeviceTable:
         *,
         mark: Mark | None = None,
         stream: str | None = None,
+        sort: Sort = Sort.NAME,
         now: int,
     ) -> tuple[list[DeviceView], int]:
-        """Up to `limit` of the wanted devices after `after`, by name, and how many there are.
+        """Up to `limit` of the wanted devices after `after`, and how many there are.
 
-        It looks at every name that has the mark.
+        It looks at every name that has the mark. In another order than by name a page goes on
+        behind where `after` stands now.
         """
         names = self._names if state is None else self._names_of[state]
         if mark is not None:
@@ -314,9 +337,24 @@ class DeviceTable:
             and (stream is None or stream in self._entries[name].streams)
             and (state is None or self._entries[name].presence is state)
         ]
-        behind = wanted if after is None else wanted[bisect_right(wanted, after) :]
-        shown = (self.get(name, now=now) for name in behind[:limit])
+        if sort is Sort.NAME:
+            behind = wanted if after is None else wanted[bisect_right(wanted, after) :]
+            chosen = behind[:limit]
+        else:
+            chosen = self._sorted(wanted, after, limit, sort)
+        shown = (self.get(name, now=now) for name in chosen)
         return [found for found in shown if found is not None], len(wanted)
+
+    def _sorted(self, wanted: list[str], after: str | None, limit: int, sort: Sort) -> list[str]:
+        last = self._entries.get(after) if after is not None else None
+        begin = None if last is None or after is None else last.place(after, sort)
+        places = (self._entries[name].place(name, sort) for name in wanted)
+        behind = (place for place in places if begin is None or place > begin)
+        return [name for _, name in heapq.nsmallest(limit, behind)]
+
+    def names(self) -> Iterator[str]:
+        """All names, in order. The table may not change meanwhile."""
+        return self._names.after(None)
 
     def total(self, state: Presence | None = None) -> int:
         """How many there are."""

@@ -159,7 +159,7 @@ class EventRing:
     def _gap(self, at: int) -> ServerSentEvent:
         return ServerSentEvent(
             event="gap",
-            data='{"reason":"behind","advice":"read the lists anew"}',
+            data='{"reason":"behind","advice":"read the lists again"}',
             id=self._id(at - 1),
         )
 

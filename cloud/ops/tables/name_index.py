@@ -51,5 +51,5 @@ class NameIndex:
             self._removed.clear()
         if self._added:
             self._sorted += sorted(self._added)
-            self._sorted.sort()  # two runs in order: merged, not sorted anew
+            self._sorted.sort()  # two sorted runs: sort() merges them
             self._added.clear()

@@ -41,7 +41,7 @@ class Noted(BaseModel):
 
 
 class Happening(Noted):
-    """The same, with its place."""
+    """A noted event with its place in the history."""
 
     number: int
     """Grows with each: the place on `ew.history`."""

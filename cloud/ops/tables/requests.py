@@ -109,7 +109,7 @@ class RequestTable:
         return self._rows.get(device, {}).get(request_id)
 
     def of(self, device: str) -> Iterable[RequestRow]:
-        """Those of one device."""
+        """The requests of one device."""
         return self._rows.get(device, {}).values()
 
     def all(self) -> Iterator[RequestRow]:

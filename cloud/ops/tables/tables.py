@@ -22,6 +22,7 @@ from edgewake.cloud.ops.tables.flow import Flow
 from edgewake.cloud.ops.tables.name_index import NameIndex
 from edgewake.cloud.ops.tables.rates import StreamRates
 from edgewake.cloud.ops.tables.requests import RequestTable
+from edgewake.cloud.ops.tables.shared_reads import SharedReads
 from edgewake.protocol import topics
 from edgewake.protocol.downlink.downlink import ANSWERS, REQUESTS
 from edgewake.protocol.frames import record as records
@@ -74,7 +75,7 @@ class PartView(BaseModel):
     cpu_percent: float | None = None
     uptime_s: float | None = None
     version: str | None = None
-    """Of the installation that the supervisor starts parts of."""
+    """The version from which the supervisor starts parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,8 @@ class OpsTables:
     """What devices ask for."""
     leases: dict[str, Lease] = field(default_factory=dict)
     lease_ids: NameIndex = field(default_factory=NameIndex)
+    shared: SharedReads = field(default_factory=SharedReads)
+    """Deliveries to webhooks and groups that share streams."""
     clients: ClientTable = field(default_factory=ClientTable)
     parts: dict[str, PartView] = field(default_factory=dict)
     offsets: Mapping[str, TopicOffsets] = field(default_factory=dict)
@@ -218,7 +221,8 @@ class OpsTables:
 
     def _lease(self, change: Change) -> None:
         if "|" in change.key:
-            return  # a delivery, or a group
+            self.shared.put(change.key, change.value)
+            return
         is_known = change.key in self.leases
         if change.value is None:
             self.leases.pop(change.key, None)

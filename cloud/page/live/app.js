@@ -8,6 +8,7 @@ import { sentence } from "../gaps.js";
 import { logInByLink } from "../login.js";
 import { STREAMS_MAX, StreamList } from "../streams.js";
 import { age } from "./format.js";
+import { BoardList, BoardPage, OwnSeries } from "./boards.js";
 import { Invitation, QueryCard, StreamCard } from "./cards.js";
 import { QueryPage, StreamPage } from "./detail.js";
 import { Live } from "./model.js";
@@ -19,7 +20,9 @@ const FEEDS_MAX = 4;
 const SYSTEM = new Set(["part_status"]);
 
 await logInByLink();
-const live = new Live();
+const own = new OwnSeries();
+const live = Object.assign(new Live(), { own: own.series });
+let boardSources = new Set(); /* of the board that is shown */
 const pinned = new Set(read("pinned"));
 let listed = [];
 let search = "";
@@ -27,7 +30,10 @@ let isListed = false;
 
 setUpTheme(byId("theme"));
 const feeds = Array.from({ length: FEEDS_MAX }, () => new Feed({
-  event: (event) => live.take(event, Date.now()),
+  event: (event) => {
+    live.take(event, Date.now());
+    own.take(event);
+  },
   watermark: ({ query, watermark }) => live.final(query, watermark),
   gap: (detail) => live.gap(detail, Date.now()),
   state: () => {},
@@ -41,11 +47,18 @@ const list = new StreamList((streams) => {
 
 /* Each feed keeps what it follows, so that a new stream costs one of them a new connection, and the others nothing. */
 function follow() {
-  const wanted = new Set(listed.slice(0, FEEDS_MAX * STREAMS_MAX).map(({ name }) => name));
+  const first = listed.toSorted((a, b) => boardSources.has(b.name) - boardSources.has(a.name));
+  const wanted = new Set(first.slice(0, FEEDS_MAX * STREAMS_MAX).map(({ name }) => name));
   const sets = feeds.map((feed) => feed.streams.filter((name) => wanted.has(name)));
   const followed = new Set(sets.flat());
   for (const name of wanted) if (!followed.has(name)) sets.find((set) => set.length < STREAMS_MAX)?.push(name);
   feeds.forEach((feed, i) => feed.follow(sets[i]));
+}
+
+function showBoard(cards) {
+  boardSources = new Set(cards.map(({ source }) => source));
+  own.follow(cards);
+  follow();
 }
 
 function read(key) {
@@ -104,11 +117,15 @@ function View({ now }) {
   const [, kind, name] = location.hash.split("/").map(decode);
   if (kind === "streams") return html`<${StreamPage} key=${name} stream=${live.streams.get(name)} now=${now} />`;
   if (kind === "queries") return html`<${QueryPage} key=${name} query=${live.queries.get(name)} />`;
+  if (kind === "boards") return name ? html`<${BoardPage} key=${name} name=${name} live=${live} now=${now} onBoard=${showBoard} />` : html`<${BoardList} />`;
   return html`<${Front} now=${now} />`;
 }
 
 function draw() {
   const now = Date.now();
+  const isBoards = location.hash.startsWith("#/boards");
+  byId("to-live").toggleAttribute("aria-current", !isBoards);
+  byId("to-boards").toggleAttribute("aria-current", isBoards);
   drawFrame(now);
   render(html`<${View} now=${now} />`, byId("live"));
 }

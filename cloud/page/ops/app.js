@@ -9,11 +9,14 @@ import { Clients } from "./clients.js";
 import { Device } from "./device.js";
 import { Devices } from "./devices.js";
 import { Erasure, Erasures } from "./erasures.js";
+import { Faults } from "./faults.js";
+import { Gaps } from "./gaps.js";
 import { Histories } from "./history.js";
 import { Letter, Letters } from "./letters.js";
 import { Ask, Audit } from "./more.js";
 import { Overview } from "./overview.js";
 import { Editor, Queries, Query } from "./queries.js";
+import { Search } from "./search.js";
 import { Stream, Streams } from "./streams.js";
 import { Summaries, SummaryPage } from "./summaries.js";
 import { Trace } from "./trace.js";
@@ -33,8 +36,10 @@ const SCREENS = [
   ["history", "History", Histories],
   ["audit", "Audit", Audit],
   ["erasures", "Erasures", Erasures, Erasure],
+  ["faults", "Faults", Faults],
+  ["gaps", "Gaps", Gaps],
 ];
-const OFF_THE_RAIL = new Set(["erasures"]);
+const OFF_THE_RAIL = new Set(["erasures", "faults", "gaps"]);
 
 function View({ hash }) {
   const [path, query] = hash.replace(/^#\/?/, "").split("?");
@@ -62,6 +67,7 @@ function draw() {
 }
 
 setUpTheme(byId("theme"));
+render(html`<${Search} />`, byId("search"));
 byId("leave").addEventListener("click", async () => {
   const out = await logOut();
   location.assign(out === "/" ? "/in" : out);

@@ -2,8 +2,8 @@
 
 import { html, useEffect, useRef, useState } from "../vendor/htm/standalone.module.js";
 import { api, enc, get } from "./api.js";
-import { BoardCard, ownKey } from "./board_card.js";
-import { added, change, COLUMNS, draft, settled, suited, titleOf, undone } from "./board_model.js";
+import { BoardCard, ownKey } from "../board/card.js";
+import { added, change, COLUMNS, draft, settled, suited, titleOf, undone } from "../board/model.js";
 import { useModels } from "./live_data.js";
 import { Ago, Do, Loaded, Rows, useLoaded } from "./ui.js";
 
@@ -16,7 +16,7 @@ export function Boards() {
   return html`<form class="actions" onSubmit=${(event) => { event.preventDefault(); location.hash = `#/boards/${enc(name)}?edit=1`; }}>
       <label>New board <input required pattern="[a-z][a-z0-9_]*" title="a-z, 0-9 and _" placeholder="kitchen" value=${name} onInput=${({ target }) => setName(target.value)} /></label>
       <button class="primary">Make</button></form>
-    <${Loaded} loaded=${loaded} empty=${html`No board yet. Name one above and put cards on it, or keep boards in files: <code>edgewake board apply FILE</code>`}>${({ items }) => html`<${Rows} caption="Boards" rows=${items} columns=${[
+    <${Loaded} loaded=${loaded} empty=${html`No board yet. Name one above and put cards on it, or keep boards in files: <code>edgewake board apply FILE</code>`}>${({ items }) => html`<${Rows} caption="Boards" rows=${items} sorts columns=${[
       ["name", "board", { view: (row) => html`<a href=${`#/boards/${enc(row.name)}`}>${row.title || row.name}</a>` }],
       ["cards", "cards", { number: true }],
       ["changed_at", "changed", { view: ({ changed_at, changed_by }) => html`<${Ago} at=${changed_at} /> by ${changed_by}` }],
@@ -38,7 +38,8 @@ function Shown({ board }) {
   return html`<p class="actions board-head"><b class="lead">${board.title || board.name}</b>
       <a class="button" href=${`#/boards/${enc(board.name)}?edit=1`}>Edit</a>
       <button type="button" onClick=${() => place.current.requestFullscreen()}>Full screen</button>
-      <${Do} act=${() => navigator.clipboard.writeText(location.href)} done="copied: who opens it sees what their own key may">Copy link<//></p>
+      <${Do} act=${() => navigator.clipboard.writeText(location.href)} done="copied, for who operates">Copy link<//>
+      ${board.read_at?.length > 0 && html`<${Do} act=${() => navigator.clipboard.writeText(board.read_at[0])} done="copied: who opens it sees what their own grants show">Copy link for readers<//>`}</p>
     <div class="board-ground" ref=${place}>${board.cards.length === 0 ? html`<p class="card quiet">No card yet. Edit it and add the first.</p>` : html`<${Grid} cards=${board.cards} />`}</div>`;
 }
 

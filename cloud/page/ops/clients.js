@@ -8,7 +8,7 @@ const STATES = ["", "behind", "live", "waiting"];
 const KINDS = { sse: "event stream", websocket: "WebSocket", page: "one answer" };
 
 export function Clients({ params }) {
-  return html`<${Connected} params=${params} /><${Sleeping} /><${Requests} />`;
+  return html`<${Connected} params=${params} /><${Sleeping} /><${Deliveries} /><${Groups} /><${Requests} />`;
 }
 
 function Connected({ params }) {
@@ -33,7 +33,7 @@ function Connected({ params }) {
         ["sent_bytes", "sent", { number: true, view: (row) => bytes(row.sent_bytes) }],
         ["opened_at", "since", { view: (row) => html`<${Ago} at=${row.opened_at} />` }],
         ["protocol", "how", { view: (row) => html`<span title=${`while it takes nothing: ${row.slow}`}>${KINDS[row.protocol]}</span> <small>${row.server}</small>` }],
-        ["id", "", { view: (row) => html`<${Do} danger act=${ended(row.id)} label=${`End ${row.principal} ${row.id}`}>End<//>` }],
+        ["id", "what to do", { view: (row) => html`<${Do} danger act=${ended(row.id)} label=${`End ${row.principal} ${row.id}`}>End<//>` }],
       ]} />
       <${More} path="#/clients" params=${params} next=${page.next} />`}<//>`;
 }
@@ -45,22 +45,53 @@ function Sleeping() {
     loaded.again();
     return "ended";
   };
+  const woken = (id) => async () => {
+    const { taken, lease } = await api("POST", `/v1/leases/${enc(id)}/wake`);
+    loaded.again();
+    return taken ? `taken by ${lease.endpoint}` : `${lease.endpoint} did not take it; it is called again`;
+  };
   return html`<h2 class="gap">Sleeping</h2>
-    <${Loaded} loaded=${loaded} empty="No client sleeps. One that leaves a lease with the push proxy before it sleeps is listed here.">${({ items }) => html`<${Rows} caption="Sleeping clients" rows=${items} columns=${[
+    <${Loaded} loaded=${loaded} empty="No client sleeps. One that leaves a lease with the push proxy before it sleeps is listed here.">${({ items }) => html`<${Rows} caption="Sleeping clients" rows=${items} sorts columns=${[
       ["id", "lease"], ["streams", "waits for", { view: (row) => html`${row.streams.join(", ")}${row.where && html` <code title=${row.where}>${row.where}</code>`}` }],
       ["state", "state", { view: (row) => html`<${State} state=${row.disabled ? "disabled" : row.state} />` }],
       ["count", "unseen", { number: true }], ["wakes", "woken", { number: true }], ["failures", "failures", { number: true }],
       ["last_wake_at", "last woken", { view: (row) => html`<${Ago} at=${row.last_wake_at} />` }],
       ["due_at", "next", { view: (row) => (row.due_at ? html`<${Ago} at=${row.due_at} />` : row.disabled || "–") }],
       ["endpoint", "is woken at"],
-      ["", "", { view: (row) => html`<${Do} danger act=${ended(row.id)} confirm=${`End the lease ${row.id}? Its client is not woken any more.`} label=${`End lease ${row.id}`}>End<//>` }],
+      ["", "what to do", { view: (row) => html`<${Do} act=${woken(row.id)} label=${`Wake ${row.id} now`}>Wake now<//> <${Do} danger act=${ended(row.id)} confirm=${`End the lease ${row.id}? Its client is not woken any more.`} label=${`End lease ${row.id}`}>End<//>` }],
+    ]} />`}<//>`;
+}
+
+const Filter = ({ streams, where }) => html`${streams.join(", ")}${where && html` <code title=${where}>${where}</code>`}`;
+
+/** Every event of a stream to an endpoint. */
+function Deliveries() {
+  const loaded = useLoaded(() => get("/v1/deliveries?limit=500"), "deliveries");
+  return html`<h2 class="gap">Deliveries</h2>
+    <${Loaded} loaded=${loaded} empty=${html`Nothing is delivered to a webhook: <code>edgewake delivery set NAME URL --stream STREAM</code>`}>${({ items }) => html`<${Rows} caption="Deliveries" rows=${items} sorts columns=${[
+      ["name"], ["streams", "delivers", { view: (row) => html`<${Filter} ...${row} />` }], ["endpoint_host", "to"],
+      ["state", "state", { view: (row) => html`<${State} state=${row.state === "active" ? (row.failures ? "retrying" : "running") : row.state} />` }],
+      ["events", "delivered", { number: true }], ["delivered_at", "last", { view: (row) => html`<${Ago} at=${row.delivered_at} />` }],
+      ["failures", "failures", { number: true }], ["letters", "refused", { number: true }],
+      ["error", "what is wrong", { view: (row) => row.why || row.error || "–" }],
+    ]} />`}<//>`;
+}
+
+/** Clients that share streams: each event goes to one of them. */
+function Groups() {
+  const loaded = useLoaded(() => get("/v1/shares?limit=500"), "groups");
+  return html`<h2 class="gap">Groups that share streams</h2>
+    <${Loaded} loaded=${loaded} empty="No clients share a stream.">${({ items }) => html`<${Rows} caption="Groups" rows=${items} sorts columns=${[
+      ["name"], ["streams", "share", { view: (row) => html`<${Filter} ...${row} />` }],
+      ["held", "taken, not done", { number: true }], ["events", "done", { number: true }],
+      ["created_at", "since", { view: (row) => html`<${Ago} at=${row.created_at} />` }],
     ]} />`}<//>`;
 }
 
 function Requests() {
   const loaded = useLoaded(() => get("/v1/requests?limit=100"), "requests");
   return html`<h2 class="gap">Requests of devices</h2>
-    <${Loaded} loaded=${loaded} empty="No device asks for anything.">${({ items }) => html`<${Rows} caption="Requests" rows=${items} columns=${[
+    <${Loaded} loaded=${loaded} empty="No device asks for anything.">${({ items }) => html`<${Rows} caption="Requests" rows=${items} sorts columns=${[
       ["device", "device", { view: ({ device }) => html`<a href=${`#/devices/${enc(device)}`}>${device}</a>` }], ["name"], ["state"],
       ["received_at", "asked", { view: (row) => html`<${Ago} at=${row.received_at} />` }],
     ]} />`}<//>`;

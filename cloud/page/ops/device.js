@@ -8,6 +8,7 @@ import { age, moment, words } from "../live/format.js";
 import { PlaceMap } from "../live/map.js";
 import { api, enc, get } from "./api.js";
 import { Erase } from "./erasures.js";
+import { Look } from "./gaps.js";
 import { History } from "./history.js";
 import { useModels } from "./live_data.js";
 import { Ago, bytes, Do, Facts, Loaded, Rows, State, useLoaded } from "./ui.js";
@@ -37,6 +38,7 @@ export function Device({ name }) {
       <${History} kind="device" name=${name} />
       ${(device.agent || device.via) && html`<${Commands} device=${name} />`}
       ${device.agent && html`<${Settings} device=${name} used=${device.settings_version} />`}
+      ${device.streams.length > 0 && html`<${Look} key=${name} streams=${device.streams} device=${name} />`}
       <${Refused} device=${name} />
       <section class="card"><h2>Forget it</h2><p class="quiet">Its readings stay. It is listed again when it sends again.</p>
         <${Do} danger act=${() => api("DELETE", `/v1/devices/${enc(name)}`)} confirm=${`Forget what is known of ${name}?`} done="forgotten">Forget ${name}<//></section>

@@ -7,8 +7,16 @@ import { Ago, Chips, kept, linkTo, Loaded, More, Rows, State, useLoaded } from "
 const STATES = ["", "online", "offline", "silent"];
 const MARKS = ["", "waiting", "lost", "agent", "plain"];
 
+/* Order → the column that it goes by. */
+const SORTS = { name: "device", heard: "last_seen", waiting: "backlog_readings", lost: "lost_readings" };
+
+function sortLink(params, column) {
+  const sort = Object.keys(SORTS).find((one) => SORTS[one] === column);
+  return sort && linkTo("#/devices", params, { sort: sort === "name" ? "" : sort });
+}
+
 export function Devices({ params }) {
-  const chosen = kept(params, ["state", "q", "group", "has", "stream", "after"]);
+  const chosen = kept(params, ["state", "q", "group", "has", "stream", "sort", "after"]);
   const groups = useLoaded(() => get("/v1/groups"), "groups");
   const query = new URLSearchParams({ limit: 100, ...chosen });
   const loaded = useLoaded(() => get(`/v1/devices?${query}`), `devices ${query}`);
@@ -24,7 +32,7 @@ export function Devices({ params }) {
       ${Object.keys(groups.data ?? {}).length > 0 && html`<${Chips} path="#/devices" params=${params} name="group" isName values=${["", ...Object.keys(groups.data)]} counts=${groups.data} />`}</div>
     <${Loaded} loaded=${loaded} empty="No device here. One appears with its first reading: edgewake send NAME STREAM '{&quot;x&quot;: 1}'">${(page) => html`
       <p class="quiet">${page.total.toLocaleString("en")} ${page.total === 1 ? "device" : "devices"}</p>
-      <${Rows} caption="Devices" rows=${page.items} columns=${[
+      <${Rows} caption="Devices" rows=${page.items} order=${{ by: SORTS[chosen.sort ?? "name"], link: (column) => sortLink(params, column) }} columns=${[
         ["device", "device", { view: ({ device }) => html`<a href=${`#/devices/${enc(device)}`}>${device}</a>` }],
         ["state", "state", { view: (row) => html`<${State} state=${row.state} />` }],
         ["last_seen", "last heard", { view: ({ last_seen }) => html`<${Ago} at=${last_seen} />` }],

@@ -1,21 +1,25 @@
 /* Dead letters: how many of which reason, the list, one of them: what came, what is wrong, mend it, check it, give it back. */
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
-import { moment, words } from "../live/format.js";
+import { clock, moment, words } from "../live/format.js";
 import { api, enc, get, getBytes, sendBytes } from "./api.js";
 import { Table } from "../live/cards.js";
-import { Ago, bytes, Do, Facts, kept, Loaded, More, Rows, useLoaded } from "./ui.js";
+import { Ago, bytes, Do, Facts, kept, linkTo, Loaded, More, Rows, useLoaded } from "./ui.js";
 
 const HEX_MAX = 512; /* bytes shown as hex */
 
 export function Letters({ params }) {
   const chosen = kept(params, ["reason", "device", "before"]);
   const loaded = useLoaded(() => get(`/v1/dead-letters?${new URLSearchParams({ limit: 50, ...chosen })}`), `letters ${JSON.stringify(chosen)}`);
-  const overview = useLoaded(() => get("/v1/overview"), "letters overview");
-  const reasons = Object.entries(overview.data?.dead_letters ?? {}).sort((a, b) => b[1] - a[1]);
-  return html`<p class="chips" role="group" aria-label="reason, with those of the last hour"><a href="#/letters" aria-current=${chosen.reason ? "false" : "true"}>all</a>
-      ${reasons.map(([reason, count]) => html`<a href=${`#/letters?reason=${enc(reason)}`} aria-current=${chosen.reason === reason ? "true" : "false"}>${words(reason)} <small>${count}</small></a>`)}</p>
-    <p class="quiet">What was refused, byte for byte, newest first${chosen.device && html`, of <b>${chosen.device}</b>`}. The counts are of the last hour.</p>
+  const filter = new URLSearchParams(kept(params, ["reason", "device"]));
+  const ofDevice = new URLSearchParams(kept(params, ["device"]));
+  const counts = useLoaded(() => get(`/v1/dead-letter-counts?${ofDevice}`), `letter counts ${ofDevice}`, 10_000);
+  const reasons = totals(counts.data?.hours ?? []);
+  return html`<p class="chips" role="group" aria-label="reason, with those of the last day"><a href=${linkTo("#/letters", params, { reason: "" })} aria-current=${chosen.reason ? "false" : "true"}>all</a>
+      ${reasons.map(([reason, count]) => html`<a href=${linkTo("#/letters", params, { reason })} aria-current=${chosen.reason === reason ? "true" : "false"}>${words(reason)} <small>${count}</small></a>`)}
+      ${chosen.device && html`<a class="chosen" href=${linkTo("#/letters", params, { device: "" })}>of ${chosen.device} ×</a>`}</p>
+    ${counts.data?.letters > 0 && html`<${Hours} counts=${counts.data} reason=${chosen.reason} />`}
+    <div class="actions bare"><p class="quiet">What was refused, byte for byte, newest first.</p><${GiveAllBack} key=${`${filter}`} filter=${filter} again=${loaded.again} /></div>
     <${Loaded} loaded=${loaded} empty="Nothing was refused.">${(page) => html`<${Rows} caption="Dead letters" rows=${page.items} columns=${[
       ["received_at", "when", { view: (row) => html`<a href=${`#/letters/${row.offset}`}><${Ago} at=${row.received_at} /></a>` }],
       ["device", "device", { view: ({ device }) => html`<a href=${`#/devices/${enc(device)}`}>${device}</a>` }],
@@ -28,6 +32,57 @@ export function Letters({ params }) {
         return made.was_replayed ? "was given back before" : `given back to ${made.stream}`;
       }}>Give back<//>` }],
     ]} /><${More} path="#/letters" params=${params} name="before" next=${page.next}>Older<//>`}<//>`;
+}
+
+/** [reason, how many] over these hours, the most first. */
+function totals(hours) {
+  const sums = new Map();
+  for (const { reasons } of hours) for (const [reason, count] of Object.entries(reasons)) sums.set(reason, (sums.get(reason) ?? 0) + count);
+  return [...sums].sort((a, b) => b[1] - a[1]);
+}
+
+const HOUR_MS = 3_600_000;
+
+/** A bar for each hour of the last day. */
+function Hours({ counts, reason }) {
+  const begin = Date.now() - (Date.now() % HOUR_MS) - 23 * HOUR_MS;
+  const found = new Map(counts.hours.map(({ at, reasons }) => [at, reason ? (reasons[reason] ?? 0) : Object.values(reasons).reduce((sum, one) => sum + one, 0)]));
+  const hours = Array.from({ length: 24 }, (_, i) => [begin + i * HOUR_MS, found.get(begin + i * HOUR_MS) ?? 0]);
+  const most = Math.max(1, ...hours.map(([, count]) => count));
+  const all = hours.reduce((sum, [, count]) => sum + count, 0);
+  const text = `${all.toLocaleString("en")} in the last 24 hours, at most ${most.toLocaleString("en")} in an hour`;
+  return html`<figure class="card hours"><figcaption><b>Refused in each hour</b> <small>${text}${counts.is_cut ? "; older ones are not counted" : ""}</small></figcaption>
+    <div role="img" aria-label=${`Refused in each hour: ${text}`}>${hours.map(([at, count]) => html`<i key=${at} title=${`${count.toLocaleString("en")} from ${moment(at)}`} style=${{ height: `${(100 * count) / most}%` }}></i>`)}</div>
+    <p class="strip-ends"><small>${clock(begin).slice(0, 5)}</small><small>now</small></p></figure>`;
+}
+
+/** All of a filter: counted first, then given back fifty at a time, the oldest first. */
+function GiveAllBack({ filter, again }) {
+  const [said, setSaid] = useState("");
+  const [isBusy, setBusy] = useState(false);
+  const work = async () => {
+    const counted = await get(`/v1/dead-letter-counts?${filter}`);
+    const about = [...filter].map(([name, value]) => `${name} ${value}`).join(", ") || "of every reason and device";
+    if (!confirm(`${counted.letters.toLocaleString("en")}${counted.is_cut ? " and more" : ""} letters of the last day, and older ones that are kept (${about}): give all of them back, the oldest first? Those that would still be refused stay.`)) return "nothing was done";
+    const sums = { given_back: 0, were_back: 0, refused: 0 };
+    let why = "";
+    for (let first = 0; first !== null; ) {
+      const done = await api("POST", "/v1/dead-letters:replay", { ...Object.fromEntries(filter), first, before: counted.newest });
+      for (const name of Object.keys(sums)) sums[name] += done[name];
+      why ||= done.refusals[0]?.detail ?? "";
+      first = done.next;
+      setSaid(`${sums.given_back} given back …`);
+    }
+    again();
+    return `${sums.given_back} given back, ${sums.were_back} were before, ${sums.refused} still refused${why ? `, e.g. ${why}` : ""}`;
+  };
+  const press = async () => {
+    setBusy(true);
+    setSaid("counting …");
+    setSaid(await work().catch((error) => error.message));
+    setBusy(false);
+  };
+  return html`<button type="button" disabled=${isBusy} onClick=${press}>Give all of these back</button><span class="said" role="status">${said}</span>`;
 }
 
 /** The letter at this offset, as text where it is one. */

@@ -17,6 +17,7 @@ export function Overview() {
         : html`<h2>Needs attention</h2><ul class="problems">${found.problems.map(({ kind, name, text }) => html`<li><a href=${PAGES[kind]?.(name) ?? "#/"}>${text}</a></li>`)}</ul><p><a href="#/history">Since when, and who has it</a></p>`}
     </section>
     <${Chain} hops=${found.hops} />
+    ${found.faults && html`<p class="card"><a href="#/faults">Faults</a>: kill parts, freeze them, cut links, and see what is lost, twice or wrong.</p>`}
     ${found.flow.length > 1 && html`<${Flow} flow=${found.flow} />`}
     <div class="tiles-row">
       <${Tile} label="records a second" figure=${value(found.records_per_s)} href="#/streams" />
@@ -27,7 +28,7 @@ export function Overview() {
       <${Tile} label="refused in this hour" figure=${Object.values(found.dead_letters).reduce((sum, n) => sum + n, 0)} href="#/letters" />
     </div>
     ${found.parts.length === 0 && html`<p class="card quiet">No supervisor tells of parts here: <code>edgewake up</code> does.</p>`}
-    ${found.parts.length > 0 && html`<${Rows} caption="Parts" rows=${found.parts.map((part) => ({ ...part, name: part.part }))} columns=${[
+    ${found.parts.length > 0 && html`<${Rows} caption="Parts" sorts rows=${found.parts.map((part) => ({ ...part, name: part.part }))} columns=${[
       ["part"],
       ["state", "state", { view: ({ state }) => html`<${State} state=${state} />` }],
       ["uptime_s", "up", { number: true, view: ({ uptime_s }) => duration(uptime_s) }],
@@ -38,7 +39,7 @@ export function Overview() {
       ["seen_at", "seen", { view: ({ seen_at }) => html`<${Ago} at=${seen_at} />` }],
     ]} />`}
     <${Topics} />
-    <p class="quiet">Edgewake ${found.version}. Who changed what: <a href="#/audit">audit</a>.</p>`}<//>`;
+    <p class="quiet">Edgewake ${found.version}. Who changed what: <a href="#/audit">audit</a>. What was lost on the way: <a href="#/gaps">gaps</a>.</p>`}<//>`;
 }
 
 const HOPS = { devices: ["devices", "online", "#/devices"], bridge: ["bridge", "running", "#/letters"], sequencer: ["sequencer", "running", "#/streams"],
@@ -62,7 +63,7 @@ function Flow({ flow }) {
 
 function Topics() {
   const loaded = useLoaded(() => get("/v1/topics"), "topics", 15_000);
-  return html`<details class="card"><summary>Topics of Kafka <small>${loaded.data?.length ?? ""}</small></summary><${Loaded} loaded=${loaded}>${(rows) => html`<${Rows} caption="Topics" rows=${rows} columns=${[
+  return html`<details class="card"><summary>Topics of Kafka <small>${loaded.data?.length ?? ""}</small></summary><${Loaded} loaded=${loaded}>${(rows) => html`<${Rows} caption="Topics" rows=${rows} sorts columns=${[
     ["name", "topic", { view: ({ name }) => html`<code>${name}</code>` }], ["partitions", "partitions", { number: true }],
     ["records", "records kept", { number: true, view: (row) => row.records.toLocaleString("en") }], ["written", "ever written", { number: true, view: (row) => row.written.toLocaleString("en") }],
   ]} />`}<//></details>`;

@@ -20,7 +20,7 @@ GROUP BY window(event_time, '10 seconds'), device
 export function Queries() {
   const loaded = useLoaded(() => get("/v1/queries?limit=500"), "queries");
   return html`<p><a class="button" href="#/queries/new">New query</a></p>
-    <${Loaded} loaded=${loaded} empty="No query is registered.">${({ items }) => html`<${Rows} caption="Queries" rows=${items} columns=${[
+    <${Loaded} loaded=${loaded} empty="No query is registered.">${({ items }) => html`<${Rows} caption="Queries" rows=${items} sorts columns=${[
       ["name", "query", { view: ({ name }) => html`<a href=${`#/queries/${enc(name)}`}>${name}</a>` }],
       ["state", "state", { view: (row) => html`<${State} state=${row.state} />` }],
       ["readings_per_s", "readings", { number: true, view: (row) => (row.readings_per_s ? rate(row.readings_per_s) : "–") }],

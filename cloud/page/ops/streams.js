@@ -5,16 +5,19 @@ import { Table } from "../live/cards.js";
 import { clock, rate } from "../live/format.js";
 import { enc, get } from "./api.js";
 import { Erase } from "./erasures.js";
+import { Look } from "./gaps.js";
 import { useRecent } from "./live_data.js";
-import { Ago, Do, Facts, Loaded, Rows, useLoaded } from "./ui.js";
+import { Facts, Loaded, Rows, useLoaded } from "./ui.js";
+
+const recordsOf = ({ partitions }) => partitions.reduce((sum, p) => sum + p.next - p.first, 0);
 
 export function Streams() {
   const loaded = useLoaded(() => get("/v1/streams?limit=500"), "streams");
-  return html`<${Loaded} loaded=${loaded} empty="No stream yet. The first reading makes one.">${({ items }) => html`<${Rows} caption="Streams" rows=${items} columns=${[
+  return html`<${Loaded} loaded=${loaded} empty="No stream yet. The first reading makes one.">${({ items }) => html`<${Rows} caption="Streams" rows=${items} sorts columns=${[
     ["name", "stream", { view: ({ name }) => html`<a href=${`#/streams/${enc(name)}`}>${name}</a>` }],
     ["records_per_s", "records", { number: true, view: (row) => (row.records_per_s ? rate(row.records_per_s) : "–") }],
-    ["kept", "records kept", { number: true, view: ({ partitions }) => partitions.reduce((sum, p) => sum + p.next - p.first, 0).toLocaleString("en") }],
-    ["fields", "fields", { view: ({ fields }) => Object.keys(fields).join(", ") }],
+    ["kept", "records kept", { number: true, by: recordsOf, view: (row) => recordsOf(row).toLocaleString("en") }],
+    ["fields", "fields", { by: () => null, view: ({ fields }) => Object.keys(fields).join(", ") }],
     ["description"],
   ]} />`}<//>`;
 }
@@ -36,27 +39,10 @@ export function Stream({ name }) {
       <${Rows} caption="Fields" rows=${Object.entries(stream.fields).map(([field, info]) => ({ name: field, ...info }))} columns=${[
         ["name", "field", { view: (row) => html`<a href=${`#/summaries/${enc(`${name}.${row.name}`)}`} title="what it held">${row.name}</a>` }], ["type"], ["unit", "unit", { view: ({ unit }) => unit || "–" }],
       ]} />
-      <${Gaps} stream=${name} />
+      <${Look} streams=${[name]} />
       <${Console} key=${name} stream=${stream} />
       <${Erase} name=${name} withQueries what="All its readings, what was computed and summed up of them, and its files in the lake. What devices send later begins a new stream."
         ask=${(isWith) => `/v1/streams/${enc(name)}${isWith ? "?queries=true" : ""}`} />`}<//>`;
-}
-
-/** Looked for in the log, so once, and again when asked. */
-function Gaps({ stream }) {
-  const [found, setFound] = useState(null);
-  const look = async () => {
-    setFound(await get(`/v1/streams/${enc(stream)}/gaps`));
-    return "";
-  };
-  const older = found?.is_cut ? `; there are older ones` : "";
-  return html`<section class="card"><h2>Lost or missing</h2><p class="actions"><${Do} act=${look}>Look for gaps<//></p>
-      ${found && html`<p class="quiet" role="status">${found.items.length || "No"} gap${found.items.length === 1 ? "" : "s"} in its newest ${found.records.toLocaleString("en")} records${older}.</p>`}</section>
-    ${found && found.items.length > 0 && html`<${Rows} caption="Gaps" rows=${found.items.map((gap) => ({ id: `${gap.partition}:${gap.offset}`, ...gap }))} columns=${[
-      ["at", "said", { view: ({ at }) => html`<${Ago} at=${at} />` }],
-      ["device", "device", { view: ({ device }) => html`<a href=${`#/devices/${enc(device)}`}>${device}</a>` }],
-      ["reason"], ["count", "readings lost", { number: true }], ["epoch", "epoch", { number: true }], ["seq", "before number", { number: true }],
-    ]} />`}`;
 }
 
 const ROWS_KEPT = 200; /* newest readings of the console */

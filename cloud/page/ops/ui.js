@@ -41,17 +41,35 @@ export function Loaded({ loaded, empty, children }) {
   return html`${wrong}${isEmpty && empty ? html`<p class="card quiet">${empty}</p>` : children(data)}`;
 }
 
-/** A table. `columns`: [name, heading, options]; options: number, view(row). */
-export function Rows({ rows, columns, caption }) {
+/** A table. `columns`: [name, heading, options]; options: number, view(row), by(row): what it is sorted by, where the row itself has no such value.
+    `sorts`: a press on a heading sorts what is here, so only where all of it is; `order`: {by, link(name)} where the server sorts. */
+export function Rows({ rows, columns, caption, sorts, order }) {
+  const [sorted, setSorted] = useState(null);
+  const keyOf = ([name, , { by } = {}], row) => (by ? by(row) : row[name]);
+  const chosen = sorted && columns.find(([name]) => name === sorted.name);
+  const shown = chosen ? rows.toSorted((a, b) => sorted.way * compared(keyOf(chosen, a), keyOf(chosen, b))) : rows;
+  const press = (column) => () => setSorted(sorted?.name === column[0] ? { ...sorted, way: -sorted.way } : { name: column[0], way: column[2]?.number ? -1 : 1 });
+  const head = (column) => {
+    const [name, heading, { number } = {}] = column;
+    const text = heading ?? words(name);
+    if (order?.link(name)) return html`<th scope="col" class=${number ? "n" : ""} aria-sort=${order.by === name ? (name === "device" ? "ascending" : "descending") : null}><a href=${order.link(name)}>${text}</a></th>`;
+    const isSortable = sorts && name && rows.some((row) => ["number", "string"].includes(typeof keyOf(column, row)));
+    if (!isSortable) return html`<th scope="col" class=${number ? "n" : ""}>${text}</th>`;
+    const way = sorted?.name === name ? { 1: "ascending", [-1]: "descending" }[sorted.way] : null;
+    return html`<th scope="col" class=${number ? "n" : ""} aria-sort=${way}><button type="button" class="sort" onClick=${press(column)}>${text}</button></th>`;
+  };
   return html`<div class="card scroll" tabindex="0" role="region" aria-label=${caption}><table>
-    <thead><tr>${columns.map(([name, heading, { number } = {}]) => html`<th scope="col" class=${number ? "n" : ""}>${heading ?? words(name)}</th>`)}</tr></thead>
-    <tbody>${rows.map((row) => html`<tr key=${row.id ?? row.name ?? row.device ?? row.offset}>${columns.map(([name, , { number, view } = {}]) =>
+    <thead><tr>${columns.map(head)}</tr></thead>
+    <tbody>${shown.map((row) => html`<tr key=${row.id ?? row.name ?? row.device ?? row.offset}>${columns.map(([name, , { number, view } = {}]) =>
       html`<td class=${number ? "n" : ""}>${view ? view(row) : cell(row[name])}</td>`)}</tr>`)}</tbody>
   </table></div>`;
 }
 
-const GOOD = new Set(["ready", "running", "online", "armed", "idle", "live", "over", "done"]);
-const SOON = new Set(["starting", "restarting", "paused", "silent", "due", "notified", "unknown", "behind", "waiting", "opening", "ending", "acknowledged"]);
+/** Numbers by size, texts by their language, and what is not there at the end of what begins with the least. */
+const compared = (a, b) => (a == null || b == null ? (a == null) - (b == null) : typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true }));
+
+const GOOD = new Set(["ready", "running", "online", "armed", "idle", "live", "over", "done", "whole"]);
+const SOON = new Set(["starting", "restarting", "paused", "silent", "due", "notified", "unknown", "behind", "waiting", "opening", "ending", "acknowledged", "retrying"]);
 /** A state as a dot and a word. */
 export const State = ({ state }) => html`<span class="state"><i class="dot" data-state=${GOOD.has(state) ? "well" : SOON.has(state) ? "late" : state === "offline" ? "off" : "bad"}></i>${state}</span>`;
 

@@ -4,21 +4,22 @@ It is asked once per event for all leases of a stream.
 
 Most leases name a device or value of their own (`device = 'car-7' AND speed > 50`). Such a filter
 can only be TRUE for events whose field has that very value, so it is found through an index on
-(field, value) and only then evaluated. A filter without such a condition is evaluated for every
-event; `Matcher.scanned` counts these, and the proxy bounds them. Pure.
+(field, value) and only then evaluated. Filters with a named set are found by one look-up in the set
+as it is then, whatever it holds. A filter without such a condition is evaluated for every event;
+`Matcher.scanned` counts these, and the proxy bounds them. Pure.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from edgewake.cloud.log.decode import DATA, Event
 from edgewake.cloud.log.filters.filter import Predicate, compile_where
-from edgewake.cloud.log.filters.filter_syntax import Call, Field, Node, Value, parse_where
+from edgewake.cloud.log.filters.filter_syntax import Call, Field, Node, Sets, Value, parse_where
 from edgewake.protocol.errors import FilterError
 
 T = TypeVar("T")
@@ -31,21 +32,38 @@ a hundred thousand of them."""
 _KINDS: Final[Mapping[type, str]] = {bool: "boolean", int: "number", float: "number", str: "text"}
 
 
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What an event must have for a filter to be TRUE.
+
+    Its `field` holds one of `keys`, or a member of the set `named`.
+    """
+
+    field: str
+    keys: tuple[Key, ...] = ()
+    named: str | None = None
+    is_whole: bool = True
+    """Does the filter demand nothing else?"""
+
+
 @dataclass(slots=True)
 class _Entry(Generic[T]):
     predicate: Predicate | None
     """None: the index alone decides, or everything passes."""
     target: T
-    field: str | None
-    keys: tuple[Key, ...]
+    demand: Demand | None
 
 
 class Matcher(Generic[T]):
     """Filters and what each stands for."""
 
-    def __init__(self) -> None:
+    def __init__(self, sets: Sets | None = None) -> None:
+        """`sets`: where named sets are found; None: no filter may have one."""
+        self._sets = sets
         self._entries: dict[str | None, _Entry[T]] = {}
         self._index: dict[str, dict[Key, list[_Entry[T]]]] = {}
+        self._in_sets: dict[tuple[str, str], dict[str | None, _Entry[T]]] = {}
+        """Filters by their own text, by the field and the set that it must be in."""
         self._scanned: dict[str | None, _Entry[T]] = {}
 
     def __len__(self) -> int:
@@ -67,28 +85,38 @@ class Matcher(Generic[T]):
 
     def add(self, where: str | None, target: T) -> None:
         """Let `where` stand for `target`. Raises FilterError."""
-        entry = _entry(where, target)
+        entry = _entry(where, target, self._sets)
         self._entries[where] = entry
-        if entry.field is None:
+        demand = entry.demand
+        if demand is None:
             self._scanned[where] = entry
+        elif demand.named is not None:
+            self._in_sets.setdefault((demand.field, demand.named), {})[where] = entry
         else:
-            values = self._index.setdefault(entry.field, {})
-            for key in entry.keys:
+            values = self._index.setdefault(demand.field, {})
+            for key in demand.keys:
                 values.setdefault(key, []).append(entry)
 
     def remove(self, where: str | None) -> None:
         """Forget a filter."""
         entry = self._entries.pop(where)
-        if entry.field is None:
+        demand = entry.demand
+        if demand is None:
             del self._scanned[where]
             return
-        values = self._index[entry.field]
-        for key in entry.keys:
+        if demand.named is not None:
+            place = (demand.field, demand.named)
+            del self._in_sets[place][where]
+            if not self._in_sets[place]:
+                del self._in_sets[place]
+            return
+        values = self._index[demand.field]
+        for key in demand.keys:
             values[key].remove(entry)
             if not values[key]:
                 del values[key]
         if not values:
-            del self._index[entry.field]
+            del self._index[demand.field]
 
     def matches(self, event: Event) -> Iterator[T]:
         """What the filters that `event` passes stand for.
@@ -105,6 +133,9 @@ class Matcher(Generic[T]):
                 yield from (
                     entry.target for entry in self._that_may_want(values, name, event.fields)
                 )
+            for (name, named), entries in self._in_sets.items():
+                if name not in event.fields or self._is_in(event.fields[name], named):
+                    yield from (entry.target for entry in entries.values())
 
     @staticmethod
     def _that_may_want(
@@ -127,6 +158,14 @@ class Matcher(Generic[T]):
             key = key_of(fields.get(name))
             if key is not None and key in values:
                 yield from list(values[key])
+        for (name, named), entries in self._in_sets.items():
+            if self._is_in(fields.get(name), named):
+                yield from list(entries.values())
+
+    def _is_in(self, value: object, named: str) -> bool:
+        """Is it in the set as it is now? Nothing is in one that was removed."""
+        members = None if self._sets is None else self._sets.members(named)
+        return isinstance(value, str) and members is not None and value in members
 
 
 def _is_true(predicate: Predicate, fields: Mapping[str, Any]) -> bool:
@@ -137,18 +176,16 @@ def _is_true(predicate: Predicate, fields: Mapping[str, Any]) -> bool:
         return False
 
 
-def _entry(where: str | None, target: T) -> _Entry[T]:
+def _entry(where: str | None, target: T, sets: Sets | None) -> _Entry[T]:
     if where is None:
-        return _Entry(None, target, None, ())
+        return _Entry(None, target, None)
     plain = _PLAIN.fullmatch(where)
     if plain is not None and _is_field(plain[1]):
-        return _Entry(None, target, plain[1], (("text", plain[2]),))
-    node = parse_where(where, has_lists=False)
-    found = required_values(node)
-    if found is None:
-        return _Entry(compile_where(where).passes, target, None, ())
-    field, keys, is_whole = found
-    return _Entry(None if is_whole else compile_where(where).passes, target, field, keys)
+        return _Entry(None, target, Demand(plain[1], (("text", plain[2]),)))
+    demand = demand_of(parse_where(where, has_lists=False))
+    if demand is not None and demand.is_whole:
+        return _Entry(None, target, demand)
+    return _Entry(compile_where(where, sets).passes, target, demand)
 
 
 @lru_cache(1024)
@@ -163,27 +200,32 @@ def _is_field(name: str) -> bool:
         return False
 
 
-def required_values(node: Node) -> tuple[str, tuple[Key, ...], bool] | None:
-    """The values of a field of which an event must have one for the filter to be TRUE.
-
-    The result is the field, the values, and whether the filter demands nothing else; None for a
-    filter without such a field.
-    """
+def demand_of(node: Node) -> Demand | None:
+    """What a filter demands of an event; None where it demands no field's value."""
     match node:
         case Call("=", (Field(name), Value(value)) | (Value(value), Field(name))):
-            keys = _keys((value,))
-            return None if keys is None else (name, keys, True)
+            return _demand(name, (value,))
         case Call("in", (Field(name), *items)):
             values = [item.value for item in items if isinstance(item, Value)]
-            keys = _keys(tuple(values)) if len(values) == len(items) else None
-            return None if keys is None else (name, keys, True)
+            return _demand(name, tuple(values)) if len(values) == len(items) else None
+        case Call("in_set", (Field(name), Value(named))):
+            return Demand(name, named=str(named))
         case Call("and", parts):
-            found = [part for part in map(required_values, parts) if part is not None]
+            found = [part for part in map(demand_of, parts) if part is not None]
             if not found:
                 return None
-            name, keys, _ = min(found, key=lambda part: len(part[1]))
-            return name, keys, False
+            return replace(min(found, key=_weight), is_whole=False)
     return None
+
+
+def _weight(demand: Demand) -> tuple[bool, int]:
+    """A set, which may have ten thousand members, after any list of values."""
+    return demand.named is not None, len(demand.keys)
+
+
+def _demand(name: str, values: tuple[object, ...]) -> Demand | None:
+    keys = _keys(values)
+    return None if keys is None else Demand(name, keys)
 
 
 def _keys(values: tuple[object, ...]) -> tuple[Key, ...] | None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from edgewake.cloud.log.decode import WATERMARK, Event
+from edgewake.cloud.log.filters.filter_syntax import Sets
 from edgewake.cloud.log.subscription import Positions
 from edgewake.cloud.push.counting.matching import Matcher
 from edgewake.cloud.push.counting.tally import Counter, feed
@@ -55,9 +56,10 @@ class _Joiner:
 class Sweep:
     """See the module. `places` are all of the plan's, in order."""
 
-    def __init__(self, places: Sequence[Place]) -> None:
+    def __init__(self, places: Sequence[Place], sets: Sets | None = None) -> None:
+        """`sets`: where named sets are found; what was before is judged by what they hold now."""
         self._places = places
-        self._matcher: Matcher[_Filter] = Matcher()
+        self._matcher: Matcher[_Filter] = Matcher(sets)
         self._joiners: dict[Counter, _Joiner] = {}
         self._waiting: dict[Place, list[tuple[Position, int, _Joiner]]] = {
             place: [] for place in places

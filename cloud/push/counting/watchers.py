@@ -27,7 +27,7 @@ from edgewake.cloud.log.hub_bounds import HubBounds
 from edgewake.cloud.log.reader import Batch, Step
 from edgewake.cloud.log.resume import LOSSES
 from edgewake.cloud.log.subscription import OnGap, Plan, Positions, Request, normal
-from edgewake.cloud.push.counting.matching import Matcher, required_values
+from edgewake.cloud.push.counting.matching import Matcher, demand_of
 from edgewake.cloud.push.counting.sweep import Sweep
 from edgewake.cloud.push.counting.tally import Counter, Tally
 from edgewake.cloud.push.leases.wake_policy import COUNT_MAX
@@ -90,7 +90,7 @@ class Watchers:
         self._scanned = Bound(
             "filters that demand no value of a field", scanned_filters_max, client_share
         )
-        self._hub = Hub(HUB, config, name=name, codec=codec, clock=clock)
+        self._hub = Hub(HUB, config, name=name, codec=codec, clock=clock, has_named=True)
         self._clock = clock
         self._tasks: asyncio.TaskGroup | None = None
         self._watchers: dict[tuple[str, ...], StreamWatcher] = {}
@@ -133,7 +133,7 @@ class Watchers:
         self._watcher(counter.streams).add(counter, cursor)
 
     def _watcher(self, streams: tuple[str, ...]) -> StreamWatcher:
-        """That of these streams, made for the first who asks: who asks beside it is counted, too.
+        """The watcher of these streams, made for the first caller; later callers share it.
 
         Without a lease it soon ends.
         """
@@ -203,7 +203,7 @@ class StreamWatcher:
         self._hub = hub
         self._clock = clock
         self._on_idle = on_idle
-        self._matcher: Matcher[Tally] = Matcher()
+        self._matcher: Matcher[Tally] = Matcher(hub.catalogue.named)
         self._cursors: dict[Counter, str] = {}
         """Leases that are not at the live end yet, and where they are to begin."""
         self._admitted: dict[str, float] = {}
@@ -242,7 +242,7 @@ class StreamWatcher:
         if (
             where is None
             or self._matcher.get(where) is not None
-            or required_values(parse_where(where, has_lists=False)) is not None
+            or demand_of(parse_where(where, has_lists=False)) is not None
         ):
             return None
         now = self._clock.monotonic_s()
@@ -346,7 +346,7 @@ class StreamWatcher:
                 counter.detach()
                 if cursor is not None:
                     self._cursors[counter] = cursor
-        self._matcher = Matcher()
+        self._matcher = Matcher(self._hub.catalogue.named)
         for counter in self._cursors:
             counter.set_swept(0)
             counter.is_behind = True
@@ -483,7 +483,8 @@ class StreamWatcher:
                 (i, p)
                 for i, source in enumerate(self._plan.sources)
                 for p in range(source.partitions)
-            ]
+            ],
+            self._hub.catalogue.named,
         )
         for counter, positions in located:
             if counter in self._cursors:

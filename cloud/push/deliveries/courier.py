@@ -163,7 +163,7 @@ class Courier:
     async def _open(self) -> Reading:
         hub, delivery = self._services.hub, self.delivery
         reader = lease_rights.reader_of(delivery.right, delivery.streams, Action.READ)
-        plan = await hub.open(delivery.subscription, reader)
+        plan = await hub.open(delivery.subscription, reader, is_kept=True)
         try:
             on_gap = OnGap(delivery.on_gap)
             asked = Request(plan.subscription, delivery.cursor, on_gap=on_gap, goes_on=True)

@@ -169,7 +169,7 @@ class Deliveries:
             made, secrets = self._secrets(asked.secret, old)
             now = self._clock.now_ms()
             id_ = self._random_bytes(ID_BYTES).hex() if before is None else before.id
-            right = lease_rights.right_of(reader, wanted.streams, Action.READ)
+            right = lease_rights.right_of(reader, wanted.streams, Action.READ, where=wanted.where)
             if old is not None:
                 await old.stop()
                 before = old.delivery  # it may have gone on meanwhile
@@ -191,7 +191,7 @@ class Deliveries:
                 and base.cursor == cursor
                 and lease_rights.sees_the_same(base.right, reader, wanted.streams, Action.READ)
             )
-            # An id belongs to its events: where these may be others now, the batch is made anew.
+            # An id belongs to its events: where the events may differ now, the batch is made again.
             delivery = delivery_state.enabled(base, now=now).but(
                 streams=wanted.streams,
                 where=wanted.where,
@@ -309,10 +309,14 @@ class Deliveries:
         async with partition.lock(owner):
             courier = _there(partition, owner, name)
             self._check_letters(courier, reader)
-            await self._services.hub.check(courier.delivery.streams, reader)
-            await self._services.hub.check(courier.delivery.streams, reader, Action.WAKE)
+            delivery = courier.delivery
+            await self._services.hub.check(delivery.streams, reader)
+            await self._services.hub.check(delivery.streams, reader, Action.WAKE)
+            await self._services.hub.check_filters(normal(delivery.subscription), reader)
             await courier.stop()
-            right = lease_rights.right_of(reader, courier.delivery.streams, Action.READ)
+            right = lease_rights.right_of(
+                reader, delivery.streams, Action.READ, where=delivery.where
+            )
             changed = delivery_state.enabled(courier.delivery, now=self._clock.now_ms())
             pending = changed.pending if _shows(courier, reader) else None
             await self._changed(partition, courier, changed.but(right=right, pending=pending))

@@ -137,7 +137,9 @@ class Groups:
                 where=wanted.where,
                 select=wanted.select,
                 cursor=cursor,
-                right=lease_rights.right_of(reader, wanted.streams, Action.READ),
+                right=lease_rights.right_of(
+                    reader, wanted.streams, Action.READ, where=wanted.where
+                ),
                 created_at=self._clock.now_ms(),
             )
             sharing = Sharing(group, partition.writer, self._hub, self._clock)

@@ -156,7 +156,7 @@ class Sharing:
         async with self._lock:
             window = self._window
             if window is None:
-                raise Unavailable("its streams are being opened anew")
+                raise Unavailable("its streams are being reopened; try again")
             finished = window.finish(done)
             at = self._clock.now_ms() + round(after_s * 1000)
             released = window.release(release, at=at)
@@ -183,7 +183,7 @@ class Sharing:
         self._is_closed = False
 
     def abandon(self) -> None:
-        """The same, at once."""
+        """Stop at once, without waiting for deliveries."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -207,7 +207,7 @@ class Sharing:
         if self._is_closed:
             raise Unavailable("the group is being deleted")
         if self._plan is None:
-            raise Unavailable("its streams are being opened anew")
+            raise Unavailable("its streams are being reopened; try again")
         cursor = self._hub.codec.encode(self._plan.cursor(window.floor))
         self.group = self.group.but(cursor=cursor, done=window.done, held=tuple(window.all_held))
         self._is_dirty = True
@@ -249,7 +249,7 @@ class Sharing:
         """Until nobody takes any more."""
         group = self.group
         reader = lease_rights.reader_of(group.right, group.streams, Action.READ)
-        plan = await self._hub.open(group.subscription, reader)
+        plan = await self._hub.open(group.subscription, reader, is_kept=True)
         try:
             asked = Request(plan.subscription, group.cursor, goes_on=True)
             start = await self._hub.start(plan, asked)

@@ -1,4 +1,4 @@
-"""Which event of a group is given to whom next, and what is done. Pure.
+"""Decides which member of a group gets which event next, and records what is done. Pure.
 
     free ──take──▶ held ──done──▶ done
       ▲             │

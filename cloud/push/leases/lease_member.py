@@ -56,7 +56,7 @@ class Owner(Protocol):
 
 
 class OwnerOfRows(Protocol):
-    """The same for rows of other kinds, whose keys have a `|`."""
+    """Owns rows of other kinds, whose keys have a `|`."""
 
     def partition_owned(
         self, partition: int, rows: Mapping[str, bytes], writer: LeaseWriter

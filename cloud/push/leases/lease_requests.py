@@ -82,7 +82,7 @@ def new_lease(
         created_at=now,
         expires_at=now + request.ttl_s * 1000,
         client=client,
-        right=lease_rights.right_of(reader, wanted.streams),
+        right=lease_rights.right_of(reader, wanted.streams, where=wanted.where),
         condition=lease_rights.condition_of(reader, wanted.streams),
     )
     return lease, endpoint

@@ -17,7 +17,14 @@ from typing import Any, Final
 import orjson
 
 from edgewake.cloud.log.filters.filter import compile_select
-from edgewake.cloud.log.filters.filter_syntax import Call, Field, Node, parse_select, parse_where
+from edgewake.cloud.log.filters.filter_syntax import (
+    Call,
+    Field,
+    Node,
+    parse_select,
+    parse_where,
+    sets_of,
+)
 from edgewake.cloud.rights.names import Names
 from edgewake.cloud.rights.principal import Action, Grant, Principal, Proof
 from edgewake.cloud.rights.rights import End, Rights
@@ -30,11 +37,20 @@ from edgewake.protocol.ops.proof import Kind
 _ESCAPE: Final = "!"
 
 
-def right_of(principal: Principal, streams: Sequence[str], action: Action = Action.WAKE) -> str:
-    """What is stored; empty for who proves nothing and sees everything."""
-    scopes = _scopes(principal, streams, action)
+def right_of(
+    principal: Principal,
+    streams: Sequence[str],
+    action: Action = Action.WAKE,
+    *,
+    where: str | None = None,
+) -> str:
+    """What is stored; empty for who proves nothing, sees everything and uses no named set.
+
+    `where`: the filter, whose sets it must go on to be allowed to use.
+    """
+    scopes, sets = _scopes(principal, streams, action), sorted(sets_of(where))
     proof = principal.proof
-    if proof.kind is Kind.ANONYMOUS and _is_all(scopes):
+    if proof.kind is Kind.ANONYMOUS and _is_all(scopes) and not sets:
         return ""
     expires_at = principal.expires_at
     until = None if expires_at is None else expires_at + round(principal.limits.lease_s * 1000)
@@ -49,6 +65,7 @@ def right_of(principal: Principal, streams: Sequence[str], action: Action = Acti
             "expires_at": expires_at,
             "until": until,
             "scopes": scopes,
+            "sets": sets,
         }
     ).decode()
 
@@ -81,18 +98,18 @@ def end_of_right(
         is_held = rights.believes(proof, is_expired=right["expires_at"] <= now)
         return None if is_held else End.REVOKED
     held = rights.holder(proof)
-    is_same = held is not None and _scopes(held, streams, action) == right["scopes"]
+    is_same = held is not None and sees_the_same(text, held, streams, action)
     return None if is_same else End.REVOKED
 
 
 def condition_of(principal: Principal, streams: Sequence[str]) -> str | None:
     """The condition on devices, as a `where`; None where all of them are seen."""
-    found = {
-        name: _condition(scope)
+    scopes = {
+        name: principal.scope(Action.WAKE, name)
         for name in streams
         if principal.may(Action.WAKE, name)
-        and (scope := principal.scope(Action.WAKE, name)) is not None
     }
+    found = {name: _condition(scope) for name, scope in scopes.items() if scope is not None}
     texts = set(found.values())
     if texts <= {None}:
         return None
@@ -115,11 +132,8 @@ def counted(where: str | None, condition: str | None) -> str | None:
 
 def check_fields(principal: Principal, subscription: Subscription) -> None:
     """Raises FilterError where its filters name a field that is not seen of all streams."""
-    scopes = [
-        scope
-        for name in subscription.streams
-        if (scope := principal.scope(Action.WAKE, name)) is not None
-    ]
+    all_scopes = [principal.scope(Action.WAKE, name) for name in subscription.streams]
+    scopes = [scope for scope in all_scopes if scope is not None]
     nodes: list[Node | None] = []
     if subscription.where is not None:
         nodes.append(parse_where(subscription.where))
@@ -135,7 +149,8 @@ def previews(lease: Lease, events: Sequence[Mapping[str, Any]]) -> list[Mapping[
     shown = list(events)
     if lease.right:
         scopes = {name: _scope(told) for name, told in orjson.loads(lease.right)["scopes"].items()}
-        shown = [cut for event in events if (cut := _cut(event, scopes)) is not None]
+        cuts = [_cut(event, scopes) for event in events]
+        shown = [cut for cut in cuts if cut is not None]
     if lease.select is None:
         return shown
     project = compile_select(lease.select).project
@@ -151,19 +166,25 @@ def _cut(event: Mapping[str, Any], scopes: Mapping[str, Scope | None]) -> Mappin
 def reader_of(text: str, streams: Sequence[str], action: Action) -> Principal:
     """A reader who sees what a right shows, and no more."""
     scopes = orjson.loads(text)["scopes"] if text else dict.fromkeys(streams)
-    grants = []
+    sets, grants = Names.of(_sets(text)), []
     for name, told in scopes.items():
         scope = _scope(told)
         parts = (Part(None, None),) if scope is None else scope.parts
         actions, names = frozenset({action}), Names.of([name])
-        grants += [Grant(actions, names, part.devices, part.fields) for part in parts]
+        grants += [Grant(actions, names, part.devices, part.fields, sets=sets) for part in parts]
     return Principal("kept", tuple(grants), Proof(Kind.ANONYMOUS))
 
 
 def sees_the_same(text: str, principal: Principal, streams: Sequence[str], action: Action) -> bool:
-    """Does a right show what this principal sees?"""
+    """Does a right show what this principal sees, by sets that it may use?"""
     scopes = orjson.loads(text)["scopes"] if text else dict.fromkeys(streams)
-    return bool(scopes == _scopes(principal, streams, action))
+    may_use = all(map(principal.may_use, _sets(text)))
+    return may_use and bool(scopes == _scopes(principal, streams, action))
+
+
+def _sets(text: str) -> list[str]:
+    """The named sets of a right; those of before they were known have none."""
+    return list(orjson.loads(text).get("sets", ())) if text else []
 
 
 def _scopes(

@@ -60,7 +60,7 @@ class LeaseWriter:
         self._producer: Producer = clients.transactional_producer(
             config, f"{TRANSACTIONAL_ID}-{partition}"
         )
-        # Of its own: slow name look-ups must not hold it up.
+        # It has its own thread: slow name look-ups must not hold it up.
         self._thread = ThreadPoolExecutor(1, f"lease-writer-{partition}")
         self._waiting: list[_Change] = []
         self._wake = asyncio.Event()

@@ -3,7 +3,7 @@
 A lease is checked when its counter calls, when its time on the agenda has come, and after each
 change; what follows is decided by pure functions and carried out here. Memory is the truth for what
 happens next, Kafka for what a successor goes on with: a lease changes in memory first, is stored,
-and only then anything is done about it outside. There is no task per lease.
+and only then anything is done about it outside. A lease has no task of its own.
 """
 
 from __future__ import annotations
@@ -302,6 +302,19 @@ class Tending:
         )
         tended.counts_since = self._clock.monotonic_s()
         self._watch.add(tended.counter, lease.counted_to or lease.cursor)
+
+    def wake_now(self, tended: Tended) -> bool:
+        """Wake its client, whatever its policy says.
+
+        False where the client reads, its endpoint is given up, or it is being called.
+        """
+        wakeable = (LeaseState.WAITING, LeaseState.NOTIFIED, LeaseState.DUE)
+        if tended.is_waking or tended.lease.state not in wakeable:
+            return False
+        self._agenda.drop(tended.lease.id)
+        self._act(tended)
+        self._stir.set()
+        return True
 
     def stop_counting(self, tended: Tended) -> None:
         """Count for it no more."""

@@ -114,7 +114,7 @@ def check_words(text: str, tokens: Sequence[Token], tree: exp.Expr, faults: Faul
     It reads the latter as if it were not there.
     """
     there = Counter(_texts(tree))
-    formats = sum(1 for _ in tree.find_all(exp.TimeToStr))  # the parser writes these patterns anew
+    formats = sum(1 for _ in tree.find_all(exp.TimeToStr))  # the parser rewrites these patterns
     for at, token in enumerate(tokens):
         after = tokens[at + 1].token_type if at + 1 < len(tokens) else None
         if (

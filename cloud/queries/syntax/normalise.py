@@ -25,7 +25,7 @@ NESTED_MAX: Final = 8
 
 
 def shaped(select: exp.Select, faults: Faults) -> exp.Select:
-    """The same SELECT over one plain table, as far as that goes; faults of what does not."""
+    """Rewrite a SELECT to read one plain table; adds a fault for what cannot be rewritten."""
     names: set[str] = set()
     for _ in range(NESTED_MAX):
         inner = _filter_in_from(select)

@@ -635,7 +635,7 @@ def fields_of(expression: Expression) -> Iterator[str]:
 
 
 def substitute(expression: Expression, values: Mapping[str, Expression]) -> Expression:
-    """The same expression with names replaced, as UNPIVOT needs it: once for each of its fields."""
+    """Replace names in an expression, which UNPIVOT does once for each of its fields."""
     if isinstance(expression, Field):
         return values.get(expression.name, expression)
     if isinstance(expression, Call):

@@ -103,8 +103,8 @@ FUNCTIONS: Final[Mapping[str, Signature]] = {
     "date_format": Signature((TIME, STRING, STRING), STRING),
     "date_trunc": Signature((TIME, STRING, STRING), TIME),
 }  # fmt: skip
-"""Those of time take the zone's name as their last argument, which the reader of a query file
-adds."""
+"""Signatures of functions. Those of time take the zone's name as their last argument, which the
+reader of a query file adds."""
 
 COPIES: Final[Mapping[str, tuple[int, ...]]] = {
     "rlike": (2,),
@@ -264,6 +264,6 @@ def check_regex(pattern: str) -> None:
         try:
             re.compile(pattern)
         except re.error as error:
-            fault = f"is none: {error}"
+            fault = f"is not a regular expression: {error}"
     if fault:
         raise QueryError(f"regular expression {pattern[:60]!r} {fault}")

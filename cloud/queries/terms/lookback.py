@@ -48,7 +48,7 @@ class Past:
     """robust_zscore: values; trend: ms; of a season: slots; seen_before: values."""
     zone: str = "UTC"
     seen: Seen | None = None
-    """Of the functions in SEEN: what is remembered."""
+    """What the functions in SEEN remember."""
 
     @property
     def is_of_all(self) -> bool:

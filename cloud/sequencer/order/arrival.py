@@ -38,6 +38,8 @@ class Arrival:
     it up."""
     shift: int = 0
     """Set on the way: ms to add to its event times (see `clocks`)."""
+    trace: tuple[tuple[str, builtins.bytes], ...] = ()
+    """The caller's, of a frame that is traced; passed on untouched."""
     held_at_s: float = 0.0
     """Monotonic clock, when it began to wait for an earlier frame."""
 
@@ -52,7 +54,7 @@ class Arrival:
 
     @property
     def clock(self) -> str:
-        """Whose clock its times are from."""
+        """The device whose clock its times come from: its gateway or itself."""
         return self.placement.via or self.device
 
     @property

@@ -3,7 +3,7 @@
 A thing that did not hear that a gateway kept its reading sends it again, perhaps to another
 gateway; then both bring it, and may have kept it for days. It is the same reading where the thing's
 number and its time say so: the number has come, with times around this one. A number that comes
-again with another time is of a counter that began anew, and passes.
+again with another time comes from a counter that restarted, and passes.
 
 What has come is remembered in blocks of 64 numbers, each with the first and last time in it. Full
 neighbours become one run beyond BLOCKS_MAX, the oldest first, so a thing that numbers without holes
@@ -38,10 +38,10 @@ class _Piece(NamedTuple):
 
 
 class OwnNumbers:
-    """Of one thing and stream."""
+    """The recent numbers of one thing and stream, with their times."""
 
     def __init__(self, encoded: bytes = b"") -> None:
-        """Raises ValueError for what is no encoded one."""
+        """Raises ValueError for bytes that `encode` did not make."""
         if len(encoded) % _PIECE.size:
             raise ValueError("not the numbers of a thing")
         self._pieces = [_Piece(*values) for values in _PIECE.iter_unpack(encoded)]
@@ -51,7 +51,7 @@ class OwnNumbers:
         return b"".join(_PIECE.pack(*piece) for piece in self._pieces)
 
     def is_new(self, number: object, time_ms: int) -> bool:
-        """Has this reading not come yet? It has from now on. What is no number is always new."""
+        """Has this reading not come yet? It has from now on. What is not a number is always new."""
         if type(number) is not int or not 0 <= number <= COUNTER_MAX:
             return True
         block, bit = number // BLOCK, 1 << number % BLOCK

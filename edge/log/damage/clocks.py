@@ -118,7 +118,7 @@ def repaired(t: int, taken_at: int, shift_ms: int) -> int:
 
 
 def repaired_body(body: bytes, taken_at: int, shift_ms: int) -> bytes:
-    """The same for a batch."""
+    """Repair the times in the body of a batch."""
     columns = orjson.loads(body)
     columns["t"] = [repaired(t, taken_at, shift_ms) for t in columns["t"]]
     return orjson.dumps(columns)

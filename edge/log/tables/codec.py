@@ -83,7 +83,7 @@ def columns_of(rows: Sequence[Mapping[str, Scalar]]) -> Columns:
     """Rows turned into columns; null where a row has no such field."""
     names = tuple(rows[0])
     if len(names) > 1 and set(map(len, rows)) == {len(names)}:
-        # As many fields and all of these: the same fields, the usual case.
+        # The usual case: each row has the same number of fields, and all of these.
         with contextlib.suppress(KeyError):
             return dict(zip(names, zip(*map(itemgetter(*names), rows), strict=True), strict=True))
     union = dict.fromkeys(name for row in rows for name in row)

@@ -71,7 +71,7 @@ NO_BATCHES: Final = 0
 """`first` of a frame that covers no positions, such as the gap that stands for a refused one.
 Positions begin at 1."""
 VERSION: Final = 5
-"""Of the tables (`user_version`): what another program wrote is not read."""
+"""Version of the tables (`user_version`): a file of any other version is not read."""
 _TABLES: Final = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;

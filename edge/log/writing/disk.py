@@ -3,7 +3,7 @@
 * Disk full: the reserve file is given up, so that sending and deleting go on in its space; what
   they free goes back to the disk, and new readings wait until the reserve is back.
 * An I/O error: that connection is never used again, for what a failed fsync left behind is unknown.
-  The log is opened anew, checkpointed (which writes and syncs every page once more), and only its
+  The log is reopened, checkpointed (which writes and syncs every page once more), and only its
   commit number decides whether the work is done again.
 * Damage: the files are set aside by the opener, a new log and epoch begin at once, and a part of
   what can still be read is carried over at a time.

@@ -24,7 +24,7 @@ class Absence:
     since_s: float
     """Monotonic time from which the silence counts."""
     since_ms: int
-    """The same by the wall clock, for the alert."""
+    """Wall-clock time from which the silence counts, for the alert, ms."""
     active: bool = False
 
     def silent_for_s(self, now_s: float) -> float:

@@ -146,7 +146,7 @@ class Follower:
         self._open: dict[tuple[int, int], OpenFile] = {}
         self._look_s = float("-inf")
         self.truncations = 0
-        """Files that were begun anew because other bytes stood where we had read."""
+        """Files read from the beginning because the bytes before our offset had changed."""
 
     def read(self, now_s: float) -> Taken | None:
         """The next lines, oldest file first; None where there is nothing now.
@@ -235,7 +235,7 @@ class Follower:
         self._close_left(now_s)
 
     def _list(self) -> list[Seen]:
-        """Regular files whose names begin as ours. Raises LocalError where ours is none."""
+        """Regular files whose names begin as ours. Raises LocalError where ours is not a file."""
         found = []
         try:
             entries = list(os.scandir(self._path.parent))

@@ -28,7 +28,7 @@ SKY: Final[Mapping[str, str]] = {"nSat": "satellites", "uSat": "satellites_used"
 
 
 def fields_of(line: bytes) -> Mapping[str, Scalar] | None:
-    """The fields of a report, `t` among them; None where it is none that gives a reading.
+    """The fields of a report, `t` among them; None for a report without a reading.
 
     Raises Rejected.
     """

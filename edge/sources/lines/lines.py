@@ -1,6 +1,6 @@
 """Bytes to lines, bounded. Pure.
 
-A byte order mark before the first line is no part of it, and neither are NUL bytes before a line: a
+A byte order mark before the first line is skipped, and so are NUL bytes before a line: a
 writer that does not append goes on at its old place in a file that `copytruncate` has emptied, and
 leaves a hole before its next line.
 """

@@ -26,7 +26,7 @@ KNOT_M_S: Final = 1852 / 3600
 MILE_M_S: Final = 1609.344 / 3600
 PROPRIETARY: Final = "P"
 """First letter of a maker's own sentences, whatever follows: Garmin's PGRMC tells how a sensor is
-set and is no RMC."""
+set and has nothing to do with RMC."""
 _CHECKSUM: Final = re.compile(rb"[0-9A-Fa-f]{2}")
 _NUMBER: Final = re.compile(r"-?(\d+\.?\d*|\.\d+)", re.ASCII)
 _DATE: Final = re.compile(r"\d{6}", re.ASCII)

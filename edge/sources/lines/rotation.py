@@ -7,7 +7,7 @@ mean little: rotation renames, copies and truncates. What a look at the director
 
     known, unchanged             go on at its offset, whatever it is called now (rename, then
                                  create)
-    known, other bytes           it was truncated or its inode is used anew: from its beginning
+    known, other bytes           it was truncated or its inode was reused: from its beginning
     unknown, holds what a known, now changed one held before its offset
                                  the copy of copytruncate: go on at that offset; what was added
                                  between our last read and the copy is there

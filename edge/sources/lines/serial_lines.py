@@ -43,7 +43,7 @@ class SerialLinesConfig(LinesConfig):
     """Bits a second, 8 data bits, no parity, 1 stop bit. NMEA 0183 has 4800, fast receivers 9600 to
     115,200."""
     silence_s: float = key(default=60.0, gt=0, le=86_400)
-    """Seconds without a byte after which the port is opened anew."""
+    """Seconds without a byte after which the port is reopened."""
 
     def source(self, context: SourceContext) -> SerialLines:  # noqa: ARG002
         return SerialLines(self)
@@ -103,7 +103,7 @@ def _read(fd: int) -> bytes | None:
 
 @contextmanager
 def opened(path: Path, baud: int) -> Iterator[int]:
-    """The port, raw, for this process alone. Raises OSError, LocalError where it is none."""
+    """Open the port, raw, for this process alone. Raises OSError; LocalError if not a tty."""
     fd = os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         try:

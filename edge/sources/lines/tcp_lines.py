@@ -37,7 +37,7 @@ class TcpLinesConfig(LinesConfig):
     hello: str = key(default="", max_length=1024)
     """What is said first, `\\n` included; gpsd is asked to watch without it."""
     silence_s: float = key(default=60.0, gt=0, le=86_400)
-    """Seconds without a byte after which the connection is made anew."""
+    """Seconds without a byte after which it reconnects."""
 
     def source(self, context: SourceContext) -> TcpLines:  # noqa: ARG002
         return TcpLines(self)

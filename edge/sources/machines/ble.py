@@ -44,7 +44,7 @@ class BleConfig(SourceConfig):
     only_named: bool = False
     """Is only what `names` has taken? Neighbours' sensors are heard, too."""
     silence_s: float = key(default=600.0, gt=0, le=86_400)
-    """Seconds without any advertisement after which the adapter is asked anew."""
+    """Seconds without any advertisement after which the adapter is asked again."""
 
     def source(self, context: SourceContext) -> Ble:
         return Ble(self, context.clock)

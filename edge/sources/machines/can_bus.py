@@ -83,7 +83,7 @@ class CanConfig(SourceConfig):
     """Seconds in which at most one reading of each message is taken, and from one question of
     OBD-II to the next."""
     silence_s: float = key(default=60.0, gt=0, le=86_400)
-    """Seconds without any message after which the bus is opened anew."""
+    """Seconds without any message after which the bus is reopened."""
 
     def __post_init__(self) -> None:
         if (self.dbc is None) == (not self.obd):

@@ -2,7 +2,7 @@
 
 Fields: cpu_percent, memory_percent, memory_used_mib, disk_percent, load_1m, process_count, and
 net_sent_bytes_s, net_recv_bytes_s, rates from the counters of two readings (null in the first one,
-and after a counter began anew). disk_percent is null while that disk is not there. A thread
+and after a counter restarted). disk_percent is null while that disk is not there. A thread
 measures: a disk that does not answer holds up nothing else.
 """
 

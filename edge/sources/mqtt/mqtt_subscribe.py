@@ -45,7 +45,7 @@ CLIENT_ID_CHARS_MAX: Final = 64
 """Characters of a client id; a longer one is cut, for brokers need not take many (MQTT 5, section
 3.1.3.1)."""
 NO_NUMBERS: Final = frozenset({"nan", "-nan", "inf", "-inf", "+inf", "infinity", "-infinity"})
-"""What programs write for a number that is none; it is null, as in JSON."""
+"""Texts that programs write for a missing number; they are null, as in JSON."""
 KEEPALIVE_S: Final = 20
 """Seconds within which the broker is to hear of us; after 1.5 times as long without a word of its
 own it is taken for dead."""
@@ -323,7 +323,9 @@ def bodies(payload: bytes, field: str) -> list[Any]:
         items = [parse(item) if isinstance(item, bytes) else item for item in found(payload)]
     except (Rejected, orjson.JSONDecodeError) as error:
         if is_meant_as_json(payload):
-            raise Rejected(RejectReason.JSON, f"begins as JSON and is none: {error}") from error
+            raise Rejected(
+                RejectReason.JSON, f"begins as JSON but is not valid JSON: {error}"
+            ) from error
         items = [_text(payload)]
     return [
         {field: item} if item is None or isinstance(item, int | float | str | bool) else item

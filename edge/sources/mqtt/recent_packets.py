@@ -13,8 +13,7 @@ import zlib
 from typing import Final
 
 PACKETS_MAX: Final = 50
-"""Messages that are on their way at once, and so many are remembered: each is 14 bytes of every
-commit."""
+"""Messages in flight at once, and packet ids remembered: each takes 14 bytes of every commit."""
 
 
 class RecentPackets:

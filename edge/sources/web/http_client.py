@@ -29,7 +29,7 @@ from edgewake.protocol.errors import RemoteError, Unavailable
 REDIRECTS_MAX: Final = 5
 """Redirects of one request; more are a loop, or as good as one."""
 HEAD_BYTES_MAX: Final = 16 * 1024
-"""Bytes of an answer's head. More: the answer is no answer."""
+"""Bytes of an answer's head; an answer with more is refused."""
 ANSWER_S: Final = 30.0
 """Seconds until the head of an answer is there."""
 REDIRECT: Final = frozenset({301, 302, 303, 307, 308})
@@ -155,7 +155,7 @@ def not_as_wanted(request: Request, got: Answer, now_ms: int, more: str = "") ->
 
 @asynccontextmanager
 async def answer(request: Request, tls: ssl.SSLContext | None) -> AsyncIterator[Answer]:
-    """Ask, follow redirects, and give what is no redirect.
+    """Ask, follow redirects, and yield the final answer.
 
     `tls`: for https. Raises Unavailable, RemoteError.
     """

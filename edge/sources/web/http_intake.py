@@ -52,7 +52,7 @@ BUFFER_BYTES: Final = 64 * 1024
 REQUEST_S: Final = 15.0
 """Seconds that a request may take to come; a connection without one is closed after as long."""
 TAKE_FOREIGN_S: Final = 4.0
-"""The same of clients of others, whose patience is 5 s and more, and which know no 202."""
+"""Seconds for requests of other systems' clients, which wait 5 s or more and know no 202."""
 LOOK_S: Final = 2.0
 """Seconds between two looks at a map file and at tokens."""
 ASIDE_BYTES: Final = 4096
@@ -297,7 +297,7 @@ class Taking:
         self._refused: list[tuple[int, Rejected, int]] = []
 
     def refuse(self, at: int, why: Rejected, count: int) -> None:
-        """Note an item that is none; `at` counts from 0."""
+        """Note an item that is refused; `at` counts from 0."""
         self._refused.append((at, why, count))
 
     def count(self, intake: Intake) -> None:

@@ -27,7 +27,7 @@ class HttpLinesConfig(WebConfig):
     """json: each line is a JSON object; text: each becomes the field `line`; influx: a point of
     InfluxDB's line protocol."""
     silence_s: float = key(default=60.0, gt=0, le=86_400)
-    """Seconds without a byte after which it is asked for anew."""
+    """Seconds without a byte after which it is requested again."""
 
     def source(self, context: SourceContext) -> HttpLines:
         return HttpLines(self, context)

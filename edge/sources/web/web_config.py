@@ -49,7 +49,7 @@ class WebConfig(SourceConfig):
         return tls_context(self.ca_file) if self.url.startswith(("https:", "wss:")) else None
 
     def request(self, *headers: tuple[str, str]) -> Request:
-        """A request with these headers; the token is read anew each time, for tokens are changed.
+        """A request with these headers; the token file is read each time, since tokens change.
 
         Raises ConfigError.
         """

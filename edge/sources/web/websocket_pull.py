@@ -207,7 +207,7 @@ class Link:
     async def message(self) -> bytes:
         """The next message.
 
-        Raises Unavailable when the connection is over or silent, RemoteError for what is none.
+        Raises Unavailable when the connection is over or silent, RemoteError for broken frames.
         """
         while True:
             event = await self._next()

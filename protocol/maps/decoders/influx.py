@@ -29,7 +29,7 @@ def decode(payload: bytes, _of: Map, _now_ms: int) -> list[Any]:
 
 
 def points(payload: bytes, most: int = READINGS_MAX + 1) -> list[Any]:
-    """The first lines, at most so many of them. Raises Rejected(encoding)."""
+    """The first `most` lines. Raises Rejected(encoding)."""
     found: list[Any] = []
     for line in _lines(text_of(payload)):
         if not line.strip() or line.lstrip().startswith("#"):

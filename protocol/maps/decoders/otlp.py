@@ -51,7 +51,7 @@ def decode(payload: bytes, _of: Map, _now_ms: int) -> list[Any]:
 def readings(
     payload: bytes, *, is_json: bool, most: int = READINGS_MAX + 1
 ) -> list[dict[str, Any]]:
-    """The first readings of an ExportMetricsServiceRequest, at most so many. Raises Rejected."""
+    """The first `most` readings of an ExportMetricsServiceRequest. Raises Rejected."""
     request = ExportMetricsServiceRequest()
     try:
         if is_json:

@@ -234,7 +234,7 @@ def test_a_path_leads_where_python_goes(value: Any, path: list[str | int]) -> No
         ("json_value(x, '$.a..b') = 1", "at character 4 of the path, '..b'"),
         (f"json_value(x, '${'.a' * 11}') = 1", "11 steps, expected 1 to 10"),
         ("device IN SET('No such')", "expected SET with a name"),
-        ("device IN SET('north')", "named sets are for streams"),
+        ("device IN SET('north')", "there are no named sets here"),
         ("device IN ('a', 'b', 'c') AND distance_m(lat, lon, 'x', 1) < 5", "at character 52"),
         (
             " AND ".join("has_words(note, 'a')" for _ in range(3)),

@@ -97,6 +97,32 @@ async def test_a_frame_is_followed_by_its_token(
     await expect(way).to_contain_text("on its stream, for everybody to read")
 
 
+async def test_a_reading_is_followed_by_its_device_and_number(
+    visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
+) -> None:
+    stream, device = unique("s"), unique("dev")
+    declare(writer, stream)
+    eventually(lambda: ops.client.get(f"/v1/streams/{stream}"))
+    token = writer.received(device, stream, 7)
+    writer.sequenced(device, stream, 7, token)
+    await visit.open("#/trace")
+    form = visit.page.get_by_role("form", name="By device and number")
+    await form.get_by_label("device").fill(device)
+    await form.get_by_label("stream").fill(stream)
+    await form.get_by_label("number").fill("7000")
+    await form.get_by_role("button", name="Find it").click()
+    await expect(form.get_by_role("alert")).to_contain_text(f"no reading 7000 of '{device}'")
+    await form.get_by_label("number").fill("7")
+    await form.get_by_role("button", name="Find it").click()
+    way = visit.page.get_by_role("list", name="Its way")
+    await expect(way).to_contain_text("on its stream, for everybody to read")
+    assert await visit.page.evaluate("location.hash") == f"#/trace?token={token}"
+    path = f"/v1/acks?device={device}&stream={stream}&seq=7"
+    assert ops.client.get(path).json()["token"] == str(token)
+    assert ops.client.get(f"{path}&epoch=99").status_code == 404
+    assert ops.client.get(path.replace(stream, "never_there")).status_code == 404
+
+
 async def test_devices_are_chosen_by_what_is_wrong_and_shown_with_their_readings(
     visit: Visit, writer: Writer, unique: Callable[[str], str]
 ) -> None:

@@ -361,9 +361,9 @@ def test_the_version_changes_with_what_is_said() -> None:
 
 WRONG = {
     'topic = "a/#/b"': "line 2: [[map]] 1: topic: # stands alone at the end",
-    'topic = "a/{x}"\ndevice = "{y}"': "{y} is no part of the topic: known are x",
+    'topic = "a/{x}"\ndevice = "{y}"': "unknown part {y}: the topic has x",
     'topic = "a"\nstrem = "s"': "line 3: [[map]] 1: strem: unknown key: did you mean 'stream'?",
-    'topic = "a"\nstream = "Hall"': "'Hall' is no legal name: expected e.g. 'hall'",
+    'topic = "a"\nstream = "Hall"': "'Hall': expected a legal name, e.g. 'hall'",
     'topic = "a"\npayload = "xml"': "payload: 'xml': expected one of auto, ",
     'topic = "a"\ntime = { path = "x", format = "%Q" }': "time.format: '%Q': expected auto",
     'topic = "a"\ntime = { path = "x", zone = "Mars" }': "time.zone: 'Mars': expected a time zone",
@@ -449,8 +449,8 @@ def test_a_field_may_say_whether_the_device_is_there(
 @pytest.mark.parametrize(
     ("presence", "says"),
     [
-        ('"no field"', "is no name of a field"),
-        ("{ online = [] }", "is no name of a field"),
+        ('"no field"', "'no field': expected a field name"),
+        ("{ online = [] }", "expected a field name"),
         ('{ field = "x", on = ["y"] }', "known are field, offline, online"),
         ('{ field = "x", online = [1] }', "expected a list of texts"),
         ("3", "expected text or a table"),

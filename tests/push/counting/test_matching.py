@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from edgewake.cloud.log.decode import DATA, GAP, Event
 from edgewake.cloud.log.filters.filter import compile_where
 from edgewake.cloud.log.filters.filter_syntax import parse_where
-from edgewake.cloud.push.counting.matching import Matcher, required_values
+from edgewake.cloud.log.named import Named
+from edgewake.cloud.push.counting.matching import Demand, Matcher, demand_of
 from edgewake.protocol.errors import FilterError
+from edgewake.protocol.ops.named_set import NamedSet
 
 LITERALS = st.sampled_from(["1", "1.0", "0", "2", "'a'", "'b'", "'1'", "true", "false"])
 FIELDS = st.sampled_from(["a", "b", "device"])
@@ -74,17 +76,27 @@ def test_what_was_removed_is_found_no_more(filters: set[str], data: st.DataObjec
 @pytest.mark.parametrize(
     ("where", "found"),
     [
-        ("device = 'a'", ("device", (("text", "a"),), True)),
-        ("device = 'a' AND speed > 50", ("device", (("text", "a"),), False)),
-        ("speed > 50 AND device IN ('a', 'b')", ("device", (("text", "a"), ("text", "b")), False)),
+        ("device = 'a'", Demand("device", (("text", "a"),))),
+        ("device = 'a' AND speed > 50", Demand("device", (("text", "a"),), is_whole=False)),
+        (
+            "speed > 50 AND device IN ('a', 'b')",
+            Demand("device", (("text", "a"), ("text", "b")), is_whole=False),
+        ),
+        ("device IN SET('north')", Demand("device", named="north")),
+        ("device IN SET('north') AND n > 1", Demand("device", named="north", is_whole=False)),
+        (
+            "line IN SET('north') AND device IN ('a', 'b')",
+            Demand("device", (("text", "a"), ("text", "b")), is_whole=False),
+        ),
+        ("device IN SET('north') OR n > 1", None),
         ("device = 'a' OR speed > 50", None),
         ("NOT device = 'a'", None),
         ("speed > 50", None),
         ("device = NULL", None),
     ],
 )
-def test_the_values_that_a_filter_demands(where: str, found: object) -> None:
-    assert required_values(parse_where(where)) == found
+def test_the_values_that_a_filter_demands(where: str, found: Demand | None) -> None:
+    assert demand_of(parse_where(where)) == found
 
 
 @pytest.mark.parametrize(
@@ -132,6 +144,41 @@ def test_a_gap_passes_every_filter_that_may_have_wanted_what_is_lost_and_no_othe
         "n > 3",
         None,
     }
+
+
+def test_a_set_is_looked_into_as_it_is_when_an_event_comes() -> None:
+    """Whatever it holds, its filters are found without being tried on what is not in it."""
+    sets = Named()
+    alone, narrow, other = (
+        "device IN SET('north')",
+        "device IN SET('north') AND n > 3",
+        "device IN SET('south') AND device = 'a'",
+    )
+    made: Matcher[str] = Matcher(sets)
+    for where in (alone, narrow, other):
+        made.add(where, where)
+
+    def found(device: object, n: int = 9, kind: str = DATA) -> set[str]:
+        return set(made.matches(event({"device": device, "n": n}, kind)))
+
+    assert (made.scanned, found("a")) == (0, set()), "there are no sets yet"
+    sets.take_set("north", a_set("north", "a", "b"))
+    sets.take_set("south", a_set("south", "a"))
+    assert found("a") == {alone, narrow, other}
+    assert (found("b", n=1), found("c"), found(7)) == ({alone}, set(), set())
+    assert found("b", kind=GAP) == {alone, narrow}
+    sets.take_set("north", a_set("north", "c"))
+    assert (found("a"), found("c")) == ({other}, {alone, narrow})
+    sets.take_set("north", None)
+    assert found("c") == set()
+    made.remove(alone)
+    sets.take_set("north", a_set("north", "c"))
+    assert found("c") == {narrow}
+
+
+def a_set(name: str, *members: str) -> bytes:
+    kept = NamedSet(name=name, members=members, version=1, changed_at=0, changed_by="a test")
+    return kept.model_dump_json().encode()
 
 
 def test_an_event_that_breaks_a_filter_stops_no_other() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from edgewake.cloud.log.filters.filter import compile_where
 from edgewake.cloud.log.filters.filter_syntax import parse_where
-from edgewake.cloud.push.counting.matching import required_values
+from edgewake.cloud.push.counting.matching import demand_of
 from edgewake.cloud.push.leases import lease_rights
 from edgewake.cloud.push.leases.lease_requests import hash_of
 from edgewake.cloud.rights.config import (
@@ -77,7 +77,7 @@ def test_devices_become_a_condition(
 
 def test_a_condition_is_found_by_the_index() -> None:
     condition = lease_rights.condition_of(someone(("s", ("car-7",), None)), ["s"])
-    assert required_values(parse_where(str(lease_rights.counted("n > 5", condition)))) is not None
+    assert demand_of(parse_where(str(lease_rights.counted("n > 5", condition)))) is not None
     assert lease_rights.counted("n > 5", None) == "n > 5"
     assert lease_rights.counted(None, condition) == condition
     counted = lease_rights.counted("n > 5 OR 1 = 1", condition)
@@ -180,6 +180,32 @@ async def test_a_right_is_looked_at_again(tmp_path: Path) -> None:
     assert end(long) is None
     clock.advance(3600)
     assert end(long) is End.EXPIRED
+
+
+def a_role(*sets: str) -> RoleConfig:
+    return RoleConfig(grants=(GrantConfig(streams=("s",)), GrantConfig(sets=sets)))
+
+
+async def test_a_lease_holds_while_its_named_set_may_be_used(tmp_path: Path) -> None:
+    """A set that is taken out of its role ends it; one that it never used does not."""
+    clock = ManualClock(round(NOW_S * 1000))
+    keys = write(tmp_path / "keys", "anna cars annas-own-key-000002")
+    both = a_role("north", "south")
+
+    def rights(role: RoleConfig) -> Rights:
+        return Rights(RightsConfig(roles={"cars": role}, key_file=keys), clock)
+
+    anna = await rights(both).principal(b"annas-own-key-000002")
+    uses = a_lease("l1").but(
+        streams=("s",),
+        right=lease_rights.right_of(anna, ("s",), where="n > 1 AND device IN SET('north')"),
+    )
+    plain = leased(anna)
+    for held, why in ((both, None), (a_role("south"), End.REVOKED)):
+        assert lease_rights.end_of(uses, rights(held), now=clock.now_ms()) is why
+        assert lease_rights.end_of(plain, rights(held), now=clock.now_ms()) is None
+    kept = lease_rights.reader_of(uses.right, ("s",), Action.READ)
+    assert (kept.may_use("north"), kept.may_use("south")) == (True, False)
 
 
 async def test_a_token_that_is_not_expired_needs_its_issuers_key(tmp_path: Path) -> None:

@@ -382,7 +382,7 @@ def test_what_a_payload_of_any_form_holds(payload: bytes, found: list[object]) -
     ],
 )
 def test_what_begins_as_json_and_is_none_is_refused_and_no_text(payload: bytes) -> None:
-    with pytest.raises(Rejected, match="begins as JSON and is none"):
+    with pytest.raises(Rejected, match="begins as JSON but is not valid JSON"):
         bodies(payload, "v")
 
 

@@ -6,7 +6,7 @@ import { Chart } from "../live/detail.js";
 import { age, clock, value, words } from "../live/format.js";
 import { PlaceMap } from "../live/map.js";
 import { Series } from "../live/model.js";
-import { titleOf } from "./board_model.js";
+import { titleOf } from "./model.js";
 
 const ROWS_MAX = 100; /* rows of a table; more are on the page of the stream or query */
 

@@ -1,0 +1,109 @@
+"""Routes about deliveries to webhooks, and about groups of clients that share streams."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from edgewake.cloud.ops.routes.shared import (
+    PAGE_DEFAULT,
+    After,
+    Limit,
+    Page,
+    Services,
+    names_after,
+    page_of,
+)
+from edgewake.protocol.leases.delivery import EndpointKind
+from edgewake.protocol.leases.delivery_record import Delivery, DeliveryState
+from edgewake.protocol.leases.group_record import Group
+
+
+class DeliveryLine(BaseModel):
+    """A delivery as operators see it: without address, secret and cursor. Times: ms since 1970."""
+
+    id: str
+    name: str
+    """The name that its owner gave it."""
+    state: DeliveryState
+    why: str | None
+    """The reason for its end."""
+    streams: list[str]
+    where: str | None
+    endpoint_host: str
+    kind: EndpointKind
+    events: int
+    """Events that were delivered."""
+    delivered_at: int | None
+    failures: int
+    """Failed attempts in a row."""
+    failing_since: int | None
+    next_at: int | None
+    """When it is tried again."""
+    error: str
+    letters: int
+    """Events that the endpoint refused for good."""
+    created_at: int
+
+
+class GroupLine(BaseModel):
+    """A group of clients that share streams, without its cursor. Times: ms since 1970 UTC."""
+
+    id: str
+    name: str
+    streams: list[str]
+    where: str | None
+    held: int
+    """Events that a client has, or that wait for their next turn."""
+    events: int
+    """Events that are done, all together."""
+    oldest_until: int | None
+    """When the first of the held ones is given again; null: none is held."""
+    created_at: int
+
+
+def router(services: Services) -> APIRouter:
+    """List them."""
+    routes = APIRouter(tags=["clients"])
+    shared = services.tables.shared
+
+    @routes.get("/v1/deliveries")
+    async def deliveries(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[DeliveryLine]:
+        """Deliveries of all owners by id: how far each is, and what keeps it."""
+        return page_of(
+            names_after(shared.deliveries, after),
+            lambda name: _delivery(shared.deliveries[name], shared.letters[name]),
+            limit=limit,
+            total=len(shared.deliveries),
+        )
+
+    @routes.get("/v1/shares")
+    async def groups(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[GroupLine]:
+        """Groups of clients that share streams, of all owners, by id."""
+        return page_of(
+            names_after(shared.groups, after),
+            lambda name: _group(shared.groups[name]),
+            limit=limit,
+            total=len(shared.groups),
+        )
+
+    return routes
+
+
+def _delivery(found: Delivery, letters: int) -> DeliveryLine:
+    names = DeliveryLine.model_fields.keys() - {"letters", "streams"}
+    values = {name: getattr(found, name) for name in names}
+    return DeliveryLine(**values, streams=list(found.streams), letters=letters)
+
+
+def _group(found: Group) -> GroupLine:
+    return GroupLine(
+        id=found.id,
+        name=found.name,
+        streams=list(found.streams),
+        where=found.where,
+        held=len(found.held),
+        events=found.events,
+        oldest_until=min((one.until for one in found.held), default=None),
+        created_at=found.created_at,
+    )

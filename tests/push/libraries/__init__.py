@@ -1,0 +1,1 @@
+"""Calls of ours, verified by the libraries of Standard Webhooks in other languages."""
