@@ -62,12 +62,12 @@ from edgewake.cloud.bridge.admission.register import Register
 from edgewake.cloud.bridge.config import BridgeConfig
 from edgewake.cloud.bridge.expense import paid_record, size_of
 from edgewake.cloud.bridge.feeds import Feeds
-from edgewake.cloud.bridge.handover import Handover
 from edgewake.cloud.bridge.kafka_writer import KafkaWriter
 from edgewake.cloud.bridge.metrics import BridgeMetrics
 from edgewake.cloud.bridge.mqtt.ack_ledger import AckLedger, Awaited, Delivery, InFlight
 from edgewake.cloud.bridge.mqtt.adoption import Adoption
 from edgewake.cloud.bridge.mqtt.answers import Answers, pubacks
+from edgewake.cloud.bridge.mqtt.handover import Handover
 from edgewake.cloud.bridge.mqtt.mqtt_source import MqttSource
 from edgewake.cloud.bridge.mqtt.parked import Parked, ParkedMessage
 from edgewake.cloud.bridge.mqtt.subscriptions import Subscriptions, client_id

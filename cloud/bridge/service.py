@@ -127,6 +127,7 @@ async def run(
                 tasks.create_task(_log_ready(bridge.source, config.name), name="ready"),
                 tasks.create_task(_follow_maps(config, keys, map_file, bridge, clock), name="maps"),
                 tasks.create_task(_serve_http(config, bridge, clock, stop), name="http"),
+                tasks.create_task(_serve_thingsboard(config, bridge, outbox, clock), name="tb"),
                 tasks.create_task(_host_sparkplug(config, bridge, clock, rng), name="sparkplug"),
             ]
             await stop.wait()
@@ -179,6 +180,16 @@ async def _serve_http(
     from edgewake.cloud.bridge.web.serving import serve
 
     await serve(config.http, bridge, clock, stop)
+
+
+async def _serve_thingsboard(
+    config: BridgeConfig, bridge: Bridge, outbox: Outbox, clock: Clock
+) -> None:
+    if config.thingsboard.port is None:
+        return
+    from edgewake.cloud.bridge.thingsboard.door import serve
+
+    await serve(config.thingsboard, bridge, outbox, clock)
 
 
 async def _host_sparkplug(

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import mqtt5
 
 from edgewake.cloud.bridge.admission.register import Register, Standing
-from edgewake.cloud.bridge.handover import Handover
 from edgewake.cloud.bridge.mqtt.adoption import Adoption, Ended
+from edgewake.cloud.bridge.mqtt.handover import Handover
 from edgewake.cloud.bridge.mqtt.mqtt_source import MqttSource
 from edgewake.cloud.bridge.presence import BEAT_S, Beat, Presence
 from edgewake.protocol import topics

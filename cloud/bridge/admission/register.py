@@ -57,7 +57,7 @@ class Register:
             return
         match kind, orjson.loads(value):
             case "", {"instance": str(instance), **more}:
-                self._rows[name] = Standing(instance, int(more.get("asked", 0)))
+                self._rows[name] = Standing(instance, _number(more.get("asked")))
             case "heir", {"heir": str(heir)}:
                 self._heirs[name] = (heir, self._monotonic_s())
             case _:
@@ -125,3 +125,7 @@ class Register:
     def heir_key(self, name: str) -> str:
         """The key of the row of a session's heir."""
         return f"{self._prefix}{name}|{_HEIR}"
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0

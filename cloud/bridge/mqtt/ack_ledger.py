@@ -72,7 +72,7 @@ class Delivery:
         self.is_left_out = False
         """A status that says nothing new: nobody needs it."""
         self.keeps_odd = False
-        """Of a part that a map made: a value of a wrong type costs itself alone."""
+        """A map made this part: a value of a wrong type costs itself alone."""
         self.parts: list[Delivery] | None = None
         """The parts of a split message that are not settled yet."""
         self.part_of: Delivery | None = None

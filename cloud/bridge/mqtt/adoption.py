@@ -71,7 +71,8 @@ class Adoption:
         self._on_message = partial(on_publish, self.ledger)
         self._connection: Connection | None = None
         self._paused = False
-        self._is_wanted_back = False
+        self.is_handing_back = False
+        """Is nothing more taken?"""
 
     async def run(self) -> Ended:
         """Empty the session and end it, unless its owner wants it back.
@@ -92,7 +93,7 @@ class Adoption:
             if connack.session_present:
                 connection.unsubscribe(self._filters)
                 await self._emptied(connection)
-                ended = Ended.HANDED_BACK if self._is_wanted_back else Ended.EMPTIED
+                ended = Ended.HANDED_BACK if self.is_handing_back else Ended.EMPTIED
             expiry_s = SESSION_EXPIRY_S if ended is Ended.HANDED_BACK else 0
             connection.write(mqtt5.DisconnectPacket(session_expiry_interval=expiry_s).write())
             connection.close()
@@ -105,14 +106,14 @@ class Adoption:
 
     def _hand_back(self) -> None:
         """Take nothing more: what comes now stays in the session, unacknowledged."""
-        self._is_wanted_back = True
+        self.is_handing_back = True
         self.set_reading(True)
 
     def _on_connected(self, connack: mqtt5.ConnAckPacket) -> None:
         self.ledger.connected(session_present=connack.session_present)
 
     def _on_publish(self, packet: mqtt5.PublishPacket | Unreadable) -> None:
-        if self._is_wanted_back and packet.packet_id is not None:
+        if self.is_handing_back and packet.packet_id is not None:
             return
         self.received += 1
         self._on_message(packet)
@@ -126,7 +127,7 @@ class Adoption:
         asked_at: tuple[int, int] | None = None
         pinged_s = self._clock.monotonic_s()
         while True:
-            if not self._is_wanted_back and self._is_owner_back():
+            if not self.is_handing_back and self._is_owner_back():
                 self._hand_back()
             if connection.lost.done():
                 connection.lost.result()
@@ -170,6 +171,6 @@ class Adoption:
 
     def set_reading(self, wanted: bool) -> None:
         """Stop reading, or start again; what is handed back is not taken, so it may come."""
-        self._paused = not wanted and not self._is_wanted_back
+        self._paused = not wanted and not self.is_handing_back
         if self._connection is not None:
             self._connection.set_reading(not self._paused)

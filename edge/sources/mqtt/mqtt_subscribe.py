@@ -30,8 +30,8 @@ from edgewake.protocol.errors import Rejected, RejectReason, Unavailable
 from edgewake.protocol.json_text import is_meant_as_json, parse
 from edgewake.protocol.maps.topic import Crossing, TopicTemplate
 from edgewake.protocol.mqtt import PACKET_BYTES_MAX, Packet, PacketReader, Unreadable
-from edgewake.protocol.mqtt311 import NO_5, OldPacketReader, encode
 from edgewake.protocol.names import is_field
+from edgewake.protocol.packets.mqtt311 import NO_5, OldPacketReader, encode
 from edgewake.protocol.plain import Check, Length, key
 
 if TYPE_CHECKING:

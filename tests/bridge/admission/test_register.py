@@ -31,7 +31,7 @@ def test_an_owner_and_the_heir_of_its_session_see_what_stands_before_their_rows(
     assert heir.standing("a") != before, "it is wanted back"
     owner.follow(owner.heir_key("a"), None)
     assert (owner.our_heir, owner.has_dead_heir) == (None, False)
-    assert owner.sessions == {"a"}, "the row of an heir is no session"
+    assert owner.sessions == {"a"}, "the row of an heir stands for no session"
 
 
 def test_an_heir_that_does_not_repeat_its_row_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,9 +76,7 @@ def test_bridges_of_another_broker_are_none_of_ours() -> None:
     assert (made.sessions, made.has_twin) == (frozenset(), False)
 
 
-@pytest.mark.parametrize(
-    "value", [b"", b"[]", b"{}", b'{"instance":1,"asked":0}', b'{"instance":"1"}']
-)
+@pytest.mark.parametrize("value", [b"", b"[]", b"{}", b'{"instance":1,"asked":0}'])
 def test_a_row_that_cannot_be_read_is_an_error(value: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 orjson's own text or ours
         register().follow("plant|b", value)

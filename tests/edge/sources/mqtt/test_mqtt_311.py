@@ -17,7 +17,7 @@ from paho.mqtt import publish
 from edgewake.edge.sources.mqtt.mqtt_subscribe import MqttSubscribeConfig
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.mqtt import PACKET_BYTES_MAX, Unreadable
-from edgewake.protocol.mqtt311 import NO_5, OldPacketReader, encode
+from edgewake.protocol.packets.mqtt311 import NO_5, OldPacketReader, encode
 from tests.edge.sources.cage import Caged, caged
 from tests.services import PATIENCE_S, Mosquitto
 

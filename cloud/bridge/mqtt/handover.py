@@ -35,7 +35,7 @@ TOLD_S: Final = 10.0
 """Seconds that an owner waits for Kafka to have its row; without Kafka it could keep nothing that
 the broker sends it."""
 CLAIM_S: Final = 5.0
-"""Seconds that an heir waits for Kafka to have its row; then it is none."""
+"""Seconds that an heir waits for Kafka to have its row; then it gives up."""
 GRACE_S: Final = 0.5
 """Seconds for an owner that had seen no heir to connect, and to be heard."""
 

@@ -71,7 +71,7 @@ def _connect(packet: mqtt5.ConnectPacket) -> bytes:
     if packet.will is not None:
         will = packet.will
         flags |= 1 << 2 | int(will.qos) << 3 | will.retain << 5
-        rest += _text(will.topic) + _bytes(will.payload)
+        rest += _text(will.topic) + _bytes(will.payload or b"")
     if packet.username is not None:
         flags |= 1 << 7
         rest += _text(packet.username)
@@ -100,7 +100,7 @@ def _fixed(first: int, body: bytes) -> bytes:
 def level_of(beginning: bytes) -> int | None:
     """The protocol level that a client's first packet asks for; None: it is not there yet.
 
-    Raises RemoteError where it is no CONNECT.
+    Raises RemoteError where it is another packet.
     """
     if beginning and beginning[0] >> 4 != _CONNECT:
         raise RemoteError("expected CONNECT first")
