@@ -1,7 +1,7 @@
 # One word each. `make help` lists them. Everything is installed into .venv from hash-locked requirements.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test behaviour needs rewritten quick test-pythons test-faults test-examples lint types format bad-weather hiccups soak day cluster compose truth arm64 audit bench pictures lock clean
+.PHONY: help demo test behaviour needs rewritten quick test-pythons test-faults test-examples lint types format bad-weather hiccups soak day cluster compose truth arm64 audit bench bench-readers pictures lock clean
 
 VENV := .venv
 RUN := $(VENV)/bin/
@@ -93,6 +93,12 @@ truth: $(VENV)/installed-test ## compute recorded sets in three orders, with kil
 
 bench: $(VENV)/installed-test ## run all benchmarks, write docs/benchmarks.md
 	@$(RUN)python -m tests.bench.report
+
+READERS := sse sockets polls own_device rights filters snapshot deliveries
+RUNS := 3
+bench-readers: $(VENV)/installed-test ## what readers cost, by each protocol, and rivals beside: RUNS=n
+	@failed=; for name in $(READERS); do echo "$$name"; $(RUN)python -m tests.bench.bench_$$name --runs $(RUNS) || failed="$$failed $$name"; done; \
+	test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 bench-%: $(VENV)/installed-test
 	@$(RUN)python -m tests.bench.bench_$*

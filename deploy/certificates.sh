@@ -6,7 +6,8 @@
 #   DIR/authority/   the authorities' private keys and their lists: keep this folder on another machine
 #   DIR/broker/      what the broker reads: server.crt and server.key, the authorities' certificates and their revocation lists, and
 #                    subscriptions.json: what each device may subscribe to
-#   DIR/devices/     NAME.crt and NAME.key: what a device is given, beside broker/devices-ca.crt
+#   DIR/devices/     NAME.crt and NAME.key: what a device is given, beside broker/devices-ca.crt; NAME.token, where it sends by HTTP
+#   DIR/tokens/      devices: the tokens of all of them, as bridges read them
 #   DIR/bridges/     the same for each bridge, signed by an authority of its own: no device can pass for a bridge
 #   DIR/keys/        cursor.key, lease.key, ops.key, seal.key, share.key: secrets of the cloud parts
 #   DIR/kafka/       kafka-N.pem, kafka-ca.crt, users.jaas: what Kafka's brokers read; NAME.password: by which each part is known to them
@@ -35,7 +36,7 @@ renew_days=${RENEW_DAYS:-30}
 front_names=${FRONT_NAMES:-DNS:localhost,IP:127.0.0.1}
 kafka_brokers=${KAFKA_BROKERS:-kafka-1 kafka-2 kafka-3}
 kafka_users=${KAFKA_USERS:-sequencer analysis lake access-1 access-2 push ops}
-mkdir -p "$dir/authority" "$dir/broker" "$dir/devices" "$dir/bridges" "$dir/keys" "$dir/kafka" "$dir/front"
+mkdir -p "$dir/authority" "$dir/broker" "$dir/devices" "$dir/bridges" "$dir/keys" "$dir/kafka" "$dir/front" "$dir/tokens"
 cd "$dir"
 
 # readers GROUP: the folder with what those read who trust the authority.
@@ -109,7 +110,7 @@ revoke() {
             revocations "$group"
             mkdir -p authority/revoked
             mv "$group/$1.crt" "authority/revoked/$1-$(date -u +%Y%m%dT%H%M%S).crt"
-            rm -f "$group/$1.key" "kafka/$1.password"
+            rm -f "$group/$1.key" "$group/$1.token" "kafka/$1.password"
             echo "revoked $1; the broker refuses it once it has $dir/broker/$group-crl.pem and was reloaded"
             return
         fi
@@ -148,6 +149,10 @@ subscriptions() {
                 printf '%s{"acltype":"subscribeLiteral","topic":"ew/v1/%s/%s","allow":true}' "$comma" "$name" "$filter"
                 comma=,
             done
+            # A node of Sparkplug B: what it is asked for, and whether its host is there.
+            for filter in "spBv1.0/+/NCMD/$name/#" "spBv1.0/+/DCMD/$name/#" spBv1.0/STATE/+; do
+                printf ',{"acltype":"subscribePattern","topic":"%s","allow":true}' "$filter"
+            done
             printf ']}'
         done
         printf '],\n"clients":['
@@ -160,6 +165,21 @@ subscriptions() {
         printf ']}\n'
     } > broker/subscriptions.new
     mv broker/subscriptions.new broker/subscriptions.json
+}
+
+# tokens: by which devices are known that send by HTTP. A folder of its own, so that who has it mounted sees the new file. A line that is
+# there stays as it is: it may say that the device is a gateway.
+tokens() {
+    touch tokens/devices
+    for name in $(cd devices && ls | sed -n 's/\.crt$//p'); do
+        if [ ! -e "devices/$name.token" ]; then
+            openssl rand -hex 20 > "devices/$name.token.new"
+            mv "devices/$name.token.new" "devices/$name.token"
+        fi
+        token=$(cat "devices/$name.token")
+        grep "^$token " tokens/devices || echo "$token $name"
+    done > tokens/devices.new
+    mv tokens/devices.new tokens/devices
 }
 
 # key FILE TEXT: a secret, made once.
@@ -223,4 +243,5 @@ while [ $# -gt 0 ]; do
     esac
 done
 subscriptions
+tokens
 kafka

@@ -10,13 +10,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Set
+from typing import Final
 
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.client_share import RESERVE, Bound
 from edgewake.cloud.log.following.followed import FollowedStreams
 from edgewake.cloud.log.hub import Full
 from edgewake.cloud.log.subscription import Sight
+from edgewake.cloud.log.wanted import wanted
 from edgewake.protocol.ops.publication import Publication
+
+DEVICES_NAMED_MAX: Final = 1_000_000
+"""Devices that all open requests name one by one, some 250 bytes each with their places in the
+indexes; a request may name 10,000."""
+
+
+def _named(sight: Sight) -> int:
+    """Devices that it names one by one."""
+    return len(wanted(sight.subscription).devices or ())
 
 
 class Holding:
@@ -24,6 +35,8 @@ class Holding:
 
     def __init__(self) -> None:
         self._sights: Counter[Sight] = Counter()
+        self.devices = 0
+        """Devices that its requests name one by one."""
 
     @property
     def filters(self) -> int:
@@ -37,13 +50,20 @@ class Holding:
 
     def add(self, sight: Sight) -> None:
         """It reads this, too."""
+        if sight not in self._sights:
+            self.devices += _named(sight)
         self._sights[sight] += 1
+
+    def more_devices(self, sight: Sight) -> int:
+        """How many devices it would name more."""
+        return 0 if sight in self._sights else _named(sight)
 
     def drop(self, sight: Sight) -> None:
         """It reads this once less."""
         self._sights[sight] -= 1
         if self._sights[sight] <= 0:
             del self._sights[sight]
+            self.devices -= _named(sight)
 
 
 class Admission:
@@ -57,6 +77,7 @@ class Admission:
         )
         self._replays = Bound("readings of older records", config.replays_max, config.address_share)
         self._names = Bound("followed streams", config.hub.followed_max, config.address_share)
+        self._devices = Bound("devices named by requests", DEVICES_NAMED_MAX, config.address_share)
 
     def stream(self, *, total: int, held: int) -> None:
         """One more open stream."""
@@ -91,6 +112,12 @@ class Admission:
         """
         if not is_served and not sight.is_common:
             _refuse(self._filters.refusal(total=total, held=held()))
+
+    def devices(self, more: int, *, total: Callable[[], int], held: int) -> None:
+        """A request that names `more` devices; `total` and `held` are without them."""
+        if more:
+            last = more - 1
+            _refuse(self._devices.refusal(total=total() + last, held=held + last))
 
     def replay(self, *, total: int, held: Callable[[], int]) -> None:
         """One that begins in the past.

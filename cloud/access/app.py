@@ -14,6 +14,7 @@
     GET /login, /login/…                     people log in, at an identity provider
     POST /v1/tickets, /v1/session            how a browser brings its right along
     GET /, /town, /page/…                    the pages
+    GET /asyncapi.json                       what is said and heard by whatever protocol
     GET /healthz, /readyz, /metrics
 
 Who may read what is `edgewake.cloud.rights`: each request has a principal, also one that proves
@@ -32,6 +33,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import JSONResponse, Response
 
 from edgewake.cloud.access import boards
+from edgewake.cloud.access.asyncapi.document import document as asyncapi_document
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.event_routes import LATER, EventRoutes
 from edgewake.cloud.access.latest import latest_routes, sync_routes
@@ -79,7 +81,17 @@ ASKED: Final = [
 
 
 OPEN_PATHS: Final = frozenset(
-    {"/", "/town", "/docs", "/openapi.json", "/healthz", "/readyz", "/metrics", "/v1/server"}
+    {
+        "/",
+        "/town",
+        "/docs",
+        "/openapi.json",
+        "/asyncapi.json",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/v1/server",
+    }
 )
 """They need no principal: the pages, which show what their reader may see, and what says how the
 server is."""
@@ -150,6 +162,7 @@ def build(
     app.include_router(boards.router(hub.catalogue))
     app.include_router(rights_routes.router(tickets, clients, clock))
     _add_operations(app, config, hub=hub, streams=streams, metrics=metrics)
+    _add_pages(app)
     return app
 
 
@@ -194,6 +207,11 @@ def _add_operations(
             raise Problem(503, "not_ready", why)
         return JSONResponse({"status": "ready"})
 
+    @app.get("/asyncapi.json", include_in_schema=False)
+    async def asyncapi() -> Response:
+        """What streams, sockets, devices and webhooks say: an AsyncAPI 3 document."""
+        return JSONResponse(asyncapi_document())
+
     @app.get("/metrics", include_in_schema=False)
     async def prometheus() -> Response:
         """Counters and gauges for Prometheus."""
@@ -209,6 +227,8 @@ def _add_operations(
         metrics.replayed.set(hub.replay.blocks_read)
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
+
+def _add_pages(app: FastAPI) -> None:
     @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def live() -> Response:
         return web_pages.document("live.html")

@@ -21,6 +21,7 @@ from edgewake.cloud.access.bounded import answer
 from edgewake.cloud.access.bounded.answer import Bounds, Form
 from edgewake.cloud.access.bounded.read import BoundedRead
 from edgewake.cloud.access.connection import connection_of
+from edgewake.cloud.access.event_route import EventRoute
 from edgewake.cloud.access.event_words import Asked, AskedOfSeveral, Words, WordsAsked
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStream, OpenStreams
@@ -110,7 +111,9 @@ class EventRoutes:
             ("/v1/events", self.several, self.several_posted),
             ("/v1/publications/{name}/events", self.published, self.published_posted),
         ):
-            app.add_api_route(path, read, methods=["GET"], **shown)
+            app.router.add_api_route(
+                path, read, methods=["GET"], route_class_override=EventRoute, **shown
+            )
             app.add_api_route(path, posted, methods=["POST"], **shown)
             app.add_api_route(path, read, methods=["HEAD"], include_in_schema=False)
             app.add_route(path, _options, methods=["OPTIONS"], include_in_schema=False)
@@ -259,6 +262,7 @@ class EventRoutes:
             return ended(stream.why_ended).response()
         if page is None:
             return Response(status_code=204)
+        self._metrics.superseded.labels("page").inc(page.superseded)
         return answer.response(
             page,
             form,
@@ -444,6 +448,7 @@ class _OneClient:
                 pace=asked.pace,
                 clock=self._clock,
                 on_change=self._streams.on_change,
+                on_superseded=self._streams.metrics.superseded.labels("stream").inc,
             )
         except BaseException:
             self._hub.close(plan)

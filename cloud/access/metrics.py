@@ -96,6 +96,12 @@ class Metrics:
             ["reason"],
             registry=self.registry,
         )
+        self.superseded = Counter(
+            "edgewake_access_superseded",
+            "Events that conflation left out, because later ones took their place",
+            ["how"],
+            registry=self.registry,
+        )
         self.sent_bytes = Counter(
             "edgewake_access_sent_bytes", "Bytes of streams written", registry=self.registry
         )

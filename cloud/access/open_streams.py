@@ -448,6 +448,11 @@ class OpenStreams:
             total=self.hub.own_views,
             held=lambda: holding.filters,
         )
+        self._admission.devices(
+            holding.more_devices(sight),
+            total=lambda: sum(one.devices for one in self._holdings.values()),
+            held=holding.devices,
+        )
         stream.sight = sight
         holding.add(sight)
         if publication is not None:

@@ -54,8 +54,13 @@ class Session:
         pace: Pace = FREE,
         clock: Clock,
         on_change: Callable[[State, State], None],
+        on_superseded: Callable[[int], None],
     ) -> None:
-        """`on_change` is given the states before and after each change."""
+        """Make a session that is to be started.
+
+        `on_change` is given the states before and after each change, `on_superseded` how many
+        events more conflation left out.
+        """
         self.state = State.STARTING
         self.wake: Callable[[], None] = lambda: None
         self.has_failed = False
@@ -66,6 +71,7 @@ class Session:
         self._heartbeat_events = heartbeat_events
         self._clock = clock
         self._on_change = on_change
+        self._on_superseded = on_superseded
         self._encoder = Encoder(hub.codec, plan, hub.traces)
         self._subscriber = paced.subscribe(
             hub, plan, self._encoder, start.positions, self._woken, pace=pace, clock=clock
@@ -182,6 +188,7 @@ class Session:
                 self._announced = None
                 left_out = paced.superseded(self._subscriber)
                 if left_out:
+                    self._on_superseded(left_out)
                     parts.append(http_chunk(sse.conflated(left_out)))
         if not parts:
             return self._waiting.popleft() if self._waiting else None

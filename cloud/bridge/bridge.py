@@ -42,7 +42,7 @@ from edgewake.cloud.bridge.admission.catalogue import (
     AwaitsCatalogueError,
     Catalogue,
     NotNow,
-    too_much,
+    over_share,
 )
 from edgewake.cloud.bridge.admission.compiled import CompiledStreams
 from edgewake.cloud.bridge.admission.in_full import in_full
@@ -53,7 +53,6 @@ from edgewake.cloud.bridge.admission.records import (
     aside_letter,
     catalogue_row,
     dead_letter,
-    device_in,
     is_answerable,
     left_out_letter,
     too_large,
@@ -154,8 +153,9 @@ class Bridge:
         self._parked: Parked[mqtt5.PublishPacket | Unreadable] = Parked()
         self._statuses = StatusRows()
         self._allowance = Allowance(config.device)
-        self._payers = Payers(self._allowance, config.gateway, config.knows_devices)
-        self._mapped_letters = self._allowance.of_all_mapped(clock.monotonic_s())
+        self._payers = Payers(
+            self._allowance, config.gateway, config.knows_devices, clock.monotonic_s()
+        )
         self._told_s = clock.monotonic_s()
         """When was said last how many dead letters were counted only."""
         self._seen_changes = 0
@@ -290,38 +290,32 @@ class Bridge:
             self.metrics.mapped["ignored"] += 1
             whole.parts = []
             return
-        account = self._allowance.account(mapper.device_of(packet.topic), now_s)
+        topic = packet.topic
+        account = self._payers.of_mapped(topic, mapper.device_of(topic), now_s)
         size = size_of(packet)
-        if account.device and (wait_s := account.wait_s(now_s)) > 0:
-            parts = [Part(packet, too_much(account.device, wait_s).refusal)]
+        if (wait_s := account.wait_s(now_s)) > 0:
+            parts = [Part(packet, over_share(account, wait_s).refusal)]
         else:
             began_s = time.thread_time() if size >= MEASURED_BYTES else None
             parts = mapper.parts(packet, received_at)
-            if began_s is not None:
-                account.pay(size, time.thread_time() - began_s)
+            if began_s is not None or not account.device:  # of a device each part pays
+                account.pay(size, 0.0 if began_s is None else time.thread_time() - began_s)
         self.metrics.mapped["ignored" if not parts else "mapped"] += 1
-        self._share_letters(parts, account, now_s)
-        self._accept_parts(whole, parts, account, received_at, keeps_odd=True)
-
-    def _share_letters(self, parts: Sequence[Part], account: Account, now_s: float) -> None:
-        """Names that a payload gives cost nothing: their devices share what one may have."""
-        account.shared = self._mapped_letters
-        for part in parts:
-            of_part = self._allowance.account(device_in(part.packet.topic), now_s)
-            of_part.shared = self._mapped_letters
+        named = self._payers.named(parts, "", now_s)
+        self._accept_parts(whole, named, account, received_at, keeps_odd=True)
 
     def take(
         self, parts: Sequence[Part], payer: str, on_settled: Callable[[], None], *, is_named: bool
     ) -> Awaited:
         """Accept messages that came another way than by the broker, at the expense of `payer`.
 
-        `is_named`: the payload names the devices, so a new name costs nothing.
+        `is_named`: the payload names the devices.
         """
         now_ms, now_s = self._clock.now_ms(), self._clock.monotonic_s()
         whole = Awaited(now_s, on_settled)
         account = self._allowance.account(payer, now_s)
         if is_named:
-            self._share_letters(parts, account, now_s)
+            parts = self._payers.named(parts, payer, now_s)
         self._accept_parts(whole, parts, account, now_ms, keeps_odd=True)
         whole.look()
         self._work.set()
@@ -330,6 +324,10 @@ class Bridge:
     def account(self, device: str) -> Account:
         """What a device has left."""
         return self._allowance.account(device, self._clock.monotonic_s())
+
+    def wait_s(self, device: str) -> float:
+        """Seconds that a device has to wait, which may be one that nobody knows."""
+        return self._allowance.wait_s(device, self._clock.monotonic_s())
 
     @property
     def is_full(self) -> bool:

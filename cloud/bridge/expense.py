@@ -7,7 +7,7 @@ import time
 import mqtt5
 
 from edgewake.cloud.bridge.admission.allowance import MEASURED_BYTES, REFUSED_S, Account
-from edgewake.cloud.bridge.admission.catalogue import Catalogue, NotNow, too_much
+from edgewake.cloud.bridge.admission.catalogue import Catalogue, NotNow, over_share
 from edgewake.cloud.bridge.admission.compiled import CompiledStreams
 from edgewake.cloud.bridge.admission.payers import Payers
 from edgewake.cloud.bridge.admission.records import KafkaRecord, record_of
@@ -35,14 +35,21 @@ def paid_record(
 
     Raises Rejected, NotNow or AwaitsCatalogueError.
     """
-    if not is_let_in and (wait_s := account.wait_s(now_s)) > 0:
-        raise too_much(account.device, wait_s)
+    if account.is_one_too_many or not is_let_in:
+        wait_s = account.wait_s(now_s)
+        if wait_s > 0:
+            raise over_share(account, wait_s)
     size = size_of(packet)
     payers.check(packet.topic, account, size)
     began_s = time.thread_time() if size >= MEASURED_BYTES else None
     try:
         record = record_of(
-            packet, catalogue, received_at=received_at, compiled=compiled, keeps_odd=keeps_odd
+            packet,
+            catalogue,
+            received_at=received_at,
+            compiled=compiled,
+            keeps_odd=keeps_odd,
+            gateway=account.learns_by,
         )
         if traces is not None:
             record = traces.begun(record, packet, now_s)

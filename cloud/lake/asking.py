@@ -14,8 +14,9 @@ from typing import Any, Final
 
 import orjson
 
-from edgewake.cloud.client_share import Bound, Held
+from edgewake.cloud.client_share import Bound
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.turns import Turns
 from edgewake.protocol.errors import LocalError, QueryError, QueryFault, Unavailable
 
 AT_ONCE_MAX: Final = 2
@@ -42,7 +43,7 @@ class Asking:
         self._lake_dir = lake_dir.absolute()
         self._kafka = kafka
         self._turns = asyncio.Semaphore(AT_ONCE_MAX)
-        self._waiting = Held(Bound("questions", WAITING_MAX, HOLDER_SHARE))
+        self._of_holders = Turns(Bound("questions", WAITING_MAX, HOLDER_SHARE), AT_ONCE_MAX)
 
     async def ask(
         self, question: dict[str, Any], passed: Mapping[str, int] = _NONE, *, holder: str = ""
@@ -55,14 +56,12 @@ class Asking:
         `holder`: of the key that asks. Raises QueryError where it is refused, Unavailable, and
         LocalError where the child fails.
         """
-        refused = self._waiting.take(holder)
-        if refused is not None:
-            raise Unavailable(refused)
+        over = await self._of_holders.take(holder)
         try:
             async with self._turns:
                 return await self._in_child(question, passed)
         finally:
-            self._waiting.give_back(holder)
+            over()
 
     async def _in_child(self, question: dict[str, Any], passed: Mapping[str, int]) -> bytes:
         kafka = self._kafka.model_dump(mode="json")

@@ -215,6 +215,7 @@ _bearer: Final = HTTPBearer(auto_error=False, description="A key of the key file
 async def _reader(
     http: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 ) -> Principal:
+    """Tell the principal in a coroutine: FastAPI runs anything else in a thread."""
     return principal_of(http.scope)
 
 

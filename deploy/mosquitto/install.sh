@@ -1,5 +1,6 @@
 #!/bin/sh
 # install.sh CERTIFICATES: Edgewake's files for Debian's Mosquitto, from this folder and from the folder that certificates.sh made.
+# SPARKPLUG=yes for nodes of Sparkplug B, which need messages that the broker retains (docs/production.md).
 # Run it again after a renewal or a revocation, then `systemctl reload mosquitto`. ROOT is put before all targets (for tests and images).
 set -eu
 
@@ -25,4 +26,11 @@ put 0640 "$from/subscriptions.json" "$etc/certs/subscriptions.json"
 put 0640 "$from/server.key" "$etc/certs/server.key"
 put 0644 "$here/devices.acl" "$etc/devices.acl"
 put 0644 "$here/bridges.acl" "$etc/bridges.acl"
-put 0644 "$here/production.conf" "$etc/conf.d/edgewake.conf"
+if [ "${SPARKPLUG:-no}" = yes ]; then
+    sed 's/^retain_available false$/retain_available true/' "$here/production.conf" > "$etc/edgewake.conf.new"
+    grep -q '^retain_available true$' "$etc/edgewake.conf.new"
+    put 0644 "$etc/edgewake.conf.new" "$etc/conf.d/edgewake.conf"
+    rm "$etc/edgewake.conf.new"
+else
+    put 0644 "$here/production.conf" "$etc/conf.d/edgewake.conf"
+fi

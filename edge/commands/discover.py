@@ -93,6 +93,13 @@ def _lines(heard: Survey, found: Found, written: Path | None) -> list[str]:
     if found.own:
         shown = ", ".join(found.own[:LEFT_SHOWN])
         lines.append(f"Edgewake's own: {len(found.own)} devices: {shown}")
+    if found.nodes:
+        shown = printable(", ".join(found.nodes[:LEFT_SHOWN]))
+        lines += [
+            f"Sparkplug B: {len(found.nodes)} nodes: {shown}",
+            "  read by an agent, edgewake-agent init --source sparkplug, or at the bridges by "
+            "[sparkplug]: docs/devices.md",
+        ]
     for one in found.proposals:
         kind = "map of its own" if one.table else "preset"
         lines.append(f"{kind} {printable(one.name)}: {len(one.topics)} topics")
@@ -105,7 +112,7 @@ def _lines(heard: Survey, found: Found, written: Path | None) -> list[str]:
     if not heard.messages:
         lines.append("Nothing came. Do the devices publish to this broker? Try --seconds 120.")
     elif not found.text:
-        lines.append("Nothing needs a map.")
+        lines.append("Nothing needs a map." if not found.left else "No map would read it.")
     elif written is not None:
         lines.append(f"{written} is written. See what it makes: edgewake map watch {written}")
     else:
@@ -122,6 +129,7 @@ def _as_json(heard: Survey, found: Found) -> str:
             "topics": len(heard.topics),
             "unseen": heard.unseen,
             "own": found.own,
+            "nodes": found.nodes,
             "proposals": [
                 {"name": one.name, "topics": one.topics, "is_preset": not one.table}
                 for one in found.proposals

@@ -43,6 +43,9 @@ class FieldInfo(BaseModel):
     dots."""
     first_device: str = ""
     """The device whose reading it was learnt from; counts for that device's share of fields."""
+    first_via: str = ""
+    """The gateway that named that device, `*` where a map or a request did; its share counts, too.
+    Empty: the device came by itself."""
     changed_at: int | None = None
     """When an operator last decided, ms since 1970 UTC."""
 
@@ -68,6 +71,8 @@ class Stream(BaseModel):
     description: str = ""
     first_device: str = ""
     """The device that sent it first; counts for that device's share of streams."""
+    first_via: str = ""
+    """As of a field."""
     fields: dict[
         Annotated[str, StringConstraints(pattern=f"^{FIELD_PATTERN.pattern}$")], FieldInfo
     ] = Field(default_factory=dict)

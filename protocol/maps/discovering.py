@@ -34,6 +34,8 @@ SAMPLE_BYTES_MAX: Final = 64 * 1024
 """Bytes of a message that is looked at; of a longer one only the topic is."""
 BYTES_MAX: Final = 64 << 20
 """Bytes of all messages that are kept to be looked at; then no more are."""
+SPARKPLUG: Final = "spBv1.0"
+"""First level of Sparkplug B's topics."""
 PROPOSALS_MAX: Final = 64
 """Maps of its own that are proposed."""
 Samples: TypeAlias = Mapping[str, Sequence[bytes]]
@@ -85,6 +87,8 @@ class Found:
 
     own: tuple[str, ...]
     """Devices that speak Edgewake's own topics."""
+    nodes: tuple[str, ...]
+    """Nodes of Sparkplug B, `GROUP/NODE`: no map reads them, but a host application."""
     proposals: tuple[Proposal, ...]
     left: tuple[str, ...]
     """Topics that nothing was found for: binary, or of more kinds than are proposed."""
@@ -107,7 +111,10 @@ def proposed(survey: Survey, *, now_ms: int) -> Found:
         for topic in survey.topics
         if topic.startswith(f"{ROOT}/") and topic.count("/") >= 4
     }
-    left = {t: p for t, p in survey.topics.items() if not t.startswith((f"{ROOT}/", "ew/", "/ew/"))}
+    levels = [topic.split("/") for topic in survey.topics if topic.startswith(f"{SPARKPLUG}/")]
+    nodes = {f"{one[1]}/{one[3]}" for one in levels if len(one) >= 4 and one[1] != "STATE"}
+    others = (f"{ROOT}/", "ew/", "/ew/", f"{SPARKPLUG}/")
+    left = {t: p for t, p in survey.topics.items() if not t.startswith(others)}
     proposals: list[Proposal] = []
     for name, topics in _by_presets(left, now_ms):
         proposals.append(Proposal(name, topics))
@@ -119,7 +126,7 @@ def proposed(survey: Survey, *, now_ms: int) -> Found:
             proposals.append(made)
             for topic in made.topics:
                 del left[topic]
-    return Found(tuple(sorted(own)), tuple(proposals), tuple(sorted(left)))
+    return Found(tuple(sorted(own)), tuple(sorted(nodes)), tuple(proposals), tuple(sorted(left)))
 
 
 def _by_presets(left: Samples, now_ms: int) -> Iterable[tuple[str, tuple[str, ...]]]:

@@ -23,7 +23,14 @@ TYPES: Final = frozenset({"NBIRTH", "NDATA", "NDEATH", "DBIRTH", "DDATA", "DDEAT
 COMMANDS: Final = frozenset({"NCMD", "DCMD"})
 SEQUENCE: Final = 256
 NODES_MAX: Final = 1_000
-"""Edge nodes that are known; messages of others are refused."""
+"""Edge nodes that are known. For one more the one that was heard of first of those that are offline
+is forgotten; where all are online it is refused."""
+DEVICES_MAX: Final = 1_000
+"""Devices of one node that were born and have not died."""
+NODE_METRICS_MAX: Final = 50_000
+"""Names of metrics of one node, its devices' included, some 300 bytes each."""
+ALL_METRICS_MAX: Final = 500_000
+"""All nodes together have this many."""
 WAITING_MAX: Final = 128
 """Messages of a node that wait for one before them: half of the numbers there are."""
 REBIRTH_S: Final = 10.0
@@ -130,6 +137,8 @@ class Host:
     def __init__(self, reorder_s: float) -> None:
         self._reorder_s = reorder_s
         self._nodes: dict[tuple[str, str], _Node] = {}
+        self._metrics = 0
+        """Names of metrics of all nodes."""
 
     def message(self, topic: str, data: bytes, now_ms: int, now_s: float) -> list[Event]:
         """What a message means. Never raises."""
@@ -145,7 +154,7 @@ class Host:
         key = (address.group, address.node)
         node = self._nodes.get(key)
         if node is None:
-            if len(self._nodes) >= NODES_MAX:
+            if len(self._nodes) >= NODES_MAX and not self._forget_one():
                 return [Odd(f"more than {NODES_MAX} edge nodes", is_lost=True)]
             node = self._nodes[key] = _Node()
         one = _Message(address, payload)
@@ -156,6 +165,28 @@ class Host:
         if not node.is_online:
             return [Odd("messages before a birth", is_lost=True), *_ask(node, address, now_s)]
         return self._in_order(node, one, now_ms, now_s)
+
+    def _forget_one(self) -> bool:
+        """Forget a node that is offline, if there is one."""
+        for key, node in self._nodes.items():
+            if not node.is_online:
+                self._metrics -= len(node.types)
+                del self._nodes[key]
+                return True
+        return False
+
+    def _why_no_more(self, node: _Node, one: _Message) -> str | None:
+        """Why a birth is over a bound, or None."""
+        device, known = one.address.device, node.types
+        if device and device not in node.devices and len(node.devices) >= DEVICES_MAX:
+            return f"more than {DEVICES_MAX} devices of one node"
+        names = (name for metric in one.payload.metrics for name in _names(metric))
+        new = len({(device, name) for name in names} - known.keys())
+        if len(known) + new > NODE_METRICS_MAX:
+            return f"more than {NODE_METRICS_MAX} metrics of one node"
+        if self._metrics + new > ALL_METRICS_MAX:
+            return f"more than {ALL_METRICS_MAX} metrics of all nodes"
+        return None
 
     def due(self, now_s: float) -> list[Event]:
         """What the time brings: nodes that are asked, for what they sent is missing."""
@@ -190,6 +221,7 @@ class Host:
         node.is_online = True
         node.seq = payload.seq
         node.devices.clear()
+        self._metrics -= len(node.types)
         node.types.clear()
         node.aliases.clear()
         node.waiting.clear()
@@ -202,6 +234,9 @@ class Host:
         """What it has, and the values of that."""
         found: list[Event] = []
         device = one.address.device
+        if (why := self._why_no_more(node, one)) is not None:
+            return [Odd(why, is_lost=True)]
+        before = len(node.types)
         for metric in one.payload.metrics:
             if not metric.name:
                 found.append(Odd("metrics without a name in a birth"))
@@ -213,6 +248,7 @@ class Host:
             alias = metric.alias
             if alias is not None and node.aliases.setdefault(alias, known) != known:
                 found.append(Odd("an alias that two metrics have"))
+        self._metrics += len(node.types) - before
         return found + self._values(node, one, now_ms)[0]
 
     def _node_death(self, node: _Node, one: _Message, now_ms: int) -> list[Event]:
@@ -257,6 +293,8 @@ class Host:
         address = one.address
         t = one.payload.t or now_ms
         if address.kind == "DBIRTH":
+            if (why := self._why_no_more(node, one)) is not None:
+                return [Odd(why, is_lost=True)]
             node.devices.add(address.device)
             return [Presence(address.thing, True, t), *self._born(node, one, now_ms)]
         if address.device and address.device not in node.devices:
@@ -303,6 +341,13 @@ class Host:
             return metric.name if (device, metric.name) in node.types else None
         known = None if metric.alias is None else node.aliases.get(metric.alias)
         return known[1] if known is not None and known[0] == device else None
+
+
+def _names(metric: Metric) -> Iterator[str]:
+    """Its name, and those of the metrics in it."""
+    yield metric.name
+    for name, _ in _inside(metric.name, metric):
+        yield name
 
 
 def _inside(name: str, metric: Metric) -> Iterator[tuple[str, Metric]]:

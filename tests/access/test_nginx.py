@@ -50,23 +50,33 @@ class Proxy:
 
     port: int
     tls_port: int
+    devices_port: int
 
 
 @asynccontextmanager
 async def nginx(
-    folder: Path, front: Path, access_ports: list[int], changes: Sequence[tuple[str, str]] = ()
+    folder: Path,
+    front: Path,
+    access_ports: list[int],
+    changes: Sequence[tuple[str, str]] = (),
+    bridge_ports: Sequence[int] = (1,),
 ) -> AsyncIterator[Proxy]:
     """nginx with the shipped file: only addresses and files of the container are others, and
     what `changes` replaces.
     """
-    port, tls_port = free_ports(2)
+    port, tls_port, devices_port = free_ports(3)
     one, other = [*access_ports, *access_ports][:2]
+    bridge, other_bridge = [*bridge_ports, *bridge_ports][:2]
     text = SHIPPED.read_text()
     for pattern, replacement in (
         (" /tmp/", f" {folder}/"),  # first: the other paths are of this test, and may lie there
         ("access-1:8700 resolve", f"127.0.0.1:{one}"),
         ("access-2:8700 resolve", f"127.0.0.1:{other}"),
         ("push:8703 resolve", "127.0.0.1:1"),
+        ("bridge-1:8086 resolve", f"127.0.0.1:{bridge}"),
+        ("bridge-2:8086 resolve", f"127.0.0.1:{other_bridge}"),
+        ("listen 8444 ssl;", f"listen 127.0.0.1:{devices_port} ssl;"),
+        ("access_log /dev/stdout devices;", f"access_log {folder}/devices.log devices;"),
         ("listen 8700", f"listen 127.0.0.1:{port}"),
         # `http2 on` is of 1.25.1 and newer; before, it was a word of `listen`.
         ("listen 8443 ssl;", f"listen 127.0.0.1:{tls_port} ssl http2;"),
@@ -91,7 +101,7 @@ async def nginx(
             lambda: answers(port) or not running.is_running(), f"nginx answers: {running.log}"
         )
         assert running.is_running(), running.output()
-        yield Proxy(port, tls_port)
+        yield Proxy(port, tls_port, devices_port)
     finally:
         running.stop()
 
@@ -257,7 +267,13 @@ async def test_what_is_ours_is_not_shown_to_everybody(
     access_a: Server, front: Path, tmp_path: Path
 ) -> None:
     async with nginx(tmp_path, front, [access_a.port]) as proxy:
-        for path in ("/docs", "/docs/swagger-ui.css", "/openapi.json", "/v1/server"):
+        for path in (
+            "/docs",
+            "/docs/swagger-ui.css",
+            "/openapi.json",
+            "/asyncapi.json",
+            "/v1/server",
+        ):
             assert (
                 status(proxy, path, client="127.0.0.1"),
                 status(proxy, path, client="127.0.0.2"),
@@ -269,6 +285,10 @@ async def test_what_is_ours_is_not_shown_to_everybody(
         for method, seen in (("POST", 404), ("GET", 502), ("PATCH", 502), ("DELETE", 502)):
             assert status(proxy, "/v1/leases/x", client="127.0.0.2", method=method) == seen, method
         assert status(proxy, "/v1/leases", client="127.0.0.1", method="POST") == 502
+        for client, seen in (("127.0.0.2", 404), ("127.0.0.1", 502)):
+            for path in ("/v1/deliveries/x", "/v1/groups/x"):
+                assert status(proxy, path, client=client, method="PUT") == seen, (path, client)
+        assert status(proxy, "/v1/groups/x/take", client="127.0.0.2", method="POST") == 502
         assert status(proxy, "/v1/streams", client="127.0.0.2") == 200, (
             "the control: what is for everybody"
         )

@@ -35,6 +35,7 @@ from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from tests.bench.figures import Found, rss_mib, run
+from tests.bench.readers.rivals import nchan
 from tests.bench.sse_world import access, reading, writing
 from tests.needs import nginx_with_nchan
 from tests.services import Process, free_ports, port_is_open, run_kafka, wait_until
@@ -139,7 +140,7 @@ def _measure_rivals(
         theirs[THROUGHPUT].append(figures["deliveries_per_s"])
         theirs["1 subscriptions: writes"].append(figures["writes_per_s"])
         theirs["1 subscriptions: processor time of a delivery"].append(figures["cpu_us"])
-    with _nchan(folder, bootstrap) as (pid, port):
+    with nchan(folder, bootstrap, STREAM) as (pid, port):
         figures = _read_rival(folder, bootstrap, pid, port, OVER)
         found["nchan under nginx: deliveries, same load", "deliveries/s", None].append(
             figures["deliveries_per_s"]
@@ -171,36 +172,6 @@ def _starlette(folder: Path, bootstrap: str) -> Iterator[tuple[int, int]]:
         wait_until(lambda: port_is_open(port), "the rival serves")
         assert process.pid is not None
         yield process.pid, port
-
-
-@contextmanager
-def _nchan(folder: Path, bootstrap: str) -> Iterator[tuple[int, int]]:
-    (port,) = free_ports(1)
-    command = [
-        sys.executable,
-        "-m",
-        "tests.bench.sse_nchan",
-        bootstrap,
-        topics.stream_topic(STREAM),
-        str(port),
-        str(folder / "nchan"),
-    ]
-    with Process(command, folder / "nchan.log") as process:
-        process.wait_for("nginx ")
-        wait_until(lambda: port_is_open(port), "nginx serves")
-        yield _worker(int(process.output().split("nginx ")[1].split()[0])), port
-
-
-def _worker(master: int) -> int:
-    """nginx's one worker does the work."""
-    children: list[str] = []
-
-    def found() -> bool:
-        children[:] = Path(f"/proc/{master}/task/{master}/children").read_text().split()
-        return bool(children)
-
-    wait_until(found, "nginx has a worker")
-    return int(children[0])
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ import json
 import re
 import sys
 import time
+from collections.abc import Callable
 from typing import cast
 
 import uvloop
@@ -36,7 +37,7 @@ class Reader(asyncio.Protocol):
     """One connection."""
 
     def __init__(self, path: str, *, is_checked: bool) -> None:
-        self._path = path
+        self.path = path
         self._is_checked = is_checked
         self._rest = b""
         self.events = 0
@@ -49,7 +50,7 @@ class Reader(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.is_open = True
-        words = f"GET {self._path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n"
+        words = f"GET {self.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n"
         cast(asyncio.Transport, transport).write(words.encode())
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -62,7 +63,11 @@ class Reader(asyncio.Protocol):
         if cut < 2:
             self._rest = data
             return
-        data, self._rest = data[:cut], data[cut:]
+        self._rest = data[cut:]
+        self.take(data[:cut])
+
+    def take(self, data: bytes) -> None:
+        """Whole events."""
         events = data.count(b'"sent":')
         if not events:
             return
@@ -115,15 +120,15 @@ def checked(readers: list[Reader]) -> dict[str, int]:
     }
 
 
-async def run(port: int, path: str, clients: int) -> None:
-    """Connect and obey."""
+async def run(port: int, path: str, clients: int, make: Callable[..., Reader] = Reader) -> None:
+    """Connect and obey; `make`: a reader, of its path and whether it is checked."""
     loop = asyncio.get_running_loop()
     paths = [
         re.sub(r"\{k(?:%(\d+))?\}", lambda found, i=i: str(i % int(found[1] or clients)), path)
         for i in range(clients)
     ]  # type: ignore[misc]
     readers = [
-        Reader(path, is_checked=i % max(1, clients // CHECKED) == 0) for i, path in enumerate(paths)
+        make(path, is_checked=i % max(1, clients // CHECKED) == 0) for i, path in enumerate(paths)
     ]
     began, busy = time.perf_counter(), time.process_time()
     for reader in readers:

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -47,7 +48,7 @@ http {{
             nchan_publisher; nchan_channel_id one; nchan_message_buffer_length 1000;
         }}
         location = /events {{
-            nchan_subscriber eventsource; nchan_channel_id one;
+            nchan_subscriber eventsource websocket longpoll; nchan_channel_id one;
             nchan_subscriber_first_message newest;
         }}
     }}
@@ -73,26 +74,34 @@ def main(bootstrap: str, topic: str, port: int, folder: Path) -> None:
 
 
 def _publish(server: subprocess.Popen[bytes], bootstrap: str, topic: str, port: int) -> None:
-    consumer = clients.consumer(KafkaConfig(bootstrap=bootstrap), "nchan")
-    end = watermarks(consumer, topic, 0)[1]
-    consumer.assign([TopicPartition(topic, 0, end)])
     with httpx.Client(timeout=10) as publisher:
-        while server.poll() is None:
-            due = time.monotonic() + TICK_S
+        for lines in pieces(bootstrap, topic):
+            if server.poll() is not None:
+                return
             # Lines of one message get a `data:` each, so readers see one event of many objects:
             # they count the objects.
-            lines: list[bytes] = []
-            while (left := due - time.monotonic()) > 0:
-                message = consumer.poll(left)
-                if message is not None and message.error() is None:
-                    lines += [
-                        orjson.dumps(reading)
-                        for reading in record.readings(record.decode(message.value()))
-                    ]
-            if lines:
-                publisher.post(
-                    f"http://127.0.0.1:{port}/publish", content=b"\n".join(lines)
-                ).raise_for_status()
+            publisher.post(
+                f"http://127.0.0.1:{port}/publish", content=b"\n".join(lines)
+            ).raise_for_status()
+
+
+def pieces(bootstrap: str, topic: str) -> Iterator[list[bytes]]:
+    """What came within TICK_S, from now on: readings as JSON."""
+    consumer = clients.consumer(KafkaConfig(bootstrap=bootstrap), "rival")
+    end = watermarks(consumer, topic, 0)[1]
+    consumer.assign([TopicPartition(topic, 0, end)])
+    while True:
+        due = time.monotonic() + TICK_S
+        lines: list[bytes] = []
+        while (left := due - time.monotonic()) > 0:
+            message = consumer.poll(left)
+            if message is not None and message.error() is None:
+                lines += [
+                    orjson.dumps(reading)
+                    for reading in record.readings(record.decode(message.value()))
+                ]
+        if lines:
+            yield lines
 
 
 if __name__ == "__main__":

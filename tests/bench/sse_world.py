@@ -105,9 +105,11 @@ class Readers:
 
 
 @contextlib.contextmanager
-def reading(port: int, path: str, clients: int) -> Iterator[Readers]:
-    """So many readers, connected."""
-    command = [sys.executable, "-m", "tests.bench.sse_clients", str(port), path, str(clients)]
+def reading(
+    port: int, path: str, clients: int, *, by: str = "tests.bench.sse_clients"
+) -> Iterator[Readers]:
+    """So many readers, connected; `by`: the program, which knows their protocol."""
+    command = [sys.executable, "-m", by, str(port), path, str(clients)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:

@@ -5,6 +5,7 @@ that the agent holds to, too, and who is the host of several bridges.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -117,6 +118,31 @@ async def test_it_asks_nodes_for_their_births(here: World) -> None:
 async def test_its_will_speaks_when_it_is_cut_off(here: World) -> None:
     start_one = Bridges(here, kills=True)
     await contract.its_will_speaks_when_it_is_cut_off(here.broker.port, start_one)
+
+
+async def test_a_node_pays_for_what_it_takes_to_read_its_messages(here: World) -> None:
+    """Half a megabyte that is refused, and again: nobody looks inside before its share is back."""
+    (short, other) = "spBv1.0/dear/NBIRTH/n", "spBv1.0/dear/NBIRTH/quiet"
+    host(here, "b-dear", "dear", "dear")
+    dear = birth(0, 0, *({"name": f"m{n}", "datatype": 3, "int_value": n} for n in range(30_000)))
+    assert 400_000 < len(dear) < 900_000
+    topic = "spBv1.0/STATE/dear"
+    with client(here.broker.port, topic) as node:
+        await node.says(topic, online=True)
+        for _ in range(40):
+            node.publish(short, dear, qos=1)
+        node.publish(other, birth(0, 0, X), qos=1)
+
+    def letters() -> list[DeadLetter]:
+        found = [DeadLetter.from_headers(one.headers()) for one in read(here.config, topics.DEAD)]
+        return [one for one in found if one.topic == short]
+
+    await _until(lambda: len(letters()) == 40, "each is refused")
+    reasons = Counter(one.reason for one in letters())
+    assert reasons["shape"] >= 1, "somebody looked inside"
+    assert reasons["quota"] >= 20, reasons
+    bridged = Bridged(here, "b-dear", "dear")
+    assert [values for _, _, values in await bridged.rows(1)] == [{"x": 0.5}], "the control"
 
 
 async def test_of_several_bridges_one_is_the_host_and_when_it_is_killed_another_one_is(

@@ -203,6 +203,46 @@ async def test_a_proxy_that_is_killed_loses_and_reorders_nothing(
             assert len(raw) == 60
 
 
+async def test_what_is_asked_for_once_more_keeps_its_batch_and_what_differs_does_not(
+    push: Service, stream: Readings
+) -> None:
+    """A receiver drops what it had by `webhook-id`: the same id must be the same events, and other
+    events must have another id.
+    """
+    stream.add(6)
+    async with receiving() as receiver:
+        receiver.answer = lambda n: (503, {})
+        name, _ = await made(push, stream, receiver.url)
+        body = {"streams": [stream.stream], "url": receiver.url, "wait_s": 0.1}
+
+        async def more_calls(body: dict[str, Any] | None = None) -> list[Received]:
+            """Of before and after it is asked for once more, and then called."""
+            count = len(receiver.calls)
+            if body is not None:
+                await ask(push, "PUT", f"/{name}", body)
+            await receiver.got(count + 1)
+            return receiver.calls[count:]
+
+        (first, *_) = await more_calls()
+        (again, *_) = await more_calls(body)
+        assert (again.id, again.body) == (first.id, first.body), "the same once more"
+        (after, *_) = await more_calls(body | {"events_max": 3, "kind": "webhook"})
+        assert (after.id, after.body) == (first.id, first.body), "and what changes no event"
+        await ask(push, "PUT", f"/{name}", body | {"where": "n > 2"})
+        async with asyncio.timeout(PATIENCE_S):
+            while (other := receiver.calls[-1]).id == first.id:
+                await asyncio.sleep(0.01)
+        assert min(numbers([other])) > 2
+        receiver.answer = lambda n: (204, {})
+        await ask(push, "POST", f"/{name}/enable")
+        async with asyncio.timeout(PATIENCE_S):
+            while (view := await ask(push, "GET", f"/{name}"))["events"] < 5:
+                await asyncio.sleep(0.1)
+        taken = once(receiver.calls)
+        assert (view["events"], view["failures"]) == (5, 0), "and that the filter changed"
+        assert sorted(numbers([call for call in taken if call.id != first.id])) == [3, 4, 5, 6]
+
+
 async def test_410_ends_it_and_its_owner_enables_it_where_it_stood(
     push: Service, stream: Readings
 ) -> None:

@@ -108,6 +108,18 @@ def test_a_refused_batch_is_halved_until_the_one_event_is_a_letter(status: int) 
     assert grown == [2, 4, 8, 16, 32, 64, None, None]
 
 
+def test_letters_have_room_by_number_and_by_bytes() -> None:
+    def letters(count: int, size: int) -> list[Letter]:
+        return [Letter("ab", n, "é" * (size // 2), "c", "422", made_at=NOW) for n in range(count)]
+
+    assert state.has_room((), "x" * (state.LETTERS_BYTES_MAX + 1)), "the first, however large"
+    assert state.has_room(letters(state.LETTERS_MAX - 1, 10), "x")
+    assert not state.has_room(letters(state.LETTERS_MAX, 10), "x")
+    large = letters(16, state.LETTERS_BYTES_MAX // 16)
+    assert state.has_room(large[1:], "x" * 100)
+    assert not state.has_room(large, "x")
+
+
 def test_404_ends_a_push_service_and_no_webhook() -> None:
     gone = Failed("404", None, 404)
     assert state.is_gone(gone, EndpointKind.PUSH_SERVICE)

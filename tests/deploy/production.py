@@ -54,6 +54,8 @@ class Site:
     process: Process
     ports: dict[str, int]
     """Of devices and of bridges."""
+    environ: dict[str, str] = field(default_factory=dict)
+    """What install.sh is told besides."""
 
     @property
     def certificates(self) -> Path:
@@ -69,7 +71,10 @@ class Site:
         """Run install.sh, then move paths and ports to where the test may write."""
         command = ["sh", str(DEPLOY / "mosquitto" / "install.sh"), str(self.certificates)]
         subprocess.run(
-            command, check=True, capture_output=True, env=os.environ | {"ROOT": str(self.root)}
+            command,
+            check=True,
+            capture_output=True,
+            env=os.environ | {"ROOT": str(self.root)} | self.environ,
         )
         self.edit(self.root / "etc/mosquitto/conf.d/edgewake.conf", {
             "listener 8883": f"listener {self.ports['devices']} 127.0.0.1",
@@ -169,14 +174,18 @@ def certificate(
 
 
 @contextmanager
-def production_site(*names: str) -> Iterator[Site]:
-    """A broker with certificates for `names`, each an argument of certificates.sh."""
+def production_site(*names: str, **environ: str) -> Iterator[Site]:
+    """A broker with certificates for `names`, each an argument of certificates.sh.
+
+    `environ`: variables of install.sh.
+    """
     devices, bridges = free_ports(2)
     # Not below pytest's own folder, which the user mosquitto may not enter.
     root = Path(tempfile.mkdtemp(prefix="edgewake-broker-"))
     root.chmod(0o755)
     command = [str(mosquitto.ensure()), "-c", str(root / "etc/mosquitto/mosquitto.conf")]
-    site = Site(root, Process(command, root / "output"), {"devices": devices, "bridges": bridges})
+    ports = {"devices": devices, "bridges": bridges}
+    site = Site(root, Process(command, root / "output"), ports, environ)
     try:
         site.issue(*names)
         site.install()

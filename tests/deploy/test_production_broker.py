@@ -360,17 +360,16 @@ def test_a_device_with_the_name_of_a_file_of_ours_gets_a_certificate_and_no_key_
     tmp_path: Path, name: str
 ) -> None:
     assert certificates(tmp_path).returncode == 0
+    of_devices = {tmp_path / "broker" / "subscriptions.json", tmp_path / "tokens" / "devices"}
     ours = {
         path: path.read_bytes()
         for path in tmp_path.rglob("*")
-        if path.is_file() and path.name != "subscriptions.json"
+        if path.is_file() and path not in of_devices
     }
     assert certificates(tmp_path, name).returncode == 0
     assert {path: path.read_bytes() for path in ours} == ours
-    made = {
-        path for path in tmp_path.rglob("*") if path.is_file() and path.name != "subscriptions.json"
-    } - set(ours)
-    assert made == {tmp_path / "devices" / f"{name}.crt", tmp_path / "devices" / f"{name}.key"}
+    made = {path for path in tmp_path.rglob("*") if path.is_file()} - of_devices - set(ours)
+    assert made == {tmp_path / "devices" / f"{name}{kind}" for kind in (".crt", ".key", ".token")}
 
 
 def test_no_device_has_the_session_of_a_part(tmp_path: Path) -> None:

@@ -23,11 +23,15 @@ from tests.services import PATIENCE_S, Process, free_ports, port_is_open, wait_u
 MQTT, KAFKA = 10, 20
 
 
+PORTS = (0, 1, 2, 3, 10, 11, 12, 20, 21, 30, 31, 32, 33)
+"""All that may be opened, from the base on."""
+
+
 def port_base() -> int:
     """A base with all its ports free at the moment."""
     while True:
         (base,) = free_ports(1)
-        if not any(port_is_open(base + offset) for offset in (0, 1, 2, 3, 10, 20, 21, 30, 31, 32)):
+        if not any(port_is_open(base + offset) for offset in PORTS):
             return base
 
 

@@ -294,6 +294,8 @@ def test_the_shell_completes_the_names_that_there_are(
 COMMANDS: Sequence[Sequence[str]] = (
     ("devices", "list"), ("streams", "list"), ("dead-letters", "list"), ("leases",), ("requests",),
     ("query", "list"), ("summary",),
+    ("alert", "list"), ("board", "list"), ("set", "list"), ("publication", "list"),
+    ("delivery", "list"), ("clients", "list"), ("streams", "erasures"), ("map", "presets"),
     ("logs", "-n", "1"), ("login",), ("config", "get", "room-1"), ("doctor",), ("status",),
     ("simulate", "town"),
 )  # fmt: skip

@@ -4,7 +4,9 @@ subscriptions. It waits, and nobody else does.
 
 from __future__ import annotations
 
+import base64
 import itertools
+import json
 import time
 from collections.abc import Callable
 
@@ -12,6 +14,7 @@ import pytest
 
 from edgewake.cloud.bridge.admission.allowance import LETTER_HEAD_BYTES
 from edgewake.protocol import topics
+from edgewake.protocol.sketches.sketch import SKETCH_BYTES_MAX, STREAM
 from tests.deploy.production import Client
 from tests.hostile.world import JITTER_S, SLOWER_MAX, Victim, World, beside_attack, unharmed
 from tests.services import wait_until
@@ -107,6 +110,27 @@ def test_dead_letters_are_bounded_counted_and_cut(here: World, victim: Victim) -
     assert {letter.size for letter, value in kept if len(value) == LETTER_HEAD_BYTES} == {len(bad)}
     counted = sum(int(letter.detail.split()[0]) for letter in told)
     assert len(kept) + counted == next(sent) - 1
+
+
+def test_sketches(here: World, victim: Victim) -> None:
+    """As large as they may be, of nothing: what summaries make of them is tried in
+    tests/summaries.
+    """
+    numbers = itertools.count(1)
+    with here.device("attacker") as attacker:
+
+        def send() -> None:
+            start = 60_000 * next(numbers)
+            sketch = base64.b64encode(start.to_bytes(8, "big") * (SKETCH_BYTES_MAX // 8)).decode()
+            reading = {
+                "of_stream": victim.stream, "of_field": "n", "kind": "kll", "start": start,
+                "end": start + 60_000, "readings": 1000, "sketch": sketch,
+            }  # fmt: skip
+            topic = topics.up("attacker", STREAM)
+            attacker.mqtt.publish(topic, json.dumps(reading).encode(), qos=1)
+
+        unharmed(victim, _every(0.01, send))
+    assert here.records(topics.UP, "attacker") or here.letters("attacker"), "they came"
 
 
 def test_streams(here: World, victim: Victim) -> None:

@@ -40,7 +40,8 @@ from tests.services import PATIENCE_S
 
 OPEN, NAMED, LISTS, OWN = "open", "named", "lists", "own"
 RULES = {
-    "/": OPEN, "/town": OPEN, "/docs": OPEN, "/openapi.json": OPEN, "/healthz": OPEN,
+    "/": OPEN, "/town": OPEN, "/docs": OPEN, "/openapi.json": OPEN,
+    "/asyncapi.json": OPEN, "/healthz": OPEN,
     "/readyz": OPEN, "/metrics": OPEN, "/v1/server": OPEN, "/page": OPEN, "/docs/{file}": OPEN,
     "/login/me": OPEN,
     "/v1/streams": LISTS, "/v1/publications": LISTS,

@@ -8,7 +8,7 @@ stream behind the first page's cursor.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
@@ -110,9 +110,9 @@ def check_keys(keys: Sequence[str] | None, scope: Scope | None) -> None:
         raise RequestError("key", "key and limit: expected a right to all columns of the key")
 
 
-def ordered(entries: Sequence[Entry], asked: Choice) -> Sequence[Entry]:
+def ordered(entries: Iterable[Entry], asked: Choice) -> Iterable[Entry]:
     """The rows that may be chosen, in the order of the answer."""
-    if asked.is_all:
+    if not asked.is_by_key:
         return entries
     found = [
         entry
@@ -120,7 +120,7 @@ def ordered(entries: Sequence[Entry], asked: Choice) -> Sequence[Entry]:
         if (asked.keys is None or entry.key in asked.keys)
         and (asked.after is None or entry.key > asked.after)
     ]
-    return sorted(found, key=lambda entry: entry.key) if asked.is_by_key else found
+    return sorted(found, key=lambda entry: entry.key)
 
 
 class Picker:
@@ -130,26 +130,31 @@ class Picker:
         self, asked: Choice, scope: Scope | None, *, is_result: bool, with_keys: bool = False
     ) -> None:
         self._with_keys = with_keys
-        self.rows: list[bytes] = []
+        self.count = 0
+        """Rows that were taken."""
+        self.is_full = False
         self.next: str | None = None
         """The key after which the next page begins; None: this is the last page."""
         self._asked, self._scope, self._is_result = asked, scope, is_result
         self._passes = None if asked.where is None else asked.where.passes
         self._last = ""
 
-    def take(self, entry: Entry) -> bool:
-        """Look at a row; False where the page was full before it."""
+    def take(self, entry: Entry) -> bytes | None:
+        """A row as it is told; None where the answer leaves it out.
+
+        `is_full` says that the page was full before it.
+        """
         data = self.shown(entry.data)
         if data is None:
-            return True
-        if self._asked.limit is not None and len(self.rows) >= self._asked.limit:
-            self.next = self._last
-            return False
-        if self._with_keys:
-            data = b'{"key":%b,"row":%b}' % (orjson.dumps(entry.key), data)
-        self.rows.append(data)
+            return None
+        if self.count == self._asked.limit:
+            self.next, self.is_full = self._last, True
+            return None
+        self.count += 1
         self._last = entry.key
-        return True
+        if self._with_keys:
+            return b'{"key":%b,"row":%b}' % (orjson.dumps(entry.key), data)
+        return data
 
     def shown(self, data: bytes) -> bytes | None:
         """A row as the reader gets it; None where it is filtered out."""

@@ -5,8 +5,8 @@ It is the last reading of each device, or the newest window of each group.
 Among a device's readings the one with the highest (epoch, seq) counts, so that a late reading does
 not replace a newer one; without them, the last to arrive. Among a group's rows the newest window
 counts, and its last revision; a withdrawn row does not count, and one whose window the query's
-watermark has passed is marked as final. All rows are kept up to BYTES_MAX; past it the row that has
-been silent longest is dropped, and counted.
+watermark has passed is marked as final. All rows are kept up to `bytes_max`; past it the row that
+has been silent longest is dropped, and counted.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from edgewake.cloud.access.latest.latest_changes import At, Change, Changes, Row
 from edgewake.cloud.log.decode import DATA, WATERMARK, Event
 from edgewake.cloud.rights.scope import Scope
 
-BYTES_MAX: Final = 16 * 1024 * 1024
-"""The most bytes of one stream's or query's rows: 40,000 of 200 bytes, which is also the largest
-answer."""
+BYTES_MAX: Final = 64 * 1024 * 1024
+"""The most bytes of one stream's or query's rows: 160,000 of 200 bytes."""
 ROW_BYTES: Final = 200
 """Memory of a row beside its data, roughly."""
 _WITHDRAWN: Final = b""
@@ -50,13 +49,17 @@ class Latest:
     def __init__(self, keys: Sequence[str] | None, *, bytes_max: int = BYTES_MAX) -> None:
         """`keys`: the group columns of a query; None: a stream, whose key is the device."""
         self._keys = keys
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
+        """It may change; what is too much then goes with the next event."""
+        self.state = 0
+        """Grows with every change of a row, or of what is told of one."""
         self._rows: OrderedDict[str, _Row] = OrderedDict()
         """The one that was heard of least lately first."""
         self._older: set[str] = set()
         """Keys of which only older events are known yet: of those the last one counts where nothing
         else tells."""
-        self._bytes = 0
+        self.bytes = 0
+        """Memory of the rows, roughly."""
         self._passed = 0
         """Event time in ms up to which the query's windows are final, as far as it was said."""
         self.left_out = 0
@@ -71,6 +74,7 @@ class Latest:
         if event.kind == WATERMARK:
             said = event.fields.get("watermark")
             self._passed = max(self._passed, said) if isinstance(said, int) else self._passed
+            self.state += 1
         if event.kind != DATA:
             return
         key, rank = self._place(event.fields)
@@ -90,7 +94,7 @@ class Latest:
         elif known is None:
             self._older.add(key)
             self._rows.move_to_end(key, last=False)
-        while self._bytes > self._bytes_max and len(self._rows) > 1:
+        while self.bytes > self.bytes_max and len(self._rows) > 1:
             self._drop_first()
 
     def end_of_older(self) -> None:
@@ -102,13 +106,28 @@ class Latest:
         """The group columns of a query; None of a stream."""
         return self._keys
 
-    def entries(self, scope: Scope | None = None) -> list[Entry]:
-        """Each row of which something may be seen, the one that was heard of least lately first."""
-        return [
-            Entry(key, self._told(row))
-            for key, row in self._seen(scope)
-            if row.data is not _WITHDRAWN
-        ]
+    def __len__(self) -> int:
+        """Rows, those that were withdrawn among them."""
+        return len(self._rows)
+
+    def entries(
+        self, scope: Scope | None = None, keys: frozenset[str] | None = None
+    ) -> Iterator[Entry]:
+        """Each row of which something may be seen, the one that was heard of least lately first.
+
+        As they are now, whatever comes while somebody goes through them. `keys`: these alone.
+        """
+        passed = self._passed
+        if keys is None:
+            found = list(self._rows.items())
+        else:
+            found = [(key, self._rows[key]) for key in keys if key in self._rows]
+        seen = None if self._keys is not None else scope
+        return (
+            Entry(key, _told(row, passed))
+            for key, row in found
+            if row.data is not _WITHDRAWN and (seen is None or seen.sees(key))
+        )
 
     def changed_since(self, place: Row) -> list[tuple[str, bytes | None, bool]]:
         """Return each row that changed after a position: key, JSON, and whether it is new.
@@ -116,26 +135,14 @@ class Latest:
         JSON is None where the row no longer exists.
         """
         return [
-            (key, None if row.data is _WITHDRAWN else self._told(row), is_behind(row.born, place))
+            (
+                key,
+                None if row.data is _WITHDRAWN else _told(row, self._passed),
+                is_behind(row.born, place),
+            )
             for key, row in self._rows.items()
             if is_behind(row.at, place)
         ]
-
-    def _seen(self, scope: Scope | None) -> Iterator[tuple[str, _Row]]:
-        """The rows of which something may be seen: those of a stream are found by their device."""
-        if scope is None or self._keys is not None:
-            return iter(self._rows.items())
-        return ((device, row) for device, row in self._rows.items() if scope.sees(device))
-
-    def _told(self, row: _Row) -> bytes:
-        """The row's JSON, marked as final where its window is.
-
-        A row is emitted when it changes, and not once more when its window becomes final.
-        """
-        if row.open_to is None or row.open_to > self._passed:
-            return row.data
-        head, _, tail = row.data.rpartition(b'"final":false')
-        return head + b'"final":true' + tail
 
     def _open_to(self, fields: Mapping[str, Any]) -> int | None:
         """The end of a row's window, where it was not final when it was emitted."""
@@ -156,12 +163,13 @@ class Latest:
 
     def _put(self, key: str, row: _Row) -> None:
         before = self._rows.get(key)
-        self._bytes += _size(key, row) - (0 if before is None else _size(key, before))
+        self.bytes += _size(key, row) - (0 if before is None else _size(key, before))
         self._rows[key] = row
+        self.state += 1
 
     def _drop_first(self) -> None:
         key, row = self._rows.popitem(last=False)
-        self._bytes -= _size(key, row)
+        self.bytes -= _size(key, row)
         self._older.discard(key)
         self.left_out += row.data is not _WITHDRAWN
 
@@ -173,6 +181,17 @@ class Latest:
         window, revision = fields.get("window_start"), fields.get("revision")
         rank = None if window is None or revision is None else (window, revision)
         return json.dumps([fields.get(name) for name in self._keys]), rank
+
+
+def _told(row: _Row, passed: int) -> bytes:
+    """The row's JSON, marked as final where its window is: all up to `passed` are.
+
+    A row is emitted when it changes, and not once more when its window becomes final.
+    """
+    if row.open_to is None or row.open_to > passed:
+        return row.data
+    head, _, tail = row.data.rpartition(b'"final":false')
+    return head + b'"final":true' + tail
 
 
 def _size(key: str, row: _Row) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from edgewake.cloud.access.bounded.bodies import BodyResponse
 from edgewake.cloud.access.bounded.rows import choice
 from edgewake.cloud.access.latest.latest_stores import LatestStores, Missing
 from edgewake.cloud.client_share import Clients
@@ -18,7 +20,7 @@ from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.errors import FilterError
 
-NO_STORE: Final = {"Cache-Control": "no-store"}
+NO_STORE: Final[Mapping[str, str]] = {"Cache-Control": "no-store"}
 
 Keys = Annotated[
     list[str] | None,
@@ -74,11 +76,7 @@ def router(stores: LatestStores, clients: Clients) -> APIRouter:
         client = clients.of_request(http)
         try:
             asked = choice(key or (), where, limit, after, stores.sets)
-            return Response(
-                await stores.answer(name, client, reader, asked),
-                media_type="application/json",
-                headers=NO_STORE,
-            )
+            return BodyResponse(await stores.answer(name, client, reader, asked), NO_STORE)
         except FilterError as error:
             raise Problem(422, "filter", str(error)) from error
         except RequestError as error:

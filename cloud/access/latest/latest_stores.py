@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -20,8 +20,9 @@ from typing import Final, TypeAlias
 import orjson
 
 from edgewake.cloud.access.bounded import rows as rows_asked
-from edgewake.cloud.access.bounded.rows import ROWS_A_TURN, Choice, Picker
-from edgewake.cloud.access.latest.latest import Latest
+from edgewake.cloud.access.bounded.bodies import Bodies, Body
+from edgewake.cloud.access.bounded.rows import ROWS_A_TURN, Choice, Entry, Picker
+from edgewake.cloud.access.latest.latest import BYTES_MAX, Latest
 from edgewake.cloud.access.latest.latest_changes import Row, Shown, told, told_of_row
 from edgewake.cloud.client_share import SHARE_DEFAULT, Bound
 from edgewake.cloud.log.chunks import Chunk
@@ -49,6 +50,9 @@ reading."""
 STORES_MAX: Final = 16
 """The most stores at once: each decodes all records of its stream or query, and holds up to
 latest.BYTES_MAX of rows."""
+STORES_BYTES_MAX: Final = 256 * 1024 * 1024
+"""Bytes of rows of all stores together; one may have LEAST_BYTES whatever the others have."""
+LEAST_BYTES: Final = STORES_BYTES_MAX // STORES_MAX
 IDLE_S: Final = 60.0
 FIRST_S: Final = 12.0
 """Seconds that the first question waits until the store has read up to the live end."""
@@ -89,7 +93,7 @@ Tell: TypeAlias = Callable[[Shown], bytes | None]
 class Synchronised:
     """An answer to who keeps a copy."""
 
-    body: bytes
+    body: bytes | Body
     version: int
     """The version of the rows that it was made of."""
     stamps: Stamps
@@ -116,6 +120,7 @@ class LatestStores:
         self._hub = hub
         self._clock = clock
         self._bound = Bound("streams and queries whose latest is kept", STORES_MAX, address_share)
+        self._bodies = Bodies()
         self._stores: dict[str, _Store] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -131,7 +136,7 @@ class LatestStores:
 
     async def answer(
         self, name: str, client: str, reader: Principal = ANYBODY, asked: Choice = ALL_ROWS
-    ) -> bytes:
+    ) -> Body:
         """JSON of a `latest_routes.LatestView`.
 
         Raises UnknownStream, Unavailable, RequestError and FilterError.
@@ -148,7 +153,7 @@ class LatestStores:
         *,
         cursor: str | None,
         wait_s: float,
-    ) -> bytes:
+    ) -> bytes | Body:
         """JSON of a `sync_routes.SyncView`: the changes after a cursor, or all rows.
 
         It waits for changes. Raises UnknownStream, Unavailable, RequestError, FilterError and
@@ -203,9 +208,16 @@ class LatestStores:
         keys = self._hub.catalogue.group_columns(name) if topic.is_query else None
         if topic.is_query and keys is None:
             raise Unavailable(f"the analysis has not said yet by what {name} is grouped")
-        store = self._stores[name] = _Store(name, client, Latest(keys), self._hub, self._clock)
+        store = self._stores[name] = _Store(
+            name, client, Latest(keys), self._hub, self._clock, self._bodies, self._room_of
+        )
         self._tasks.create_task(self._follow(store), name=f"latest-{name}")
         return store
+
+    def _room_of(self, store: _Store) -> int:
+        """Bytes of rows that a store may have beside the others."""
+        others = sum(one.latest.bytes for one in self._stores.values() if one is not store)
+        return max(LEAST_BYTES, min(BYTES_MAX, STORES_BYTES_MAX - others))
 
     async def _follow(self, store: _Store) -> None:
         """Follow a store until its stream is recreated or Kafka is away.
@@ -224,15 +236,26 @@ class LatestStores:
 class _Store:
     """One of them."""
 
-    def __init__(self, name: str, client: str, latest: Latest, hub: Hub, clock: Clock) -> None:
+    def __init__(
+        self,
+        name: str,
+        client: str,
+        latest: Latest,
+        hub: Hub,
+        clock: Clock,
+        bodies: Bodies,
+        room_of: Callable[[_Store], int],
+    ) -> None:
+        """`room_of`: bytes of rows that a store may have."""
         self.name = name
+        self.latest, self._bodies, self._room_of = latest, bodies, room_of
         self.client = client
         """The client that asked first."""
         self.asked_s = clock.monotonic_s()
         self.ready = asyncio.Event()
         self.has_older = asyncio.Event()
         """Are the older records read, too?"""
-        self._latest, self._hub, self._clock = latest, hub, clock
+        self._hub, self._clock = hub, clock
         self._subscriber: Subscriber[Sequence[Step]] | None = None
         self._plan: Plan | None = None
         self._taken: Positions = ()
@@ -250,7 +273,7 @@ class _Store:
             news = asyncio.Event()
             bounds = (await self._hub.bounds(plan))[0]
             begin = self._taken = self._known_since = await self._begin(plan, bounds)
-            self._latest.changes.begin(begin[0])
+            self.latest.changes.begin(begin[0])
             self._subscriber = self._hub.subscribe(plan, _Steps(), begin, news.set)
             older = asyncio.create_task(
                 self._take_older(plan, bounds, begin), name=f"older-{self.name}"
@@ -264,34 +287,50 @@ class _Store:
         finally:
             self._hub.close(plan)
 
-    async def answer(self, scope: Scope | None, asked: Choice) -> bytes:
+    async def answer(self, scope: Scope | None, asked: Choice) -> Body:
         """The requested rows as seen through a scope.
 
-        Raises Unavailable where the store has ended, and RequestError.
+        Raises Unavailable where the store has ended or there is no room, and RequestError.
         """
         if self._plan is None or not self._taken:
             raise Unavailable(f"{self.name} cannot be read at the moment")
-        keys = self._latest.keys
-        rows_asked.check_scope(asked, keys, scope)
-        missing = sorted(self._missing | ({Missing.BYTES} if self._latest.left_out else set()))
-        told: dict[str, object] = {
-            "name": self.name,
-            "complete": not missing,
-            "missing": missing,
-            "left_out": self._latest.left_out,
-            "cursor": self._hub.codec.encode(self._plan.cursor(self._taken)),
-        }
-        # Later changes are excluded: the rows are exactly those at the cursor.
-        entries = rows_asked.ordered(self._latest.entries(scope), asked)
-        picker = Picker(asked, scope, is_result=keys is not None)
-        for number, entry in enumerate(entries, 1):
-            if not picker.take(entry):
-                break
-            if number % ROWS_A_TURN == 0 and (scope is not None or asked.where is not None):
-                await asyncio.sleep(0)
-        if asked.limit is not None:
-            told["next"] = picker.next
-        return b'%b,"rows":[%b]}' % (orjson.dumps(told)[:-1], b",".join(picker.rows))
+        rows_asked.check_scope(asked, self.latest.keys, scope)
+        head = self._head() | {"left_out": self.latest.left_out}
+        cursor = self._hub.codec.encode(self._plan.cursor(self._taken))
+        return await self._rows("latest", scope, asked, head, cursor)
+
+    def _head(self) -> dict[str, object]:
+        missing = sorted(self._missing | ({Missing.BYTES} if self.latest.left_out else set()))
+        return {"name": self.name, "complete": not missing, "missing": missing}
+
+    async def _rows(
+        self,
+        form: str,
+        scope: Scope | None,
+        asked: Choice,
+        head: Mapping[str, object],
+        cursor: str,
+        *more: Hashable,
+    ) -> Body:
+        """An answer of rows as they are now; who asks for the same meanwhile is given the same.
+
+        `more`: what else tells it from others.
+        """
+        what = (self, form, scope, asked, self.stamps(asked), *more)
+        state = (self.latest.state, cursor, orjson.dumps(head))
+
+        def make() -> AsyncIterator[bytes]:
+            # Later changes are excluded: the rows are exactly those at the cursor.
+            found = rows_asked.ordered(self.latest.entries(scope, asked.keys), asked)
+            picker = self._picker(scope, asked, with_keys=form == "sync")
+            whole = dict(head) | {"cursor": cursor}
+            return _told(whole, picker, found, has_next=form == "sync" or asked.limit is not None)
+
+        return await self._bodies.body(what, state, make)
+
+    def _picker(self, scope: Scope | None, asked: Choice, *, with_keys: bool = True) -> Picker:
+        is_result = self.latest.keys is not None
+        return Picker(asked, scope, is_result=is_result, with_keys=with_keys)
 
     async def synchronised(
         self, scope: Scope | None, asked: Choice, cursor: str | None
@@ -303,46 +342,64 @@ class _Store:
         if self._plan is None or not self._taken:
             raise Unavailable(f"{self.name} cannot be read at the moment")
         version, stamps = self._version, self.stamps(asked)
-        keys, taken = self._latest.keys, self._taken[0]
-        rows_asked.check_keys(keys, scope)
-        chosen = rows_asked.chosen_by(asked, stamps) if stamps else None
-        place = None if cursor is None else self._place(self._plan, cursor, chosen)
-        # What was told elsewhere, by a server that is ahead of this one, is not told again.
-        here = taken if place is None else tuple(map(max, place, taken))
-        missing = sorted(self._missing | ({Missing.BYTES} if self._latest.left_out else set()))
-        head: dict[str, object] = {
-            "name": self.name,
-            "kind": "snapshot",
-            "complete": not missing,
-            "missing": missing,
-            "cursor": self._hub.codec.encode(
-                replace(self._plan.cursor((here,)), filters=chosen or self._plan.filters)
-            ),
-            "next": None,
-        }
-        entries = rows_asked.ordered(self._latest.entries(scope), asked)
-        picker = Picker(asked, scope, is_result=keys is not None, with_keys=True)
+        rows_asked.check_keys(self.latest.keys, scope)
+        chosen = rows_asked.chosen_by(asked, stamps) if stamps else self._plan.filters
+        sets = chosen if stamps else None
+        place = None if cursor is None else self._place(self._plan, cursor, sets)
         changed = None if place is None else self._changed_since(place, asked.keys, scope)
+        if changed is not None:
+            behind = self._behind(place, chosen)
+            changes = await self._changes(changed, scope, asked)
+            if not changes or await self._are_less(changes, scope, asked):
+                head = self._head() | {"kind": "changes", "cursor": behind, "next": None}
+                body = b'%b,"changes":[%b],"rows":[]}' % (
+                    orjson.dumps(head)[:-1],
+                    b",".join(changes),
+                )
+                return Synchronised(body, version, stamps, is_empty=not changes)
+        head = self._head() | {"kind": "snapshot", "changes": []}
+        more = () if place is None else (cursor,)
+        behind = self._behind(place, chosen)
+        rows = await self._rows("sync", scope, asked, head, behind, *more)
+        return Synchronised(rows, version, stamps, is_empty=False)
+
+    def _behind(self, place: Row | None, chosen: bytes) -> str:
+        """The cursor behind what is told now to who stands at `place`.
+
+        What was told elsewhere, by a server that is ahead of this one, is not told again.
+        """
+        if self._plan is None or not self._taken:
+            raise Unavailable(f"{self.name} cannot be read at the moment")
+        taken = self._taken[0]
+        here = taken if place is None else tuple(map(max, place, taken))
+        return self._hub.codec.encode(replace(self._plan.cursor((here,)), filters=chosen))
+
+    async def _changes(
+        self, changed: Sequence[Tell], scope: Scope | None, asked: Choice
+    ) -> list[bytes]:
+        picker = self._picker(scope, asked)
         changes: list[bytes] = []
-        for number, tell in enumerate(changed or (), 1):
+        for number, tell in enumerate(changed, 1):
             found = tell(picker.shown)
             if found is not None:
                 changes.append(found)
             if number % ROWS_A_TURN == 0:
                 await asyncio.sleep(0)
-        for number, entry in enumerate(entries if changed is None or changes else (), 1):
-            if not picker.take(entry):
-                break
+        return changes
+
+    async def _are_less(self, changes: Sequence[bytes], scope: Scope | None, asked: Choice) -> bool:
+        """Are they fewer, or fewer bytes, than the rows? No more rows than needed are looked at."""
+        is_every_row = scope is None and asked.is_all and self.latest.keys is None
+        if is_every_row and len(changes) <= len(self.latest):
+            return True
+        picker, size = self._picker(scope, asked), 0
+        for number, entry in enumerate(self.latest.entries(scope, asked.keys), 1):
+            if picker.count >= len(changes):
+                return True
+            size += len(picker.take(entry) or b"")
             if number % ROWS_A_TURN == 0:
                 await asyncio.sleep(0)
-        is_less = len(changes) <= len(picker.rows) or _size(changes) <= _size(picker.rows)
-        if changed is not None and is_less:
-            head["kind"] = "changes"
-            body = orjson.dumps(head)[:-1] + b',"changes":[%b],"rows":[]}' % b",".join(changes)
-            return Synchronised(body, version, stamps, is_empty=not changes)
-        head["next"] = picker.next
-        body = orjson.dumps(head)[:-1] + b',"changes":[],"rows":[%b]}' % b",".join(picker.rows)
-        return Synchronised(body, version, stamps, is_empty=False)
+        return picker.count >= len(changes) or sum(map(len, changes)) <= size
 
     def stamps(self, asked: Choice) -> Stamps:
         """The versions of the named sets that choose rows."""
@@ -378,17 +435,17 @@ class _Store:
         """A formatter for each change after a position; None where they are not all known."""
 
         def is_asked(key: str) -> bool:
-            is_seen = scope is None or self._latest.keys is not None or scope.sees(key)
+            is_seen = scope is None or self.latest.keys is not None or scope.sees(key)
             return is_seen and (keys is None or key in keys)
 
-        kept = self._latest.changes.after(place)
+        kept = self.latest.changes.after(place)
         if kept is not None:
             return [partial(told, change) for change in kept if is_asked(change.key)]
         if any(at < since for at, since in zip(place, self._known_since[0], strict=True)):
             return None
         return [
             partial(told_of_row, key, data, is_new=is_new)
-            for key, data, is_new in self._latest.changed_since(place)
+            for key, data, is_new in self.latest.changed_since(place)
             if is_asked(key)
         ]
 
@@ -455,7 +512,7 @@ class _Store:
             return
         finally:
             subscriber.close()
-        self._latest.end_of_older()
+        self.latest.end_of_older()
         self._missing.discard(Missing.READING)
         if self._known_since == to:
             self._known_since = (tuple((first, 0) for first in firsts),)
@@ -473,7 +530,7 @@ class _Store:
                 await self._hub.gap(subscriber, item, OnGap.EARLIEST)
                 # What changed in the range that is lost is not known.
                 self._known_since = subscriber.positions
-                self._latest.changes.begin(subscriber.positions[0])
+                self.latest.changes.begin(subscriber.positions[0])
             self._taken = subscriber.positions
             if (
                 subscriber.is_at_end
@@ -491,9 +548,10 @@ class _Store:
         """Take a chunk in pieces; after each the cursor is that of its last event."""
         row = list(self._taken[0])
         for first in range(0, len(steps), EVENTS_A_TURN):
+            self.latest.bytes_max = self._room_of(self)
             piece = steps[first : first + EVENTS_A_TURN]
             for step in piece:
-                self._latest.take(step.event, (step.partition, step.position))
+                self.latest.take(step.event, (step.partition, step.position))
                 row[step.partition] = step.position
             if first + EVENTS_A_TURN < len(steps):
                 self._taken = (tuple(row),)
@@ -502,10 +560,30 @@ class _Store:
 
     async def _take_older_steps(self, steps: Sequence[Step]) -> None:
         for number, step in enumerate(steps, 1):
-            self._latest.take(step.event, (step.partition, step.position), is_older=True)
+            self.latest.take(step.event, (step.partition, step.position), is_older=True)
             if number % EVENTS_A_TURN == 0:
+                self.latest.bytes_max = self._room_of(self)
                 await asyncio.sleep(0)
 
 
-def _size(texts: Sequence[bytes]) -> int:
-    return sum(map(len, texts))
+async def _told(
+    head: Mapping[str, object], picker: Picker, entries: Iterable[Entry], *, has_next: bool
+) -> AsyncIterator[bytes]:
+    """An answer of rows, ROWS_A_TURN at a time: they are looked at between turns of others."""
+    yield orjson.dumps(head)[:-1] + b',"rows":['
+    rows: list[bytes] = []
+    comma = b""
+    for number, entry in enumerate(entries, 1):
+        row = picker.take(entry)
+        if picker.is_full:
+            break
+        if row is not None:
+            rows.append(row)
+        if number % ROWS_A_TURN == 0:
+            if rows:
+                yield comma + b",".join(rows)
+                rows, comma = [], b","
+            await asyncio.sleep(0)
+    if rows:
+        yield comma + b",".join(rows)
+    yield b'],"next":%b}' % orjson.dumps(picker.next) if has_next else b"]}"

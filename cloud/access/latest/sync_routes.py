@@ -7,14 +7,15 @@ it is not known any more. `wait` holds the answer back until something changed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Coroutine, Mapping
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
 from edgewake.cloud.access.bounded.answer import bounds_of
+from edgewake.cloud.access.bounded.bodies import Body, BodyResponse
 from edgewake.cloud.access.bounded.rows import choice
 from edgewake.cloud.access.connection import connection_of
 from edgewake.cloud.access.latest.latest_routes import Keys, Where
@@ -28,7 +29,9 @@ from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.errors import CursorError, FilterError, Unavailable
 
-NO_STORE: Final = {"Cache-Control": "no-store"}
+NO_STORE: Final[Mapping[str, str]] = {"Cache-Control": "no-store"}
+
+T = TypeVar("T")
 
 Limit = Annotated[
     str | None, Query(description="A snapshot in pages, in the order of keys: 1 to 10000 rows.")
@@ -121,14 +124,16 @@ def router(stores: LatestStores, streams: OpenStreams, clients: Clients) -> APIR
             raise Problem(404, "unknown_stream", str(error), near=error.near) from error
         if body is None:
             return Response(status_code=204)  # nobody is there to read it
+        if isinstance(body, Body):
+            return BodyResponse(body, NO_STORE)
         return Response(body, media_type="application/json", headers=NO_STORE)
 
     return routes
 
 
 async def _while_there(
-    stream: OpenStream, work: Coroutine[Any, Any, bytes], within_s: float
-) -> bytes | None:
+    stream: OpenStream, work: Coroutine[Any, Any, T], within_s: float
+) -> T | None:
     """Work for a client while it is connected and may read; None where it has hung up.
 
     Raises Problem where its right ended meanwhile, and Unavailable.

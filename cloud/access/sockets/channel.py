@@ -273,7 +273,9 @@ class Channel:
                 self._announced = None
                 if self._credits is not None:
                     self._credits -= count
-                frame = wire.events(self.name, texts, reading.superseded())
+                left_out = reading.superseded()
+                self._room.streams.metrics.superseded.labels("socket").inc(left_out)
+                frame = wire.events(self.name, texts, left_out)
                 self.sent_bytes += len(frame)
                 return frame
         return self._waiting.popleft() if self._waiting else None

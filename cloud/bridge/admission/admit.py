@@ -18,7 +18,7 @@ import orjson
 from pydantic import ValidationError
 
 from edgewake.cloud.bridge.admission import request_key
-from edgewake.cloud.bridge.admission.catalogue import Catalogue, NotNow
+from edgewake.cloud.bridge.admission.catalogue import Catalogue, Learner, NotNow
 from edgewake.cloud.bridge.admission.compiled import CompiledStreams
 from edgewake.cloud.bridge.admission.envelope import Envelope
 from edgewake.cloud.bridge.admission.items import Aside, with_odd, without_wrong
@@ -78,6 +78,7 @@ def admit(
     received_at: int,
     compiled: CompiledStreams | None = None,
     keeps_odd: bool = False,
+    gateway: str = "",
 ) -> Admitted:
     """Check a message on `ew/v1/<device>/up/<stream>`, or of a thing behind a gateway.
 
@@ -85,10 +86,12 @@ def admit(
     speak for it.
 
     `compiled`: the decoders of known streams, tried first. `keeps_odd`: a value of another type
-    than its field's is null in a plain reading, and its text stands beside it.
+    than its field's is null in a plain reading, and its text stands beside it. `gateway`: who named
+    the device, where its topic does not say so.
     """
     topic = parse_up(message.topic)
     device, stream, via = topic.device, topic.stream, topic.via
+    learner = Learner(catalogue, via or gateway)
     check_answer(message, topic.sender)
     mode = Mode.ONE_WAY if message.response_topic is None else Mode.ACK
     content_type = message.content_type
@@ -98,7 +101,7 @@ def admit(
         raise Rejected(RejectReason.VERSION, "a compact message where none is expected")
     if content_type is None or not content_type.startswith(_OUR_TYPES):
         payload, placement = _admit_plain(
-            message.payload, device, stream, catalogue, received_at, compiled, keeps_odd=keeps_odd
+            message.payload, device, stream, learner, received_at, compiled, keeps_odd=keeps_odd
         )
         if placement.discipline is Discipline.FREE and message.user_properties:
             keyed = request_key.placement_of(message.user_properties, stream, message.payload)
@@ -108,12 +111,12 @@ def admit(
         discipline = Discipline.ORDERED if mode is Mode.ACK else Discipline.NUMBERED
         if content_type == PACKED_TYPE:
             payload, placement, aside = _admit_packed(
-                message.payload, device, stream, catalogue, discipline
+                message.payload, device, stream, learner, discipline
             )
         else:
             payload = _json_of(message.payload, content_type)
             payload, placement, aside = _admit_frame(
-                payload, device, stream, catalogue, discipline, None if via else compiled
+                payload, device, stream, learner, discipline, None if via else compiled
             )
     if via:
         placement = placement._replace(via=via, newest=_newest(payload))
@@ -142,7 +145,7 @@ def _admit_plain(
     payload: bytes,
     device: str,
     stream: str,
-    catalogue: Catalogue,
+    catalogue: Learner,
     received_at: int,
     compiled: CompiledStreams | None,
     *,
@@ -200,7 +203,7 @@ def _json_of(payload: bytes, content_type: str) -> bytes:
 
 
 def _admit_packed(
-    payload: bytes, device: str, stream: str, catalogue: Catalogue, discipline: Discipline
+    payload: bytes, device: str, stream: str, catalogue: Learner, discipline: Discipline
 ) -> _Taken:
     frame, kinds = packed.unpack(payload)
     placement = _placement(discipline, stream, frame)
@@ -218,7 +221,7 @@ def _admit_frame(
     payload: bytes,
     device: str,
     stream: str,
-    catalogue: Catalogue,
+    catalogue: Learner,
     discipline: Discipline,
     compiled: CompiledStreams | None,
 ) -> _Taken:
@@ -240,7 +243,7 @@ def _admit_frame(
 
 
 def _checked(
-    frame: Frame, kinds: Kinds, device: str, stream: str, catalogue: Catalogue
+    frame: Frame, kinds: Kinds, device: str, stream: str, catalogue: Learner
 ) -> tuple[Frame, Sequence[Aside]]:
     """The frame as the catalogue takes it, and the readings that were set aside.
 

@@ -40,7 +40,10 @@ ASK_S: Final = 0.001
 LETTER_HEAD_BYTES: Final = 512
 """Bytes kept of a dead letter of a device that used up its share."""
 DEVICES_MAX: Final = 100_000
-"""Devices remembered; the one that is known longest is forgotten, and has all its shares again."""
+"""Devices remembered; one that is known for long is forgotten, and has all its shares again."""
+CHANCES: Final = 8
+"""Devices known longest that are kept at that bound all the same because they have used something
+up: names that somebody invents push nobody's debt out, nor his own."""
 WAIT_S_MIN: Final = 1.0
 """Seconds that a device is asked to wait at least: one that came back at once would be over its
 bound at once."""
@@ -51,9 +54,18 @@ DAY_S: Final = 86_400.0
 THINGS_TIMES: Final = 10
 """How many times as much as one device all things behind one gateway may cost together: it may
 name as many as its rule allows."""
+NAMES_BURST: Final = 10_000
+"""Things that are new to a bridge which one gateway may name at once, and once more in a day: the
+sequencers remember each, and forget others for it."""
+NAMES_WAIT_S: Final = 60.0
+"""Seconds that a thing with one name too many is asked to wait."""
 MAPPED_TIMES: Final = 10
-"""How many times as many dead letters all mapped devices together may have as one: a name of a
-device costs nothing where topic and payload give it."""
+"""How many times as much as one device all mapped devices together may have of dead letters and of
+new streams, and all topics together that name no device of everything: a name costs nothing where
+topic and payload give it."""
+
+BY_MAPS: Final = "*"
+"""Stands for the gateway of devices that maps name; no device has such a name."""
 
 
 class DeviceConfig(Config):
@@ -107,12 +119,14 @@ class Account:
         "bytes",
         "device",
         "gateway",
+        "is_one_too_many",
         "key",
         "left_out",
         "left_out_bytes",
         "letter_bytes",
         "letters",
         "messages",
+        "names",
         "shared",
         "statuses",
     )
@@ -131,6 +145,9 @@ class Account:
             limits.letters,
             limits.letter_bytes,
         )
+        self.names = limits.names
+        self.is_one_too_many = False
+        """Did its gateway name too many, so that this one is not taken in?"""
         self.left_out = self.left_out_bytes = 0
         self.shared: Account | None = gateway
         """What its dead letters count against, too."""
@@ -138,7 +155,11 @@ class Account:
     def wait_s(self, now_s: float) -> float:
         """Seconds until its next message may pass; 0: now."""
         own_s = self._wait_s(now_s)
-        return own_s if self.gateway is None else max(own_s, self.gateway.wait_s(now_s))
+        if self.gateway is None:
+            return own_s
+        if self.is_one_too_many:
+            return NAMES_WAIT_S
+        return max(own_s, self.gateway.wait_s(now_s))
 
     def _wait_s(self, now_s: float) -> float:
         if self.messages > 0 and self.bytes > 0 and self.busy_s > 0:
@@ -181,6 +202,42 @@ class Account:
         self.statuses -= 1
         return True
 
+    @property
+    def learns_by(self) -> str:
+        """The gateway whose share of new streams and fields counts, too; empty: none."""
+        return "" if self.shared is None else self.shared.key.removeprefix("|")
+
+    def may_name(self, now_s: float) -> bool:
+        """May another thing be named? It counts."""
+        if self.names <= 0:
+            self._fill(now_s)
+        if self.names <= 0:
+            return False
+        self.names -= 1
+        return True
+
+    def is_whole(self, now_s: float) -> bool:
+        """Has it all its shares, so that nothing is lost by forgetting it?"""
+        self._fill(now_s)
+        limits = self._limits
+        return not self.left_out and (
+            self.messages,
+            self.bytes,
+            self.busy_s,
+            self.statuses,
+            self.letters,
+            self.letter_bytes,
+            self.names,
+        ) == (
+            limits.messages,
+            limits.bytes,
+            limits.busy_s,
+            limits.statuses,
+            limits.letters,
+            limits.letter_bytes,
+            limits.names,
+        )
+
     def letter_room(self, size: int, now_s: float) -> Room:
         """What is kept of a dead letter of `size` bytes? It counts."""
         if self.letters <= 0 or self.letter_bytes < size:
@@ -215,13 +272,15 @@ class Account:
         self.letter_bytes = min(
             limits.letter_bytes, self.letter_bytes + passed_s * config.letter_bytes_per_day / DAY_S
         )
+        self.names = min(limits.names, self.names + passed_s * limits.names / DAY_S)
 
 
 class Limits:
     """What a device has at most at once."""
 
-    def __init__(self, config: DeviceConfig) -> None:
+    def __init__(self, config: DeviceConfig, names: float = NAMES_BURST) -> None:
         self.config = config
+        self.names = names
         self.messages = config.messages_per_s * config.burst_s
         self.bytes = config.bytes_per_s * config.burst_s
         self.busy_s = config.busy_share * config.burst_s
@@ -243,32 +302,85 @@ class Allowance:
         """The device's; a new one has everything."""
         account = self._accounts.get(device)
         if account is None:
-            account = self._keep(device, Account(device, self._limits, now_s))
+            account = self._keep(device, Account(device, self._limits, now_s), now_s)
         return account
+
+    def wait_s(self, device: str, now_s: float) -> float:
+        """Seconds that a device has to wait; nobody gets an account by the question."""
+        account = self._accounts.get(device)
+        return 0.0 if account is None else account.wait_s(now_s)
+
+    def is_known(self, device: str) -> bool:
+        """Has the device an account?"""
+        return device in self._accounts
 
     def of_thing(self, thing: str, gateway: str, now_s: float) -> Account:
         """A thing's account at this gateway: what another gateway sends costs it nothing here."""
         key = f"{thing}|{gateway}"
         account = self._accounts.get(key)
         if account is None:
-            of_all = f"|{gateway}"
-            together = self._accounts.get(of_all)
-            if together is None:
-                together = self._keep(of_all, Account(gateway, self._of_things, now_s))
-            made = Account(thing, self._limits, now_s, gateway=together)
-            account = self._keep(key, made)
+            together = self.together(gateway, now_s)
+            account = Account(thing, self._limits, now_s, gateway=together)
+            if not together.may_name(now_s):
+                account.is_one_too_many = True
+                return account
+            self._keep(key, account, now_s)
         return account
 
-    def _keep(self, key: str, account: Account) -> Account:
+    def of_name(self, device: str, shared: Account, now_s: float) -> Account:
+        """The account of a device that a payload or a foreign topic names.
+
+        `shared`: what all have together that are named so.
+        """
+        account = self._accounts.get(device)
+        if account is None:
+            account = Account(device, self._limits, now_s)
+            if shared.may_name(now_s):
+                self._keep(device, account, now_s)
+            else:
+                account.gateway, account.is_one_too_many = shared, True
+        account.shared = shared
+        return account
+
+    def together(self, gateway: str, now_s: float) -> Account:
+        """What all may have together that come by a gateway."""
+        key = f"|{gateway}"
+        account = self._accounts.get(key)
+        if account is None:
+            account = self._keep(key, Account(gateway, self._of_things, now_s), now_s)
+        return account
+
+    def of_topic(self, topic: str, mapped: Account, now_s: float) -> Account:
+        """The account of a topic that names no device; `mapped`: of all such topics together."""
+        key = f"/{topic}"
+        account = self._accounts.get(key)
+        if account is None:
+            account = self._keep(key, Account("", self._limits, now_s, gateway=mapped), now_s)
+        return account
+
+    def _keep(self, key: str, account: Account, now_s: float) -> Account:
         if len(self._accounts) >= DEVICES_MAX:
-            del self._accounts[next(iter(self._accounts))]
+            self._forget_one(now_s)
         account.key = key
         self._accounts[key] = account
         return account
 
+    def _forget_one(self, now_s: float) -> None:
+        """The one that is known longest of those that lose nothing by it."""
+        for _ in range(CHANCES):
+            key = next(iter(self._accounts))
+            account = self._accounts.pop(key)
+            if account.is_whole(now_s):
+                return
+            self._accounts[key] = account
+        del self._accounts[next(iter(self._accounts))]
+
     def of_all_mapped(self, now_s: float) -> Account:
-        """What all devices that come by maps may have together, in dead letters."""
-        return Account("", Limits(_times(self._limits.config, MAPPED_TIMES)), now_s)
+        """What all devices that come by maps may have together."""
+        limits = Limits(_times(self._limits.config, MAPPED_TIMES), MAPPED_TIMES * NAMES_BURST)
+        account = Account("", limits, now_s)
+        account.key = f"|{BY_MAPS}"
+        return account
 
     def note_left_out(self, account: Account, size: int) -> None:
         """A dead letter of the device was counted only; `left_out` tells it."""

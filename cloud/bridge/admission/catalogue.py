@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
+from edgewake.cloud.bridge.admission.allowance import BY_MAPS, Account
 from edgewake.protocol.downlink.downlink import ANSWER_FIELDS, ANSWERS, REQUEST_FIELDS, REQUESTS
 from edgewake.protocol.errors import Rejected, RejectReason, RemoteError
 from edgewake.protocol.frames.ack import Later, LaterReason
@@ -38,6 +39,11 @@ DEVICE_STREAMS_MAX: Final = 32
 """Streams learnt from one device; it may send any number that others were first to send."""
 DEVICE_FIELDS_MAX: Final = 256
 """Fields learnt from one device, in all streams together."""
+GATEWAY_TIMES: Final = 4
+"""How many times as many all things behind one gateway may be the first to send together, for it
+may name as many as its rule allows; in one stream they have half of the fields at most."""
+MAPS_TIMES: Final = 10
+"""All devices that maps name have this many times as much."""
 NEW_STREAMS_BURST: Final = 50
 """Streams that one bridge may add at once; each makes a Kafka topic."""
 NEW_STREAMS_PER_S: Final = 5.0
@@ -65,11 +71,29 @@ class NotNow(RemoteError):
 
 def too_much(device: str, wait_s: float) -> NotNow:
     """A device sends more than one may."""
+    who = f"device {device!r} sends" if device else "topics that name no device bring"
     detail = (
-        f"device {device!r} sends more in a second than one may ([device] of bridge.toml): "
+        f"{who} more in a second than one may ([device] of bridge.toml): "
         f"expected nothing for {wait_s:.1f} s"
     )
     return NotNow(Later(LaterReason.QUOTA, round(wait_s * 1000), detail), RejectReason.QUOTA)
+
+
+def too_many_names(gateway: str, thing: str) -> NotNow:
+    """A gateway names more things than one may."""
+    who = "maps and requests" if gateway in ("", BY_MAPS) else f"gateway {gateway!r}"
+    detail = (
+        f"{thing!r} would be one more new name than {who} may give in a day: expected names "
+        "that came before"
+    )
+    return NotNow(Later(LaterReason.QUOTA, QUOTA_RETRY_MS, detail), RejectReason.QUOTA)
+
+
+def over_share(account: Account, wait_s: float) -> NotNow:
+    """Why an account has to wait."""
+    if account.is_one_too_many and account.shared is not None:
+        return too_many_names(account.learns_by, account.device)
+    return too_much(account.device, wait_s)
 
 
 class AwaitsCatalogueError(Exception):
@@ -96,6 +120,8 @@ class Catalogue:
         """What was found right last time; mostly the next message is like it."""
         self._device_streams: Counter[str] = Counter()
         self._device_fields: Counter[str] = Counter()
+        self._gateway_streams: Counter[str] = Counter()
+        self._gateway_fields: Counter[str] = Counter()
         self.changes = 0
         """Grows with each record of the topic."""
         self._monotonic_s = monotonic_s
@@ -110,10 +136,13 @@ class Catalogue:
         stream: str,
         kinds: Kinds,
         renamed: Callable[[], Mapping[str, str]] = dict,
+        *,
+        gateway: str = "",
     ) -> None:
         """Are these columns of this stream's types?
 
-        `renamed`: field → its original name, called where a field is new. Raises
+        `renamed`: field → its original name, called where a field is new. `gateway`: who named the
+        device, where that is not the device itself. Raises
         AwaitsCatalogueError, Rejected(field_type | name) or NotNow(field_type | quota).
         """
         if self._last.get(stream) == kinds:
@@ -127,7 +156,7 @@ class Catalogue:
             row = self._confirmed.get(stream)
             self._check_name(stream, row)
             self._check_types(stream, row, types)
-            self._propose(device, stream, types, renamed)
+            self._propose(device, stream, types, renamed, gateway)
             raise AwaitsCatalogueError(stream)
         self._last[stream] = kinds
 
@@ -168,6 +197,7 @@ class Catalogue:
         stream: str,
         types: Mapping[str, FieldType],
         renamed: Callable[[], Mapping[str, str]],
+        gateway: str,
     ) -> None:
         """Put what is new into a row for the topic.
 
@@ -178,14 +208,19 @@ class Catalogue:
         if row is not None and not new:
             return  # proposed already, maybe with another type: the topic decides
         self._check_shares(device, stream, row, len(new))
+        if gateway:
+            self._check_gateway(gateway, stream, row, len(new))
         if row is None:
             if stream not in self.foreseen:
                 self._take_token(stream)
-            row = Stream(name=stream, first_device=device)
+            row = Stream(name=stream, first_device=device, first_via=gateway)
         paths = renamed()
         learnt = {
             name: FieldInfo(
-                type=kind, first_device=device, path=paths.get(name, "")[:PATH_CHARS_MAX]
+                type=kind,
+                first_device=device,
+                first_via=gateway,
+                path=paths.get(name, "")[:PATH_CHARS_MAX],
             )
             for name, kind in new.items()
         }
@@ -224,6 +259,40 @@ class Catalogue:
             raise _over_quota(
                 f"stream {stream!r}: {own + new_fields} fields would be learnt from device "
                 f"{device!r}: expected at most {DEVICE_FIELDS_MAX}"
+            )
+
+    def _check_gateway(
+        self, gateway: str, stream: str, row: Stream | None, new_fields: int
+    ) -> None:
+        """Leave room for others, however many devices it names."""
+        who = "maps and requests" if gateway == BY_MAPS else f"gateway {gateway!r}"
+        times = MAPS_TIMES if gateway == BY_MAPS else GATEWAY_TIMES
+        new = {name: one for name, one in self._proposed.items() if name not in self._confirmed}
+        if row is None:
+            own = self._gateway_streams[gateway]
+            own += sum(one.first_via == gateway for one in new.values())
+            if own >= times * DEVICE_STREAMS_MAX:
+                raise _over_quota(
+                    f"stream {stream!r} would be one more than {times * DEVICE_STREAMS_MAX} that "
+                    f"devices named by {who} may be the first to send"
+                )
+        else:
+            here = sum(info.first_via == gateway for info in row.fields.values()) + new_fields
+            if here > STREAM_FIELDS_MAX // 2:
+                raise _over_quota(
+                    f"stream {stream!r} would have {here} fields of devices named by {who}: "
+                    f"expected at most {STREAM_FIELDS_MAX // 2}"
+                )
+        own = self._gateway_fields[gateway] + new_fields
+        own += sum(
+            info.first_via == gateway and name not in self._types.get(of, ())
+            for of, one in self._proposed.items()
+            for name, info in one.fields.items()
+        )
+        if own > times * DEVICE_FIELDS_MAX:
+            raise _over_quota(
+                f"stream {stream!r}: {own} fields would be learnt from devices named by "
+                f"{who}: expected at most {times * DEVICE_FIELDS_MAX}"
             )
 
     def _take_token(self, stream: str) -> None:
@@ -286,7 +355,11 @@ class Catalogue:
             return
         if row.kind is NameKind.STREAM and row.first_device:
             _add(self._device_streams, row.first_device, by)
+        if row.kind is NameKind.STREAM and row.first_via:
+            _add(self._gateway_streams, row.first_via, by)
         for info in row.fields.values():
+            if info.first_via:
+                _add(self._gateway_fields, info.first_via, by)
             if info.first_device:
                 _add(self._device_fields, info.first_device, by)
 
@@ -305,6 +378,27 @@ class Catalogue:
         return (
             None if row is None or row.kind is not NameKind.STREAM or is_reserved(stream) else row
         )
+
+
+class Learner(NamedTuple):
+    """The catalogue, for a message that comes by a gateway; empty: by its own device."""
+
+    catalogue: Catalogue
+    gateway: str = ""
+
+    def check(
+        self,
+        device: str,
+        stream: str,
+        kinds: Kinds,
+        renamed: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        """See `Catalogue.check`."""
+        self.catalogue.check(device, stream, kinds, renamed, gateway=self.gateway)
+
+    def expected(self, stream: str) -> tuple[Mapping[str, FieldType], bool]:
+        """See `Catalogue.expected`."""
+        return self.catalogue.expected(stream)
 
 
 def _add(counts: Counter[str], key: str, by: int) -> None:

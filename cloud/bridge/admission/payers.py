@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edgewake.cloud.bridge.admission.allowance import REFUSED_S, Account, Allowance
+from edgewake.cloud.bridge.admission.catalogue import too_many_names
 from edgewake.cloud.bridge.admission.gateways import GatewayRule, Gateways
+from edgewake.cloud.bridge.admission.mapped import Part
 from edgewake.cloud.bridge.admission.records import device_in, thing_in
 from edgewake.protocol.errors import Rejected
 
@@ -14,10 +16,15 @@ class Payers:
     """Devices, and things that gateways may send for."""
 
     def __init__(
-        self, allowance: Allowance, rules: Sequence[GatewayRule], knows_devices: bool
+        self,
+        allowance: Allowance,
+        rules: Sequence[GatewayRule],
+        knows_devices: bool,
+        now_s: float,
     ) -> None:
         """`knows_devices`: does the broker know who is who?"""
         self._allowance = allowance
+        self._mapped = allowance.of_all_mapped(now_s)
         self._gateways = Gateways(rules, knows_devices=knows_devices)
 
     def of(self, topic: str, now_s: float) -> Account:
@@ -26,6 +33,30 @@ class Payers:
         if named is not None and self._gateways.may_speak(named.via, named.device):
             return self._allowance.of_thing(named.device, named.via, now_s)
         return self._allowance.account(device_in(topic), now_s)
+
+    def of_mapped(self, topic: str, device: str, now_s: float) -> Account:
+        """Who pays for what a map reads; `device`: the one that its topic names, or none."""
+        if device:
+            return self._allowance.of_name(device, self._mapped, now_s)
+        return self._allowance.of_topic(topic, self._mapped, now_s)
+
+    def named(self, parts: Sequence[Part], payer: str, now_s: float) -> list[Part]:
+        """Parts whose devices have their names from a payload: they cost nothing to invent.
+
+        What all of them have together is `payer`'s, or without one that of all maps. A name too
+        many is refused.
+        """
+        shared = self._allowance.together(payer, now_s) if payer else self._mapped
+        found: list[Part] = []
+        for part in parts:
+            device = device_in(part.packet.topic)
+            # What is refused makes no name known.
+            if device and (part.refusal is None or self._allowance.is_known(device)):
+                account = self._allowance.of_name(device, shared, now_s)
+                if account.is_one_too_many:
+                    part = part._replace(refusal=too_many_names(payer, device).refusal)
+            found.append(part)
+        return found
 
     def check(self, topic: str, account: Account, size: int) -> None:
         """May its sender say it? Raises Rejected, at the expense of `account`."""

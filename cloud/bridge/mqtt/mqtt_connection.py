@@ -42,6 +42,16 @@ CONNECT_TIMEOUT_S: Final = 10.0
 """Seconds for TCP, TLS and CONNACK together; then the attempt is given up."""
 
 
+class ConnectRefused(RemoteError):
+    """The broker's answer to CONNECT is a refusal."""
+
+    def __init__(self, packet: mqtt5.ConnAckPacket) -> None:
+        super().__init__(
+            f"the broker refuses us: {packet.reason_code!s} {packet.reason_str or ''}".rstrip()
+        )
+        self.reason = packet.reason_code
+
+
 class Connection(asyncio.Protocol):
     """A connection that says `hello` (a CONNECT packet).
 
@@ -113,9 +123,7 @@ class Connection(asyncio.Protocol):
         match packet:
             case mqtt5.ConnAckPacket():
                 if packet.reason_code != 0:
-                    raise RemoteError(
-                        f"the broker refuses us: {packet.reason_code!s} {packet.reason_str or ''}"
-                    )
+                    raise ConnectRefused(packet)
                 self._on_connected(packet)
                 self.connected.set_result(packet)
             case mqtt5.SubAckPacket():

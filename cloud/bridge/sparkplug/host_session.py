@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Final
@@ -24,12 +25,18 @@ from edgewake.cloud.bridge.admission.records import device_in
 from edgewake.cloud.bridge.bridge import Bridge
 from edgewake.cloud.bridge.config import BridgeConfig
 from edgewake.cloud.bridge.mqtt.ack_ledger import Awaited
-from edgewake.cloud.bridge.mqtt.mqtt_connection import CONNECT_TIMEOUT_S, KEEPALIVE_S, Connection
+from edgewake.cloud.bridge.mqtt.mqtt_connection import (
+    CONNECT_TIMEOUT_S,
+    KEEPALIVE_S,
+    Connection,
+    ConnectRefused,
+)
 from edgewake.cloud.bridge.sparkplug.host_parts import parts_of
 from edgewake.cloud.retry import Backoff
 from edgewake.protocol.broker import password_of, tls_of
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Rejected, RejectReason, RemoteError
+from edgewake.protocol.maps.names import device_name
 from edgewake.protocol.mqtt import Unreadable
 from edgewake.protocol.sparkplug.host import (
     NAMESPACE,
@@ -40,6 +47,7 @@ from edgewake.protocol.sparkplug.host import (
     Presence,
     Reading,
     Rebirth,
+    address_of,
     is_death,
     state,
 )
@@ -105,7 +113,7 @@ class HostSession:
             clock=self._clock,
         )
         try:
-            connack = await connection.open(self._config, self._tls)
+            connack = await self._open(connection)
             self._connection = connection
             connection.subscribe([self._state, f"{NAMESPACE}/{self._own.group or '+'}/#"])
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -122,6 +130,17 @@ class HostSession:
             connection.write(mqtt5.DisconnectPacket().write())
             connection.close()
             self._connection = None
+
+    async def _open(self, connection: Connection) -> mqtt5.ConnAckPacket:
+        try:
+            return await connection.open(self._config, self._tls)
+        except ConnectRefused as error:
+            if error.reason is not mqtt5.ConnAckReasonCode.RETAIN_NOT_SUPPORTED:
+                raise
+            raise RemoteError(
+                f"{error}: nodes look for a retained {self._state}; expected retain_available true "
+                "in mosquitto.conf (SPARKPLUG=yes of deploy/mosquitto/install.sh)"
+            ) from error
 
     def _hello(self) -> bytes:
         will = mqtt5.Will(
@@ -178,10 +197,11 @@ class HostSession:
     def _on_publish(self, packet: mqtt5.PublishPacket | Unreadable) -> None:
         if isinstance(packet, Unreadable):
             part = Part(packet, Rejected(RejectReason.OVERSIZE, packet.why))
-            self._give([part], packet.packet_id)
+            self._give([part], packet.packet_id, self._node_of(packet.topic))
             return
         events: list[Event] = []
         topic, payload = packet.topic, bytes(packet.payload)
+        node = ""
         if topic == self._state:
             if is_death(payload):  # of a connection before this one
                 self._say(True)
@@ -190,12 +210,38 @@ class HostSession:
         elif packet.retain:
             events.append(Odd("retained messages passed over: births and data are never kept"))
         else:
+            node = self._node_of(topic)
+            account = self._bridge.account(node)
             now_ms, now_s = self._clock.now_ms(), self._clock.monotonic_s()
+            wait_s = account.wait_s(now_s)
+            if wait_s > 0:
+                part = Part(packet, too_much(node, wait_s).refusal)
+                self._give([part], packet.packet_id, node)
+                return
+            began_s = time.thread_time()
             events = self._host.message(topic, payload, now_ms, now_s)
-        self._act(events, topic, payload, packet.packet_id)
+            is_lost = any(isinstance(one, Odd) and one.is_lost for one in events)
+            pay = account.pay_refused if is_lost else account.pay
+            pay(len(payload), time.thread_time() - began_s)
+        self._act(events, topic, payload, packet.packet_id, node)
+
+    def _node_of(self, topic: str) -> str:
+        """The edge node that pays for a message, by its name as a device; empty: none has sent it.
+
+        It pays before anybody looks inside.
+        """
+        address = address_of(topic)
+        if address is None:
+            return ""
+        return device_name(f"{address.group}/{address.node}", self._own.prefix)
 
     def _act(
-        self, events: Sequence[Event], topic: str, payload: bytes, packet_id: int | None
+        self,
+        events: Sequence[Event],
+        topic: str,
+        payload: bytes,
+        packet_id: int | None,
+        payer: str = "",
     ) -> None:
         counts = self._bridge.metrics.sparkplug
         for one in events:
@@ -213,23 +259,22 @@ class HostSession:
                     counts["lost" if one.is_lost else "odd"] += 1
                     log.debug("%s: %s", topic, one.what, extra={"event": "sparkplug.odd"})
         parts = parts_of(events, topic, payload, stream=self._own.stream, prefix=self._own.prefix)
-        self._give(parts, packet_id)
+        self._give(parts, packet_id, payer)
 
-    def _give(self, parts: Sequence[Part], packet_id: int | None) -> None:
+    def _give(self, parts: Sequence[Part], packet_id: int | None, payer: str) -> None:
         """Pass parts to the bridge; the broker is answered when Kafka has all of them."""
         if not parts and packet_id is None:
             return
-        now_s = self._clock.monotonic_s()
-        checked = [self._within_share(one, now_s) for one in parts]
-        whole = self._bridge.take(checked, "", self._acknowledge, is_named=True)
+        checked = list(map(self._within_share, parts))
+        whole = self._bridge.take(checked, payer, self._acknowledge, is_named=True)
         if packet_id is not None:
             self._unacked.append((packet_id, whole))
             self._acknowledge()
 
-    def _within_share(self, part: Part, now_s: float) -> Part:
+    def _within_share(self, part: Part) -> Part:
         """What is over a device's share is a dead letter: nobody can be asked to wait."""
         device = device_in(part.packet.topic)
-        wait_s = self._bridge.account(device).wait_s(now_s) if device else 0.0
+        wait_s = self._bridge.wait_s(device) if device else 0.0
         return part._replace(refusal=too_much(device, wait_s).refusal) if wait_s > 0 else part
 
     def _acknowledge(self) -> None:

@@ -55,6 +55,9 @@ class Taker(Protocol):
     def account(self, device: str) -> Account:
         """What a device has left."""
 
+    def wait_s(self, device: str) -> float:
+        """Seconds that a device has to wait."""
+
     def take(
         self, parts: Sequence[Part], payer: str, on_settled: Callable[[], None], *, is_named: bool
     ) -> Awaited:
@@ -159,6 +162,9 @@ class Door:
                 while self._bridge.is_full:
                     await self._clock.sleep(ROOM_S)
                 parts = await self._parts(asked, body, account)
+                if parts is None:
+                    wait_s = account.wait_s(self._clock.monotonic_s())
+                    return _too_much(asked.payer, wait_s), wait_s
                 late = self._too_much_of_one(parts)
                 if late is not None:
                     return late
@@ -175,18 +181,20 @@ class Door:
 
     def _too_much_of_one(self, parts: Sequence[Part]) -> tuple[Outcome, float] | None:
         """All or nothing: a request is let in where each device in it may send."""
-        now_s = self._clock.monotonic_s()
         for device in {device_in(one.packet.topic) for one in parts}:
-            wait_s = self._bridge.account(device).wait_s(now_s)
+            wait_s = self._bridge.wait_s(device)
             if wait_s > 0:
                 return _too_much(device, wait_s), wait_s
         return None
 
-    async def _parts(self, asked: Asked, body: bytes, account: Account) -> Sequence[Part]:
+    async def _parts(self, asked: Asked, body: bytes, account: Account) -> Sequence[Part] | None:
+        """None: its device used up its share while this waited for its turn."""
         now_ms = self._clock.now_ms()
         if len(body) <= ASIDE_BYTES:
             return self._requests.parts(asked, body, now_ms)
         async with self._readers:
+            if account.wait_s(self._clock.monotonic_s()) > 0:
+                return None
             parts, busy_s = await asyncio.to_thread(_timed, self._requests, asked, body, now_ms)
         account.pay(len(body), busy_s)
         return parts

@@ -8,6 +8,7 @@ lower case.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from typing import Final, TypeAlias
@@ -33,6 +34,17 @@ def like_matcher(
 def search_width(pattern: str, *, escape: str | None = None) -> int:
     """Comparisons for each character of the text, at worst; 0 where matching is linear."""
     return max((len(piece) for piece in _split(pattern, escape)[1:-1] if _ANY in piece), default=0)
+
+
+def literal_prefix(pattern: str, *, escape: str | None = None) -> tuple[str, bool]:
+    """How every text begins that a pattern of LIKE matches, and whether that is the whole text.
+
+    Raises FilterError.
+    """
+    pieces = _split(pattern, escape)
+    literal = list(itertools.takewhile(lambda one: one is not _ANY, pieces[0]))
+    is_whole = len(pieces) == 1 and len(literal) == len(pieces[0])
+    return "".join(one or "" for one in literal), is_whole
 
 
 def _matcher(pieces: list[_Piece]) -> Callable[[str], bool]:

@@ -1,7 +1,7 @@
 """Finds the members that an event of one stream may have to be shown to, by its values. Pure.
 
-It takes one look-up for each field that members are indexed by, however many members there are,
-and for places one for each size of box.
+It takes one look-up for each field that members are indexed by, however many members there are, one
+more for each length of the beginnings that are asked for, and for places one for each size of box.
 
 Members with equal keys share one entry a value, so a set of 10,000 devices that a thousand clients
 use is kept once. A box is kept in the cells of a grid whose cells are as large as it, four at most.
@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from edgewake.cloud.log.decode import DATA, GAP, Event
 from edgewake.cloud.log.filters.filter_geo import Box, is_place
-from edgewake.cloud.log.filters.filter_keys import KNOWN_OF_A_GAP, Key, Keys, Places
+from edgewake.cloud.log.filters.filter_keys import KNOWN_OF_A_GAP, Key, Keys
 
 ENTRIES_MAX: Final = 250_000
 """Values of all keys of one stream, some 150 bytes each; whose keys find no room is tried with each
@@ -26,7 +26,8 @@ _CELL_MIN: Final = 2.0**-10
 
 M = TypeVar("M", bound=Hashable)
 Entry: TypeAlias = Any
-"""A value of a field, or a cell: (its size in degrees, its row, its column)."""
+"""A value of a field, the (length, beginning) of one, or a cell: (its size in degrees, its row, its
+column)."""
 
 
 class EventIndex(Generic[M]):
@@ -38,7 +39,7 @@ class EventIndex(Generic[M]):
         self._by_field: dict[Hashable, dict[Entry, tuple[dict[M, None], ...]]] = {}
         """By the name of a field, or the two of a place; at most ENTRIES_MAX values."""
         self._sizes: dict[Hashable, dict[float, int]] = {}
-        """Each place → size of cells → its number of entries."""
+        """Each place → size of cells, each field → length of beginnings → its number of entries."""
         self._groups_of: dict[Hashable, int] = {}
         self._entries = 0
 
@@ -58,10 +59,9 @@ class EventIndex(Generic[M]):
         self._entries += len(entries)
         for entry in entries:
             by_value[entry] = (*by_value.get(entry, ()), group)
-        if isinstance(keys, Places):
+        for size in _sizes_of(keys, entries):
             sizes = self._sizes.setdefault(where, {})
-            for size, _, _ in entries:
-                sizes[size] = sizes.get(size, 0) + 1
+            sizes[size] = sizes.get(size, 0) + 1
         return True
 
     def remove(self, member: M, keys: Key) -> None:
@@ -79,18 +79,17 @@ class EventIndex(Generic[M]):
                 by_value[entry] = left
             else:
                 del by_value[entry]
-        if isinstance(keys, Places):
-            self._forget_sizes(where, entries)
+        for size in _sizes_of(keys, entries):
+            self._forget_size(where, size)
         self._groups_of[where] -= 1
         if not self._groups_of[where]:
             del self._groups_of[where], self._by_field[where]
 
-    def _forget_sizes(self, where: Hashable, entries: frozenset[Entry]) -> None:
+    def _forget_size(self, where: Hashable, size: float) -> None:
         sizes = self._sizes[where]
-        for size, _, _ in entries:
-            sizes[size] -= 1
-            if not sizes[size]:
-                del sizes[size]
+        sizes[size] -= 1
+        if not sizes[size]:
+            del sizes[size]
         if not sizes:
             del self._sizes[where]
 
@@ -105,11 +104,25 @@ class EventIndex(Generic[M]):
                 yield from self._find_places(event, where, by_value)
             elif _is_told(event, str(where)):
                 value = event.fields.get(str(where))
-                if type(value) in _SCALARS:
+                if type(value) is str and where in self._sizes:
+                    yield from self._find_text(value, self._sizes[where], by_value)
+                elif type(value) in _SCALARS:
                     for group in by_value.get(value, ()):
                         yield from group
             else:
                 yield from self._all_of(where)
+
+    @staticmethod
+    def _find_text(
+        text: str, lengths: dict[float, int], by_value: dict[Entry, tuple[dict[M, None], ...]]
+    ) -> Iterator[M]:
+        """By the whole text and by how it begins; a group may be found by more than one."""
+        found = {id(group): group for group in by_value.get(text, ())}
+        for length in lengths:
+            for group in by_value.get((length, text[: int(length)]), ()):
+                found[id(group)] = group
+        for group in found.values():
+            yield from group
 
     def _find_places(
         self,
@@ -144,8 +157,15 @@ def _where(keys: Key) -> Hashable:
 
 def _entries_of(keys: Key) -> frozenset[Entry]:
     if isinstance(keys, Keys):
-        return keys.values
+        return keys.values | {(len(prefix), prefix) for prefix in keys.prefixes}
     return frozenset(cell for box in keys.boxes for cell in _cells(box))
+
+
+def _sizes_of(keys: Key, entries: frozenset[Entry]) -> list[float]:
+    """The size of each entry that is found by one."""
+    if isinstance(keys, Keys):
+        return [len(prefix) for prefix in keys.prefixes]
+    return [size for size, _, _ in entries]
 
 
 def _cells(box: Box) -> Iterator[Entry]:

@@ -25,6 +25,7 @@ from edgewake.cloud.login.session import Session
 from edgewake.cloud.ops.login.keys import Holder, Keys, Role
 from edgewake.cloud.ops.login.people import People
 from edgewake.cloud.ops.login.sessions import Passes
+from edgewake.cloud.ops.lookups.asked_by import ASKED_BY
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.origin import is_from_own_page
 
@@ -90,6 +91,7 @@ class Guard:
             return await _unknown().response()(scope, receive, send)
         state = scope.setdefault("state", {})
         state["holder"] = holder
+        ASKED_BY.set(holder.name)
         state["is_allowed"] = lambda: (
             (self._by_key(headers) or self._by_cookie(scope, headers)) == holder
             or self._still_logged_in(scope, holder)

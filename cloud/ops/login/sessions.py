@@ -16,6 +16,8 @@ TICKET_LIFE_S: Final = 600
 SESSION_LIFE_S: Final = 12 * 3600
 OUTSTANDING_MAX: Final = 100
 """Tickets, and sessions; at the bound the oldest ends."""
+OWN_MAX: Final = 20
+"""One holder has this many; for one more its own oldest ends, so that nobody logs others out."""
 
 
 class Passes:
@@ -29,6 +31,9 @@ class Passes:
 
     def issue(self, holder: Holder) -> str:
         """A new secret."""
+        own = [secret for secret, (other, _) in self._holders.items() if other == holder]
+        for secret in own[: max(0, len(own) - OWN_MAX + 1)]:
+            del self._holders[secret]
         while len(self._holders) >= OUTSTANDING_MAX:
             self._holders.pop(next(iter(self._holders)))
         secret = self._make()

@@ -14,11 +14,14 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from edgewake.cloud.client_share import Bound
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
 from edgewake.cloud.kafka.metadata import partition_count
 from edgewake.cloud.kafka.mortal import Mortal
 from edgewake.cloud.kafka.offsets import watermarks
+from edgewake.cloud.ops.lookups.asked_by import ASKED_BY
+from edgewake.cloud.turns import Turns
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 
@@ -29,6 +32,8 @@ AT_ONCE_MAX: Final = 4
 keeps no other waiting."""
 WAITING_MAX: Final = 20
 """Lookups under way or waiting for a thread; one more is answered 503."""
+HOLDER_SHARE: Final = 0.75
+"""The share of WAITING_MAX that one key's holder may have."""
 READ_BATCH: Final = 200
 """Records taken from Kafka's client at once."""
 
@@ -156,18 +161,17 @@ class KafkaLookup:
         self._clock = clock
         self._timeout_s = timeout_s
         self._threads = ThreadPoolExecutor(AT_ONCE_MAX, "ops-lookup")
-        self._room = threading.Semaphore(WAITING_MAX)
+        self._turns = Turns(Bound("lookups", WAITING_MAX, HOLDER_SHARE), AT_ONCE_MAX)
         self._own = threading.local()
         self._consumers: list[Mortal[Consumer]] = []
 
     async def run(self, lookup: Callable[[KafkaSession], T]) -> T:
         """Run `lookup` in a thread. Raises what it raises, and Unavailable."""
-        if not self._room.acquire(blocking=False):
-            raise Unavailable(f"{WAITING_MAX} lookups are under way, no more")
         deadline = Deadline(self._clock, self._timeout_s)
+        over = await self._turns.take(ASKED_BY.get())
         future = self._threads.submit(self._guarded, lookup, deadline)
         # Not when the caller leaves: the thread is busy until the lookup ends.
-        future.add_done_callback(lambda _: self._room.release())
+        future.add_done_callback(lambda _: over())
         try:
             return await asyncio.wrap_future(future)
         finally:

@@ -72,6 +72,7 @@ def changed(stream: Stream, change: StreamChange, *, now: int) -> Stream:
             unit=unit if decided.unit is None else decided.unit,
             revision=(before.revision if before else 0) + 1,
             first_device=before.first_device if before else "",
+            first_via=before.first_via if before else "",
             changed_at=now,
         )
     described = (

@@ -6,19 +6,22 @@ A few run at once, a few wait, one more is answered 503.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
+from edgewake.cloud.client_share import Bound
+from edgewake.cloud.ops.lookups.asked_by import ASKED_BY
 from edgewake.cloud.summaries.store import Reads, View
-from edgewake.protocol.errors import Unavailable
+from edgewake.cloud.turns import Turns
 
 AT_ONCE_MAX: Final = 2
 """Questions that are answered at the same time; each may hold store.BYTES_MAX."""
 WAITING_MAX: Final = 20
 """Questions under way or waiting for a thread."""
+HOLDER_SHARE: Final = 0.75
+"""The share of WAITING_MAX that one key's holder may have."""
 
 T = TypeVar("T")
 
@@ -29,15 +32,15 @@ class SummaryReads:
     def __init__(self, path: Path) -> None:
         self._reads = Reads(path)
         self._threads = ThreadPoolExecutor(AT_ONCE_MAX, "ops-summaries")
-        self._room = threading.Semaphore(WAITING_MAX)
+        bound = Bound("questions about summaries", WAITING_MAX, HOLDER_SHARE)
+        self._turns = Turns(bound, AT_ONCE_MAX)
 
     async def run(self, question: Callable[[View], T]) -> T:
         """Raises what the question raises, and Unavailable."""
-        if not self._room.acquire(blocking=False):
-            raise Unavailable(f"{WAITING_MAX} questions about summaries are under way, no more")
+        over = await self._turns.take(ASKED_BY.get())
         future = self._threads.submit(self._reads.with_view, question)
         # Not when the caller leaves: the thread is busy until the answer is made.
-        future.add_done_callback(lambda _: self._room.release())
+        future.add_done_callback(lambda _: over())
         return await asyncio.wrap_future(future)
 
     def close(self) -> None:

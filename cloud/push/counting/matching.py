@@ -4,21 +4,23 @@ It is asked once per event for all leases of a stream.
 
 Most leases name a device or value of their own (`device = 'car-7' AND speed > 50`). Such a filter
 can only be TRUE for events whose field has that very value, so it is found through an index on
-(field, value) and only then evaluated. Filters with a named set are found by one look-up in the set
-as it is then, whatever it holds. A filter without such a condition is evaluated for every event;
-`Matcher.scanned` counts these, and the proxy bounds them. Pure.
+(field, value) and only then evaluated; so is one that says how a text begins (LIKE 'bus-%'), which
+rights with patterns do, by one look-up for each length. Filters with a named set are found by one
+look-up in the set as it is then, whatever it holds. A filter without such a condition is evaluated
+for every event; `Matcher.scanned` counts these, and the proxy bounds them. Pure.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from edgewake.cloud.log.decode import DATA, Event
 from edgewake.cloud.log.filters.filter import Predicate, compile_where
+from edgewake.cloud.log.filters.filter_like import literal_prefix
 from edgewake.cloud.log.filters.filter_syntax import Call, Field, Node, Sets, Value, parse_where
 from edgewake.protocol.errors import FilterError
 
@@ -26,6 +28,9 @@ T = TypeVar("T")
 Key: TypeAlias = tuple[str, object]
 """(kind, value): numbers equal numbers of another type, but no boolean equals a number, as in the
 filters themselves."""
+BEGINS: Final = "begins"
+BEGINS_LIKE: Final = 1000
+"""Values that rule out as much as a beginning does, roughly."""
 _PLAIN: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*) = '([^'\\\x00-\x1f]*)'")
 """The form of most leases' filters. The parser takes 130 µs for it, and a proxy that takes over has
 a hundred thousand of them."""
@@ -36,7 +41,8 @@ _KINDS: Final[Mapping[type, str]] = {bool: "boolean", int: "number", float: "num
 class Demand:
     """What an event must have for a filter to be TRUE.
 
-    Its `field` holds one of `keys`, or a member of the set `named`.
+    Its `field` holds one of `keys`, or a member of the set `named`. A key of the kind BEGINS is how
+    a text must begin.
     """
 
     field: str
@@ -62,6 +68,8 @@ class Matcher(Generic[T]):
         self._sets = sets
         self._entries: dict[str | None, _Entry[T]] = {}
         self._index: dict[str, dict[Key, list[_Entry[T]]]] = {}
+        self._lengths: dict[str, dict[int, int]] = {}
+        """Each field → length of beginnings → its number of keys."""
         self._in_sets: dict[tuple[str, str], dict[str | None, _Entry[T]]] = {}
         """Filters by their own text, by the field and the set that it must be in."""
         self._scanned: dict[str | None, _Entry[T]] = {}
@@ -96,6 +104,10 @@ class Matcher(Generic[T]):
             values = self._index.setdefault(demand.field, {})
             for key in demand.keys:
                 values.setdefault(key, []).append(entry)
+                if key[0] == BEGINS:
+                    lengths = self._lengths.setdefault(demand.field, {})
+                    length = len(str(key[1]))
+                    lengths[length] = lengths.get(length, 0) + 1
 
     def remove(self, where: str | None) -> None:
         """Forget a filter."""
@@ -115,8 +127,18 @@ class Matcher(Generic[T]):
             values[key].remove(entry)
             if not values[key]:
                 del values[key]
+            if key[0] == BEGINS:
+                self._forget_length(demand.field, len(str(key[1])))
         if not values:
             del self._index[demand.field]
+
+    def _forget_length(self, field: str, length: int) -> None:
+        lengths = self._lengths[field]
+        lengths[length] -= 1
+        if not lengths[length]:
+            del lengths[length]
+        if not lengths:
+            del self._lengths[field]
 
     def matches(self, event: Event) -> Iterator[T]:
         """What the filters that `event` passes stand for.
@@ -137,17 +159,15 @@ class Matcher(Generic[T]):
                 if name not in event.fields or self._is_in(event.fields[name], named):
                     yield from (entry.target for entry in entries.values())
 
-    @staticmethod
     def _that_may_want(
-        values: Mapping[Key, list[_Entry[T]]], name: str, lost: Mapping[str, Any]
+        self, values: Mapping[Key, list[_Entry[T]]], name: str, lost: Mapping[str, Any]
     ) -> Iterable[_Entry[T]]:
         """The filters that demand certain values of a field and may want what is lost.
 
         All of them, unless `lost` names the field's value.
         """
         if name in lost:
-            key = key_of(lost[name])
-            return () if key is None else values.get(key, ())
+            return self._with_value(name, lost[name], values)
         return {
             id(entry): entry for entries in values.values() for entry in entries
         }.values()  # one with IN stands at each of its values
@@ -155,12 +175,22 @@ class Matcher(Generic[T]):
     def _candidates(self, fields: Mapping[str, Any]) -> Iterator[_Entry[T]]:
         yield from list(self._scanned.values())
         for name, values in self._index.items():
-            key = key_of(fields.get(name))
-            if key is not None and key in values:
-                yield from list(values[key])
+            yield from self._with_value(name, fields.get(name), values)
         for (name, named), entries in self._in_sets.items():
             if self._is_in(fields.get(name), named):
                 yield from list(entries.values())
+
+    def _with_value(
+        self, name: str, value: object, values: Mapping[Key, list[_Entry[T]]]
+    ) -> Iterable[_Entry[T]]:
+        """The filters that demand this value, or that a text begins as it does, each once."""
+        key = key_of(value)
+        found = [] if key is None else list(values.get(key, ()))
+        if not isinstance(value, str) or name not in self._lengths:
+            return found
+        for length in self._lengths[name]:
+            found += values.get((BEGINS, value[:length]), ())
+        return {id(entry): entry for entry in found}.values()
 
     def _is_in(self, value: object, named: str) -> bool:
         """Is it in the set as it is now? Nothing is in one that was removed."""
@@ -210,6 +240,10 @@ def demand_of(node: Node) -> Demand | None:
             return _demand(name, tuple(values)) if len(values) == len(items) else None
         case Call("in_set", (Field(name), Value(named))):
             return Demand(name, named=str(named))
+        case Call("like", (Field(name), Value(str(pattern)), *escape)):
+            return _demand_of_like(name, pattern, escape)
+        case Call("or", parts):
+            return _any_of([demand_of(part) for part in parts])
         case Call("and", parts):
             found = [part for part in map(demand_of, parts) if part is not None]
             if not found:
@@ -218,9 +252,28 @@ def demand_of(node: Node) -> Demand | None:
     return None
 
 
+def _demand_of_like(name: str, pattern: str, escape: Sequence[Node]) -> Demand | None:
+    marks = [str(mark.value) for mark in escape if isinstance(mark, Value)]
+    prefix, is_whole = literal_prefix(pattern, escape=marks[0] if marks else None)
+    if is_whole:
+        return Demand(name, (("text", prefix),))
+    return Demand(name, ((BEGINS, prefix),), is_whole=False) if prefix else None
+
+
+def _any_of(found: Sequence[Demand | None]) -> Demand | None:
+    """One of the conditions is enough: all must be about values of one field."""
+    demands = [one for one in found if one is not None and one.named is None]
+    fields = {one.field for one in demands}
+    if len(demands) < len(found) or len(fields) != 1:
+        return None
+    keys = tuple(dict.fromkeys(key for one in demands for key in one.keys))
+    return Demand(fields.pop(), keys, is_whole=all(one.is_whole for one in demands))
+
+
 def _weight(demand: Demand) -> tuple[bool, int]:
     """A set, which may have ten thousand members, after any list of values."""
-    return demand.named is not None, len(demand.keys)
+    beginnings = sum(key[0] == BEGINS for key in demand.keys)
+    return demand.named is not None, len(demand.keys) + BEGINS_LIKE * beginnings
 
 
 def _demand(name: str, values: tuple[object, ...]) -> Demand | None:

@@ -47,9 +47,6 @@ KEEP_S: Final = 10.0
 """Seconds after which progress without events is stored."""
 RIGHT_S: Final = 1.0
 """How often it is looked whether the owner's right holds, while it waits to try again."""
-LETTERS_MAX: Final = 100
-"""Letters of one delivery, 128 KB each at most. With more it waits until some are replayed or
-removed: an endpoint that refuses everything is broken, and its events are not at fault."""
 WRONG: Final = (CursorError, FilterError, RequestError, sealing.Damaged)
 """Errors that no retry cures."""
 
@@ -252,9 +249,9 @@ class Courier:
             self.delivery = delivery_state.halved(delivery, count, outcome.why)
             self._is_dirty = True
             return True
-        has_room = len(self.letters) < LETTERS_MAX
-        if delivery_state.is_letter(delivery, outcome, count) and has_room:
-            event = bytes(batch.events[0]).decode()
+        event = bytes(batch.events[0]).decode()
+        is_letter = delivery_state.is_letter(delivery, outcome, count)
+        if is_letter and delivery_state.has_room(self.letters.values(), event):
             after, letter = delivery_state.set_aside(delivery, event, outcome.why, now=now)
             # The letter first: a death between the two sets the event aside once more.
             await self._writer.put_row(letter.key, encode(letter))

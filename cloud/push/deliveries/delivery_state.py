@@ -14,6 +14,7 @@ endpoint, and everything waits in order until it is mended, or given up after GI
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from typing import Final
 
 from edgewake.cloud.calls.webhook import Failed
@@ -33,6 +34,12 @@ together."""
 REFUSALS: Final = frozenset({400, 413, 415, 422})
 REFUSALS_MAX: Final = 3
 """Attempts after which one event that is refused becomes a letter."""
+LETTERS_MAX: Final = 100
+"""Letters of one delivery. With more it waits until some are replayed or removed: an endpoint that
+refuses everything is broken, and its events are not at fault."""
+LETTERS_BYTES_MAX: Final = 2 * 1024 * 1024
+"""Bytes of their events, which are kept in memory, 200 deliveries of them at worst; past it the
+delivery waits, too."""
 GONE: Final = 410
 NOT_FOUND: Final = 404
 ERROR_CHARS_MAX: Final = 300
@@ -104,6 +111,14 @@ def halved(delivery: Delivery, events: int, why: str) -> Delivery:
 def is_letter(delivery: Delivery, outcome: Failed, events: int) -> bool:
     """Is the one event of the batch in hand to be set aside, after this refusal?"""
     return is_refusal(outcome) and events == 1 and delivery.failures + 1 >= REFUSALS_MAX
+
+
+def has_room(letters: Collection[Letter], event: str) -> bool:
+    """May an event be a letter beside these? The first one may, however large."""
+    if not letters:
+        return True
+    size = sum(len(letter.event.encode()) for letter in letters) + len(event.encode())
+    return len(letters) < LETTERS_MAX and size <= LETTERS_BYTES_MAX
 
 
 def set_aside(delivery: Delivery, event: str, why: str, *, now: int) -> tuple[Delivery, Letter]:

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import time
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.access.sockets.talk import talk
@@ -69,6 +71,7 @@ async def test_what_others_took_the_place_of_is_counted_to_the_last(
 ) -> None:
     feed = new_feed(partitions=2)
     path = f"/v1/streams/{feed.name}/events"
+    before = superseded(access_a)
     async with posted(access_a.url, path, {"conflate": 100}) as stream, talk(access_a) as socket:
         await stream.until(1, kind="checkpoint")
         await socket.say("subscribe", streams=[feed.name], conflate=150, credits=3)
@@ -93,6 +96,23 @@ async def test_what_others_took_the_place_of_is_counted_to_the_last(
         assert last == dict.fromkeys(DEVICES, 15)
         events = [e for m in socket.heard if m["type"] == "events" for e in m["events"]]
         assert {e["data"]["device"]: e["data"]["n"] for e in events} == last
+        told = {
+            "stream": sum(row["superseded"] for row in stream.of("conflated")),
+            "socket": sum(m.get("superseded", 0) for m in socket.heard if m["type"] == "events"),
+        }
+    words: dict[str, Any] = {"conflate": 1000, "from": "earliest", "limit": 1000}
+    page = httpx.get(access_a.url + path, params=words, timeout=DEADLINE_S).json()
+    told["page"] = page["superseded"]
+    after = superseded(access_a)
+    assert {how: after[how] - before.get(how, 0) for how in told} == told
+    assert all(told.values())
+
+
+def superseded(of: Server) -> dict[str, int]:
+    """What the server's metrics say was left out, by how it was read."""
+    text = httpx.get(f"{of.url}/metrics", timeout=DEADLINE_S).text
+    found = re.findall(r'^edgewake_access_superseded_total\{how="(\w+)"\} (\S+)$', text, re.M)
+    return {how: int(float(count)) for how, count in found}
 
 
 async def test_within_an_interval_a_thing_comes_once_and_after_a_pause_at_once(

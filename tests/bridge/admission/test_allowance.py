@@ -7,6 +7,8 @@ import pytest
 from edgewake.cloud.bridge.admission import allowance
 from edgewake.cloud.bridge.admission.allowance import (
     LETTER_HEAD_BYTES,
+    NAMES_BURST,
+    NAMES_WAIT_S,
     USUAL_S,
     USUAL_S_PER_BYTE,
     Account,
@@ -129,6 +131,53 @@ def test_each_thing_has_a_devices_share_and_all_of_a_gateway_ten() -> None:
         while not more.wait_s(0.0):
             more.pay(1, 0.0)
     assert all_of.of_thing("meter-99", "gateway", 0.0).wait_s(0.0) > 0, "new names are no way out"
+
+
+def test_names_that_somebody_invents_push_no_debt_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allowance, "DEVICES_MAX", 4)
+    all_of = Allowance(CONFIG)
+    loud, gateway = all_of.account("loud", 0.0), all_of.together("gateway", 0.0)
+    loud.pay(1_000_000, 0.0)
+    gateway.pay(1_000_000, 0.0)
+    for n in range(20):
+        all_of.account(f"invented-{n}", 0.0)
+    assert all_of.account("loud", 0.0) is loud
+    assert all_of.together("gateway", 0.0) is gateway
+
+
+def test_a_gateway_names_so_many_things_in_a_day_and_those_it_named_stay() -> None:
+    all_of = Allowance(CONFIG)
+    named = [all_of.of_thing(f"meter-{n}", "gateway", 0.0) for n in range(NAMES_BURST)]
+    assert not any(one.is_one_too_many for one in named)
+    more = all_of.of_thing("one-more", "gateway", 0.0)
+    assert more.is_one_too_many
+    assert more.wait_s(0.0) == NAMES_WAIT_S
+    assert more.letter_room(1, 0.0) is Room.WHOLE
+    assert all_of.together("gateway", 0.0).letters < 10 * CONFIG.letters_burst, "the gateway pays"
+    assert all_of.of_thing("meter-0", "gateway", 0.0).wait_s(0.0) == 0
+    assert not all_of.of_thing("one-more", "other", 0.0).is_one_too_many
+    mapped = all_of.of_all_mapped(0.0)
+    assert not all_of.of_name("lamp", mapped, 0.0).is_one_too_many
+    mapped.names = 0
+    assert all_of.of_name("lamp-2", mapped, 0.0).is_one_too_many
+    assert not all_of.of_name("lamp", mapped, 0.0).is_one_too_many
+    a_while_s = 2 * 86_400 / NAMES_BURST
+    assert not all_of.of_thing("one-more", "gateway", a_while_s).is_one_too_many
+
+
+def test_topics_that_name_no_device_have_a_share_each_and_one_together() -> None:
+    all_of = Allowance(CONFIG)
+    mapped = all_of.of_all_mapped(0.0)
+    loud = all_of.of_topic("sensors/a", mapped, 0.0)
+    while not loud.wait_s(0.0):
+        loud.pay(1, 0.0)
+    assert all_of.of_topic("sensors/b", mapped, 0.0).wait_s(0.0) == 0
+    for n in range(20):
+        other = all_of.of_topic(f"sensors/{n}", mapped, 0.0)
+        while not other.wait_s(0.0):
+            other.pay(1, 0.0)
+    assert all_of.of_topic("sensors/new", mapped, 0.0).wait_s(0.0) > 0
+    assert all_of.account("a-device", 0.0).wait_s(0.0) == 0
 
 
 def test_dead_letters_of_things_that_were_only_counted_are_told_by_their_names() -> None:

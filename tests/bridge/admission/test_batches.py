@@ -18,6 +18,7 @@ from edgewake.protocol.frames.dead_letter import DeadLetter
 from edgewake.protocol.maps.rule import READINGS_MAX
 from edgewake.protocol.mqtt import PacketReader
 from tests.bridge.running import World, read, read_some
+from tests.services import PATIENCE_S
 
 NOW_MS = 1_790_000_000_000
 UP = "ew/v1/d/up/s"
@@ -95,7 +96,7 @@ class Sender(asyncio.Protocol):
                 assert isinstance(answer, Ack)
                 self.answers.append(answer)
 
-    def send(self, stream: str, payload: bytes) -> None:
+    def send(self, stream: str, payload: bytes, content_type: str | None = None) -> None:
         self.transport.write(
             mqtt5.PublishPacket(
                 topics.up(self.device, stream),
@@ -103,6 +104,7 @@ class Sender(asyncio.Protocol):
                 qos=mqtt5.QoS.AT_LEAST_ONCE,
                 packet_id=7,
                 response_topic=topics.ack(self.device),
+                content_type=content_type,
             ).write()
         )
 
@@ -141,3 +143,36 @@ async def test_a_list_becomes_readings_and_a_wrong_one_costs_itself_and_one_answ
     dead = {(one.partition(), one.offset()) for one in read(here.config, topics.DEAD)}
     assert partly.token.dead
     assert (partly.token.partition, partly.token.offset) in dead
+
+
+async def test_senml_and_lines_are_told_by_their_content_type_at_a_real_broker(here: World) -> None:
+    here.bridge("b-types")
+    loop = asyncio.get_running_loop()
+    _, sender = await loop.create_connection(
+        lambda: Sender("types-1"), here.broker.host, here.broker.port
+    )
+    pack = b'[{"bn":"b/","bt":1790000000,"n":"temp","v":21.5},{"n":"temp","t":1,"v":22.5}]'
+    lines = b'{"v":1}\nnonsense\n{"v":2}\n'
+    async with asyncio.timeout(PATIENCE_S):
+        await sender.subscribed.wait()
+        for count, (stream, payload, kind) in enumerate(
+            [("types_senml", pack, SENML_TYPE), ("types_lines", lines, LINES_TYPES[0])], 1
+        ):
+            sender.send(stream, payload, kind)
+            while len(sender.answers) < count:
+                await asyncio.sleep(0.01)
+    sender.transport.close()
+    assert [one.rejected for one in sender.answers] == [None, RejectReason.JSON]
+    found = [
+        record.decode(one.value() or b"")
+        for one in await read_some(here.config, topics.UP, "types-1", 4)
+    ]
+    senml = [one.frame for one in found if one.stream == "types_senml"]
+    assert [(one.t[0], one.fields["temp"]) for one in senml] == [
+        (1_790_000_000_000, [21.5]),
+        (1_790_000_001_000, [22.5]),
+    ]
+    plain = [one.frame.fields["v"] for one in found if one.stream == "types_lines"]
+    assert plain == [[1], [2]]
+    (letter,) = await read_some(here.config, topics.DEAD, "types-1")
+    assert letter.value() == b"nonsense"

@@ -313,6 +313,39 @@ def test_one_device_cannot_use_up_the_fields_of_all() -> None:
     learnt(catalogue, {"one_more": frozenset({int})}, device="modest", stream="s0")
 
 
+def test_one_gateway_cannot_use_up_the_streams_and_fields_of_all_by_names_of_things() -> None:
+    """Each thing is below the bound of one device. A bridge that restarted knows it, too."""
+    times = bounds.GATEWAY_TIMES
+    rows = [
+        Stream(name=f"s{n}", first_device=f"meter-{n}", first_via="gateway")
+        for n in range(times * bounds.DEVICE_STREAMS_MAX)
+    ]
+    catalogue = a_catalogue()
+    for one in rows:
+        catalogue.follow(one.name, one.model_dump_json().encode())
+    with pytest.raises(NotNow, match="devices named by gateway 'gateway'"):
+        catalogue.check("meter-new", "one_more", NUMBERS, gateway="gateway")
+    with pytest.raises(AwaitsCatalogueError):
+        catalogue.check("meter-new", "one_more", NUMBERS, gateway="other")
+    with pytest.raises(AwaitsCatalogueError):
+        catalogue.check("meter-new", "two_more", NUMBERS)
+    (other, by_itself) = catalogue.unpublished()
+    assert (other.first_via, other.fields["speed"].first_via) == ("other", "other")
+    assert by_itself.first_via == ""
+
+    half = bounds.STREAM_FIELDS_MAX // 2
+    fields = {
+        f"f{n}": FieldInfo(type=FieldType.NUMBER, first_device=f"meter-{n}", first_via="hall")
+        for n in range(half)
+    }
+    catalogue.follow("wide", Stream(name="wide", fields=fields).model_dump_json().encode())
+    one_more: Kinds = {"more": frozenset({int})}
+    with pytest.raises(NotNow, match=f"expected at most {half}"):
+        catalogue.check("meter-new", "wide", one_more, gateway="hall")
+    with pytest.raises(AwaitsCatalogueError):
+        catalogue.check("honest", "wide", one_more)
+
+
 def test_fields_of_a_stream_are_bounded() -> None:
     catalogue = a_catalogue()
     for i in range(0, bounds.STREAM_FIELDS_MAX, 64):

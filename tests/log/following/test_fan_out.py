@@ -49,7 +49,22 @@ atoms = (
     | st.tuples(fields, st.lists(literals, min_size=1, max_size=3)).map(
         lambda t: f"{t[0]} IN ({', '.join(t[1])})"
     )
-    | st.sampled_from(["line IS TRUE", "line", "n > 1", "line IS NULL", "device LIKE 'b%'"])
+    | st.sampled_from(["line IS TRUE", "line", "n > 1", "line IS NULL"])
+    | st.sampled_from(
+        [
+            "device LIKE 'b%'",
+            "device LIKE 'bus-_'",
+            "device LIKE '%1'",
+            "device LIKE 'bu!s-%' ESCAPE '!'",
+            "line LIKE 'a'",
+            "line LIKE ''",
+            "stream LIKE 'on%'",
+            "device NOT LIKE 'b%'",
+            "device ILIKE 'B%'",
+            "starts_with(device, 'bus')",
+            "starts_with(line, '')",
+        ]
+    )
     | st.sampled_from(["device IN SET('some')", "line IN SET('others')", "line IN SET('none')"])
     | st.sampled_from(
         [
@@ -71,7 +86,7 @@ conditions = st.recursive(
     max_leaves=4,
 )
 narrow = st.sampled_from(DEVICES).map(lambda device: f"device = '{device}'")
-names = st.lists(st.sampled_from([*DEVICES, "bus-*"]), max_size=3).map(Names.of)
+names = st.lists(st.sampled_from([*DEVICES, "bus-*", "b*1", "*"]), max_size=3).map(Names.of)
 parts = st.builds(
     Part, st.none() | names, st.none() | st.lists(st.sampled_from(["line", "n"])).map(Names.of)
 )
@@ -181,6 +196,28 @@ def test_an_event_is_looked_for_in_the_filters_that_can_pass_it_and_in_no_others
     assert list(index.find(event_of(DATA, {"device": ["car-7"]}))) == []
     assert list(index.find(event_of(GAP, {"device": "car-8"}))) == [8]
     assert len(list(index.find(event_of(WATERMARK, {})))) == 1000
+
+
+def test_how_a_text_begins_is_looked_for_once_for_each_length() -> None:
+    """LIKE, `starts_with` and the patterns of a right; a reader is found once, by whatever."""
+    index: EventIndex[int] = EventIndex()
+    readers: list[tuple[str | None, Scope | None]] = [
+        *((f"device LIKE 'line-{i:03d}-%'", None) for i in range(500)),
+        ("starts_with(device, 'line-007-') OR device = 'line-007-a'", None),
+        (None, Scope((Part(Names.of(["line-007*", "line-0*", "car-1"]), None),))),
+        ("device LIKE 'line-007-a' AND n > 1", None),
+    ]
+    for i, (where, scope) in enumerate(readers):
+        keys = a_plan(where, scope).keys
+        assert keys is not None
+        index.add(i, keys[0])
+    event = event_of(DATA, {"device": "line-007-a"})
+    assert Counter(index.find(event)) == Counter([7, 500, 501, 502])
+    assert list(index.find(event_of(DATA, {"device": "car-1"}))) == [501]
+    assert list(index.find(event_of(DATA, {"device": "line-9"}))) == []
+    assert Counter(index.find(event_of(GAP, {"device": "line-008-b"}))) == Counter([8, 501])
+    assert a_plan("device LIKE '%-a'", None).keys is None
+    assert a_plan(None, Scope((Part(Names.of(["*-a"]), None),))).keys is None
 
 
 def test_a_set_that_many_use_is_kept_once_and_what_finds_no_room_is_not_taken() -> None:

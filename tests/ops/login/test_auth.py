@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -12,7 +13,13 @@ from starlette.types import Receive, Scope, Send
 
 from edgewake.cloud.ops.login.auth import Access, Guard
 from edgewake.cloud.ops.login.keys import Keys, parse
-from edgewake.cloud.ops.login.sessions import OUTSTANDING_MAX, SESSION_LIFE_S, TICKET_LIFE_S, Passes
+from edgewake.cloud.ops.login.sessions import (
+    OUTSTANDING_MAX,
+    OWN_MAX,
+    SESSION_LIFE_S,
+    TICKET_LIFE_S,
+    Passes,
+)
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import ConfigError
 
@@ -247,8 +254,20 @@ def test_outstanding_tickets_are_bounded_and_the_oldest_goes_first() -> None:
     numbers = iter(range(1000))
     tickets = Passes(FakeClock(), lambda: f"t{next(numbers)}", TICKET_LIFE_S)
     (holder,) = parse(KEY)
-    issued = [tickets.issue(holder) for _ in range(OUTSTANDING_MAX + 1)]
-    assert [tickets.find(issued[0]), tickets.find(issued[1])] == [None, holder]
+    holders = [replace(holder, name=f"h{n}") for n in range(OUTSTANDING_MAX + 1)]
+    issued = [tickets.issue(one) for one in holders]
+    assert [tickets.find(issued[0]), tickets.find(issued[1])] == [None, holders[1]]
+
+
+def test_one_holder_s_sessions_end_nobody_else_s() -> None:
+    numbers = iter(range(1000))
+    sessions = Passes(FakeClock(), lambda: f"s{next(numbers)}", TICKET_LIFE_S)
+    (holder,) = parse(KEY)
+    victim = replace(holder, name="victim")
+    kept = sessions.issue(victim)
+    many = [sessions.issue(holder) for _ in range(2 * OUTSTANDING_MAX)]
+    assert sessions.find(kept) == victim
+    assert [one for one in many if sessions.find(one)] == many[-OWN_MAX:]
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Callable
 
 import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.ops.lookups.kafka_lookup import AT_ONCE_MAX, WAITING_MAX, KafkaLookup
+from edgewake.cloud.ops.lookups.asked_by import ASKED_BY
+from edgewake.cloud.ops.lookups.kafka_lookup import (
+    AT_ONCE_MAX,
+    HOLDER_SHARE,
+    WAITING_MAX,
+    KafkaLookup,
+)
 from edgewake.protocol import topics
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import Unavailable
@@ -30,6 +37,39 @@ async def test_a_slow_lookup_keeps_no_other_waiting(
     finally:
         end.set()
         await asyncio.gather(*slow)
+        await lookup.close()
+
+
+@pytest.mark.parametrize("asker", ["greedy", "other"])
+async def test_one_key_s_lookups_keep_no_other_key_s_waiting(
+    kafka_config: KafkaConfig, asker: str
+) -> None:
+    """Control: the greedy one's own next lookup waits for those before it."""
+    lookup, end = KafkaLookup(kafka_config, SystemClock(), timeout_s=PATIENCE_S), threading.Event()
+
+    def ask(holder: str, work: Callable[[object], bool]) -> asyncio.Task[bool]:
+        context = contextvars.copy_context()
+        context.run(ASKED_BY.set, holder)
+        return asyncio.create_task(lookup.run(work), context=context)
+
+    slow = [ask("greedy", lambda _: end.wait(2 * PATIENCE_S)) for _ in range(WAITING_MAX)]
+    await asyncio.sleep(0)
+    try:
+        refused = [one for one in slow if one.done() and one.exception() is not None]
+        own_max = int(WAITING_MAX * HOLDER_SHARE)
+        assert len(refused) == WAITING_MAX - own_max
+        assert all("you hold 15 lookups" in str(one.exception()) for one in refused)
+        slow[-1] = ask(asker, lambda _: True)
+        if asker == "greedy":
+            with pytest.raises(Unavailable):
+                await slow[-1]
+        else:
+            async with asyncio.timeout(PATIENCE_S):
+                assert await slow[-1]
+        assert not slow[0].done(), "those before were slow"
+    finally:
+        end.set()
+        await asyncio.gather(*slow, return_exceptions=True)
         await lookup.close()
 
 

@@ -69,6 +69,17 @@ def test_own_topics_are_devices_and_binary_is_left() -> None:
     assert (seen.own, seen.left) == (("car-7",), ("sensors/x",))
 
 
+def test_nodes_of_sparkplug_are_named_and_no_map_is_proposed_for_them() -> None:
+    seen = found(
+        {
+            "spBv1.0/plant/NBIRTH/press": b"\x08\x01",
+            "spBv1.0/plant/DDATA/press/valve": b"{}",
+            "spBv1.0/STATE/scada": b'{"online": true, "timestamp": 1}',
+        }
+    )
+    assert (seen.nodes, seen.proposals, seen.left) == (("plant/press",), (), ())
+
+
 def test_what_is_remembered_is_bounded_and_the_rest_is_counted() -> None:
     survey = Survey()
     for number in range(TOPICS_MAX + 5):

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewake.protocol import varint
+from edgewake.protocol.sparkplug import host as hosts
 from edgewake.protocol.sparkplug import payload as payloads
 from edgewake.protocol.sparkplug.host import (
     NODES_MAX,
@@ -326,6 +327,37 @@ def test_more_nodes_than_the_bound_are_refused() -> None:
     (one,) = host.message("spBv1.0/g/NBIRTH/more", birth(0, 0, X), T, 0.0)
     assert isinstance(one, Odd)
     assert one.is_lost
+
+
+def test_a_node_that_is_offline_makes_room_for_another() -> None:
+    host = Host(1.0)
+    for number in range(NODES_MAX):
+        host.message(f"spBv1.0/g/NBIRTH/n{number}", birth(0, 0, X), T, 0.0)
+    own = {"name": "bdSeq", "datatype": 4, "long_value": 0}
+    host.message("spBv1.0/g/NDEATH/n7", message(None, own), T, 0.0)
+    found = host.message("spBv1.0/g/NBIRTH/more", birth(0, 0, X), T, 0.0)
+    assert presences(found) == [("g/more", True)]
+
+
+def test_what_one_node_and_all_nodes_may_have_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Births of devices without end, and names without end in the births of one."""
+    monkeypatch.setattr(hosts, "DEVICES_MAX", 3)
+    monkeypatch.setattr(hosts, "NODE_METRICS_MAX", 20)
+    host = Host(1.0)
+    host.message("spBv1.0/g/NBIRTH/n", birth(0, 0, X), T, 0.0)
+    devices = [host.message(f"spBv1.0/g/DBIRTH/n/d{n}", message(n, X), T, 0.0) for n in range(1, 6)]
+    assert [bool(presences(one)) for one in devices] == [True] * 3 + [False] * 2
+    assert all(isinstance(one, Odd) and one.is_lost for one in devices[-1])
+    names = [
+        host.message("spBv1.0/g/DBIRTH/n/d1", message(n, X | {"name": f"x{n}"}), T, 0.0)
+        for n in range(6, 60)
+    ]
+    assert sum(bool(values(one)) for one in names) == 20 - 3 - 3
+    other = host.message("spBv1.0/g/NBIRTH/other", birth(0, 0, X), T, 0.0)
+    assert values(other) == [{"x": 0.5}], "others have their own"
+    host.message("spBv1.0/g/NBIRTH/n", birth(0, 1, X), T, 0.0)
+    again = host.message("spBv1.0/g/DBIRTH/n/d9", message(1, X), T, 0.0)
+    assert presences(again) == [("g/n/d9", True)], "its next birth begins anew"
 
 
 def field(number: int, value: bytes | int | str) -> bytes:

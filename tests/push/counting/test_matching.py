@@ -26,6 +26,11 @@ CONDITIONS = st.one_of(
     st.builds("{} > {}".format, FIELDS, LITERALS),
     st.builds("{} <> {}".format, FIELDS, LITERALS),
     st.builds("{} IS NULL".format, FIELDS),
+    st.builds(
+        "{} LIKE {}".format,
+        FIELDS,
+        st.sampled_from(["'a%'", "'a_'", "'ab'", "'%b'", "'a!%' ESCAPE '!'"]),
+    ),
 )
 FILTERS = st.recursive(
     CONDITIONS,
@@ -36,7 +41,9 @@ FILTERS = st.recursive(
     ),
     max_leaves=4,
 )
-VALUES = st.sampled_from([1, 1.0, 0, 2, "a", "b", "1", True, False, None, [1], {"x": 1}])
+VALUES = st.sampled_from(
+    [1, 1.0, 0, 2, "a", "b", "ab", "abc", "a%", "1", True, False, None, [1], {"x": 1}]
+)
 EVENTS = st.dictionaries(FIELDS, VALUES)
 
 
@@ -89,6 +96,15 @@ def test_what_was_removed_is_found_no_more(filters: set[str], data: st.DataObjec
             Demand("device", (("text", "a"), ("text", "b")), is_whole=False),
         ),
         ("device IN SET('north') OR n > 1", None),
+        ("device LIKE 'bus-%'", Demand("device", (("begins", "bus-"),), is_whole=False)),
+        ("device LIKE 'bus'", Demand("device", (("text", "bus"),))),
+        ("device LIKE '%bus'", None),
+        (
+            "device = 'a' OR device LIKE 'bus-%'",
+            Demand("device", (("text", "a"), ("begins", "bus-")), is_whole=False),
+        ),
+        ("device = 'a' OR device = 'b'", Demand("device", (("text", "a"), ("text", "b")))),
+        ("device = 'a' OR n = 1", None),
         ("device = 'a' OR speed > 50", None),
         ("NOT device = 'a'", None),
         ("speed > 50", None),

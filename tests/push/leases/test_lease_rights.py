@@ -78,6 +78,8 @@ def test_devices_become_a_condition(
 def test_a_condition_is_found_by_the_index() -> None:
     condition = lease_rights.condition_of(someone(("s", ("car-7",), None)), ["s"])
     assert demand_of(parse_where(str(lease_rights.counted("n > 5", condition)))) is not None
+    patterns = lease_rights.condition_of(someone(("s", ("car-7", "bus-*"), None)), ["s"])
+    assert demand_of(parse_where(str(lease_rights.counted("n > 5", patterns)))) is not None
     assert lease_rights.counted("n > 5", None) == "n > 5"
     assert lease_rights.counted(None, condition) == condition
     counted = lease_rights.counted("n > 5 OR 1 = 1", condition)

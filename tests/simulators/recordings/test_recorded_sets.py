@@ -247,3 +247,81 @@ def test_a_recording_without_a_time_says_so_and_one_that_counts_seconds_as_well(
     assert (found.time.is_elapsed, found.time.how) == (True, How.GUESSED)
     assert refusal(found, keeps_times=True)
     assert refusal(found, keeps_times=False) is None
+
+
+@needs_data
+def test_the_engines_of_nasa_come_with_the_values_that_duckdb_reads(tmp_path: Path):
+    """Parted by blanks, without names and without a time: a row is a cycle of an engine."""
+    path = DATA / "nasa_cmapss/train_FD001.txt.gz"
+    kind = recorded.detect(path)
+    names = [f"c{number}" for number in range(1, 27)]
+    found = look(path, kind, None, [], Columns(device_field="c1"))
+    read = list(to_readings(recorded.rows(path, kind, recorded.Tally()), found.meaning))
+    ours = [one for one in read if not isinstance(one, BadRow)]
+    assert len(ours) == len(read) == 20_631
+    # What pandas' sep=r"\s+" does; DuckDB knows one character between columns.
+    plain = tmp_path / "engines.csv"
+    with gzip.open(path, "rt") as lines, plain.open("w") as file:
+        file.writelines(",".join(line.split()) + "\n" for line in lines)
+    with duckdb.connect() as db:
+        engines = db.read_csv(str(plain), header=False, names=names, dtype=["DOUBLE"] * 26)
+        assert engines.shape == (20_631, 26)
+        wanted = db.sql(
+            "SELECT c1::INT, count(*), " + ", ".join(f"sum({n})" for n in names[1:])
+            + " FROM engines GROUP BY 1 ORDER BY 1"
+        ).fetchall()  # fmt: skip
+    sums: dict[int, list[float]] = {}
+    for one in ours:
+        of = sums.setdefault(int(one.device), [0.0] * 26)
+        of[0] += 1
+        for at, name in enumerate(names[1:], 1):
+            of[at] += one.fields[name]
+    assert sorted(sums) == [row[0] for row in wanted]
+    for engine, *theirs in wanted:
+        assert sums[engine] == pytest.approx(theirs, rel=1e-9), engine
+    # Its cycles are one after the other, and so are its times.
+    times = [one.t for one in ours if one.device == "1"]
+    assert times == sorted(set(times))
+
+
+JSON_SETS = (
+    ("adsb_switzerland/positions.jsonl.gz", "timestamp", 1),
+    ("iot_env_telemetry/raw_data.jsonl.gz", "ts", 1000),
+    ("modes_raw_messages/full_flight_short.jsonl.gz", "timestamp", 1000),
+    ("meetup_rsvp/rsvps.jsonl.gz", "mtime", 1),
+)
+"""Sets of objects, the time of each, and how many ms its unit is."""
+
+
+@needs_data
+@pytest.mark.parametrize("of", JSON_SETS, ids=lambda of: of[0].partition("/")[0])
+def test_times_and_numbers_of_objects_are_those_that_duckdb_reads(of: tuple[str, str, int]):
+    name, time, unit = of
+    path = DATA / name
+    kind = recorded.detect(path)
+    found = look(path, kind, None, None, Columns())
+    assert list(found.time.names) == [time]
+    numbers = {one.field: one.name for one in found.columns if one.field and one.kind == "number"}
+    assert numbers
+    rows = islice(recorded.rows(path, kind, recorded.Tally()), ROWS)
+    ours = [one for one in to_readings(rows, found.meaning) if not isinstance(one, BadRow)]
+    texts = {field_name: f"o->>'$.{column}'" for field_name, column in numbers.items()}
+    sums = ", ".join(
+        f"count(TRY_CAST({text} AS DOUBLE)), coalesce(sum(TRY_CAST({text} AS DOUBLE)), 0)"
+        for text in texts.values()
+    )
+    with duckdb.connect() as db:
+        db.execute(
+            f"CREATE VIEW objects AS SELECT json AS o FROM read_json_objects('{path}', "
+            f"format = 'newline_delimited') LIMIT {ROWS}"
+        )
+        times = db.sql(
+            f"SELECT round((o->>'$.{time}')::DOUBLE * {unit})::BIGINT FROM objects"
+        ).fetchall()
+        (theirs,) = db.sql(f"SELECT {sums} FROM objects").fetchall()
+    assert len(ours) == len(times)
+    assert all(abs(a.t - b) <= 1 for a, (b,) in zip(ours, times, strict=True))
+    for at, field_name in enumerate(texts):
+        values = [one.fields[field_name] for one in ours if one.fields.get(field_name) is not None]
+        assert len(values) == theirs[2 * at], field_name
+        assert sum(values) == pytest.approx(theirs[2 * at + 1], rel=1e-9, abs=1e-6), field_name

@@ -12,7 +12,7 @@ connected, their connections included.
 "the same without an index" is the same server, which tries each event on every filter, with a tenth
 of the clients and of the readings, because all would need many processors.
 
-`python -m tests.bench.bench_readers [--runs 3] [--json FILE] [--clients 10000] [--rate 5000]`
+`python -m tests.bench.bench_own_device [--runs 3] [--json FILE] [--clients 10000] [--rate 5000]`
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CLIENTS: Final = 10_000
 RATE: Final = 5000
 SHARE_WITHOUT: Final = 10
 SETTLE_S, SECONDS = 2.0, 8.0
-STREAM: Final = "bench_readers"
+STREAM: Final = "bench_own_device"
 CORE_PERCENT_MAX, AGE_P99_MS_MAX, MIB_MAX = 100, 200, 12
 SETTINGS: Final = """
 clients_max = 20000

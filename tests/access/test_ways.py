@@ -1,0 +1,88 @@
+"""The programs of docs/ways.md, run as they stand there; each is stopped, and goes on where it
+was.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.access.world import Server
+from tests.feeds import Feed
+from tests.services import PATIENCE_S, wait_until
+
+pytestmark = pytest.mark.services
+
+DOC: Final = (Path(__file__).parents[2] / "docs/ways.md").read_text()
+MODULES: Final = Path(__file__).parents[1] / "js/node_modules"
+PROGRAMS: Final[dict[str, str]] = {
+    name: block
+    for block, name in re.findall(r"```\w+\n((?:#|//) (\w+\.\w+)\b.*?)```", DOC, re.DOTALL)
+}
+FOLLOWING: Final = ("follow.py", "follow.mjs", "follow.sh", "socket.py", "socket.mjs")
+ENDING: Final = ("read_pages.mjs", "latest.py", "latest.mjs", "latest.sh")
+
+
+def written(name: str, directory: Path, server: Server, feed: Feed) -> list[str]:
+    """A program for this server and stream, and how it is run."""
+    text = PROGRAMS[name].replace("127.0.0.1:8700", f"127.0.0.1:{server.port}")
+    path = directory / f"program_{name}"  # Python's own `socket` is not this one
+    path.write_text(text.replace("vehicle_position", feed.name))
+    (directory / "node_modules").symlink_to(MODULES)
+    return [{".py": sys.executable, ".mjs": "node", ".sh": "sh"}[path.suffix], str(path)]
+
+
+def test_all_programs_of_the_page_are_run() -> None:
+    assert set(PROGRAMS) == {*FOLLOWING, *ENDING}
+    blocks = re.findall(r"```(?:python|js|sh)\n", DOC)
+    assert len(blocks) == len(PROGRAMS)
+
+
+def numbers(text: str) -> list[float]:
+    return [float(n) for n in re.findall(r"['\"]n['\"]: ?([\d.]+)", text)]
+
+
+@pytest.mark.parametrize("name", FOLLOWING)
+def test_it_follows_and_goes_on_where_it_was(
+    access_a: Server, feed: Feed, tmp_path: Path, name: str
+) -> None:
+    words = written(name, tmp_path, access_a, feed)
+    output = tmp_path / "output.txt"
+    for run in range(2):
+        feed.send(n=15)
+        with output.open("a") as out, (tmp_path / "errors.txt").open("a") as errors:
+            running = subprocess.Popen(
+                words, cwd=tmp_path, stdout=out, stderr=errors, start_new_session=True
+            )
+            try:
+                wait_until(
+                    lambda run=run: len(numbers(output.read_text())) >= 15 * (run + 1),  # type: ignore[misc]
+                    "it shows them",
+                )
+                wait_until((tmp_path / "cursor.txt").exists, "it keeps its place")
+            finally:
+                subprocess.run(["kill", "--", f"-{running.pid}"], check=False)
+                running.wait(PATIENCE_S)
+    found = numbers(output.read_text())
+    assert list(dict.fromkeys(found)) == [float(n) for n in range(1, 31)]
+    assert len(found) <= 31, "at most what was shown and not kept when it was stopped comes again"
+
+
+@pytest.mark.parametrize("name", ENDING)
+def test_it_reads_what_there_is_and_ends(
+    access_a: Server, feed: Feed, tmp_path: Path, name: str
+) -> None:
+    words = written(name, tmp_path, access_a, feed)
+    feed.send(n=5)
+    expected = [float(n) for n in range(1, 6)] if "pages" in name else [5.0]
+
+    def run() -> list[float]:
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+        return numbers(done.stdout)
+
+    wait_until(lambda: run() == expected, "what it shows")  # a new stream is heard of soon

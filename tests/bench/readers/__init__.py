@@ -1,0 +1,1 @@
+"""Clients of other protocols than SSE, and rivals that serve them, for benchmarks."""

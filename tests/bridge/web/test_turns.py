@@ -1,0 +1,92 @@
+"""Bodies that wait for their turn to be read, at the bridge's door for HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import httpx
+
+from edgewake.cloud.bridge.admission.allowance import Account, Allowance, DeviceConfig
+from edgewake.cloud.bridge.admission.mapped import Mapper, Part
+from edgewake.cloud.bridge.mqtt.ack_ledger import Awaited
+from edgewake.cloud.bridge.web.door import Door
+from edgewake.cloud.bridge.web.requests import Asked, Requests
+from edgewake.cloud.client_share import Bound, Clients
+from edgewake.protocol.clock import FakeClock
+from edgewake.protocol.maps.device_tokens import DeviceTokens
+from edgewake.protocol.maps.map_file import MapFile
+
+DEAR = b"cpu v=1" + b"".join(b",f%d=1" % i for i in range(90_000)) + b"\n"
+"""Half a second of a processor."""
+ATTACKS = 12
+
+
+class Shares:
+    """What a bridge says of shares; it takes nothing."""
+
+    is_full = False
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._allowance, self._clock = Allowance(DeviceConfig()), clock
+        self.taken: list[str] = []
+
+    def account(self, device: str) -> Account:
+        return self._allowance.account(device, self._clock.monotonic_s())
+
+    def wait_s(self, device: str) -> float:
+        return self._allowance.wait_s(device, self._clock.monotonic_s())
+
+    def take(
+        self, parts: Sequence[Part], payer: str, on_settled: Callable[[], None], *, is_named: bool
+    ) -> Awaited:
+        self.taken.append(payer)
+        on_settled()
+        return Awaited(self._clock.monotonic_s(), on_settled)
+
+
+class Read(Requests):
+    """Counts whose bodies were read."""
+
+    def parts(self, asked: Asked, body: bytes, now_ms: int) -> Sequence[Part]:
+        READ[asked.payer] += 1
+        return super().parts(asked, body, now_ms)
+
+
+READ: Counter[str] = Counter()
+
+
+async def test_who_used_up_its_share_meanwhile_is_not_read(tmp_path: Path) -> None:
+    """All of them come at once, while the device has its whole share; another comes last."""
+    READ.clear()
+    file = tmp_path / "tokens"
+    file.write_text("LOUD loud\nQUIET quiet\n")
+    file.chmod(0o600)
+    maps = MapFile(None, ("influx",), zone="UTC", needs_names=True).maps
+    clock = FakeClock()
+    shares = Shares(clock)
+    door = Door(
+        Read(Mapper(maps, ""), DeviceTokens(file), "", 1 << 20),
+        shares,
+        Counter(),
+        body_bytes_max=1 << 20,
+        bodies=Bound("bytes", 64 << 20, 1),
+        clients=Clients(),
+        clock=clock,
+    )
+    transport = httpx.ASGITransport(app=door)
+    async with httpx.AsyncClient(transport=transport, base_url="http://door") as client:
+
+        async def say(token: str, body: bytes) -> int:
+            return (await client.post(f"/write?db=d&p={token}", content=body)).status_code
+
+        loud = [asyncio.create_task(say("LOUD", DEAR)) for _ in range(ATTACKS)]
+        while not READ["loud"]:
+            await asyncio.sleep(0)
+        assert await say("QUIET", b"cpu v=1\n" * 700) == 204
+        statuses = [await one for one in loud]
+    assert READ == {"loud": 2, "quiet": 1}, "those that began together, and no more"
+    assert statuses == [429] * ATTACKS
+    assert shares.taken == ["quiet"]
