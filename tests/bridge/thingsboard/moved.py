@@ -33,6 +33,20 @@ def connected(client: Any) -> None:
     say("connected")
 
 
+def until_kept(client: Any, sent: dict[str, Any]) -> None:
+    """Send until it is acknowledged: the library forgets what waits when its connection is lost."""
+    while True:
+        if client.is_connected():
+            found = client.send_telemetry(sent).message_info
+            infos = found if isinstance(found, list) else [found]
+            until = time.monotonic() + 5
+            while time.monotonic() < until and client.is_connected():
+                if all(one.is_published() for one in infos):
+                    return
+                time.sleep(0.002)
+        time.sleep(0.05)
+
+
 def device(port: int, token: str, count: int) -> None:
     client = TBDeviceMqttClient("127.0.0.1", port, username=token)
 
@@ -58,7 +72,10 @@ def device(port: int, token: str, count: int) -> None:
     say("claimed")
     for n in range(count):
         sent = {"ts": FIRST_MS + n * SECOND_MS, "values": {"temperature": 20.5 + n, "n": n}}
-        client.send_telemetry(sent)
+        until_kept(client, sent)
+        if n == count // 4:
+            say("some sent")
+    client.subscribe_to_all_attributes(lambda body, *_: say("shared", **body))  # forgotten, too
     say("all sent")
     sys.stdin.readline()
     client.request_attributes(["firmware"], ["interval"], callback=on_attributes)
