@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from edgewake.protocol.frames.record import Record
 from edgewake.protocol.maps import presets
 from tests.bridge.running import World, read
 from tests.payloads.corpus import messages, payload_of
-from tests.services import Mosquitto, part, run_mosquitto, wait_until
+from tests.services import Kafka, Mosquitto, part, run_kafka, run_mosquitto, wait_until
 
 pytestmark = pytest.mark.services
 WRITTEN_MS: Final = 1_772_352_930_000
@@ -29,6 +30,13 @@ WRITTEN_MS: Final = 1_772_352_930_000
 PREFIX: Final = "corpus-"
 NEAR_MS: Final = 10**9
 KINDS: Final = {float: FieldType.NUMBER, str: FieldType.STRING, bool: FieldType.BOOLEAN}
+
+
+@pytest.fixture(scope="module")
+def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """Its devices have names that others use, too."""
+    with run_kafka(tmp_path_factory.mktemp("corpus-kafka")) as service:
+        yield service
 
 
 def key(device: str, stream: str, t: int | str, fields: dict[str, Any]) -> str:

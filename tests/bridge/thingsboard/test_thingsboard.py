@@ -81,7 +81,7 @@ def bridge(here: World, name: str) -> int:
     """A bridge with the door; its port."""
     (port,) = free_ports(1)
     tokens = here.folder / "tokens"
-    tokens.write_text("token-of-boiler boiler-7\ntoken-of-hall hall-gw gateway\n")
+    tokens.write_text("token-of-boiler tb-boiler\ntoken-of-hall hall-gw gateway\n")
     table = f'[thingsboard]\nport = {port}\ntokens_file = "{tokens}"\nprefix = "tb-"\n'
     here.bridge(name, mqtt=table)
     return port
@@ -133,30 +133,30 @@ async def test_a_device_sends_is_commanded_and_asks_although_the_bridge_is_kille
         start(killed)
         await one.says("all sent")
         await asyncio.to_thread(
-            wait_until, lambda: len(fields(here, "boiler-7", "thingsboard")) == COUNT, "all"
+            wait_until, lambda: len(fields(here, "tb-boiler", "thingsboard")) == COUNT, "all"
         )
-        came = fields(here, "boiler-7", "thingsboard")
+        came = fields(here, "tb-boiler", "thingsboard")
         assert came == {
             FIRST_MS + n * 1000: {"temperature": 20.5 + n, "n": n} for n in range(COUNT)
         }
-        (attributes,) = fields(here, "boiler-7", "thingsboard_attributes").values()
+        (attributes,) = fields(here, "tb-boiler", "thingsboard_attributes").values()
         assert attributes == {"firmware": "1.2", "rooms": 3}
         await asyncio.to_thread(
             wait_until,
-            lambda: api.client.get("/v1/devices/boiler-7").json().get("state") == "online",
+            lambda: api.client.get("/v1/devices/tb-boiler").json().get("state") == "online",
             "it is online",
         )
-        answer = await done(api, asks(api, "boiler-7", "open_valve", "5"))
+        answer = await done(api, asks(api, "tb-boiler", "open_valve", "5"))
         assert json.loads(answer["output"]) == {"valve": 5, "done": True}
         assert await one.says("rpc") == {"what": "rpc", "method": "open_valve", "params": 5}
-        await done(api, asks(api, "boiler-7", "set_attributes", '{"interval": 10}'))
+        await done(api, asks(api, "tb-boiler", "set_attributes", '{"interval": 10}'))
         assert await one.says("shared") == {"what": "shared", "interval": 10}
         one.go_on()
         assert (await one.says("asked", 2))["body"]["shared"] == {"interval": 10}
         one.go_on()
         await asyncio.to_thread(
             wait_until,
-            lambda: api.client.get("/v1/devices/boiler-7").json().get("state") == "offline",
+            lambda: api.client.get("/v1/devices/tb-boiler").json().get("state") == "offline",
             "it is offline",
         )
 
