@@ -41,6 +41,7 @@ from edgewake.cloud.access.latest.latest_stores import LatestStores
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStreams
 from edgewake.cloud.access.reports.lease_reports import LeaseReports
+from edgewake.cloud.access.slow.policy import Policy
 from edgewake.cloud.access.sockets.kept import KeptCursors
 from edgewake.cloud.access.sockets.routes import SocketRoutes
 from edgewake.cloud.access.stream_response import Later
@@ -217,6 +218,9 @@ def _add_operations(
         """Counters and gauges for Prometheus."""
         metrics.clients.set(len(streams))
         metrics.behind.set(streams.behind)
+        slow = streams.slow_by_policy()
+        for policy in Policy:
+            metrics.slow.labels(policy.value).set(slow[policy])
         metrics.views.set(len(hub.views))
         metrics.followed.set(len(hub.streams.by_name))
         metrics.tail_bytes.set(hub.streams.bytes)

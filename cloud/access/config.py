@@ -7,6 +7,7 @@ from typing import Final, Self
 
 from pydantic import Field, model_validator
 
+from edgewake.cloud.access.slow.policy import Policy
 from edgewake.cloud.client_share import SHARE_DEFAULT, NetworkText
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.hub_bounds import MIB, HubBounds, least_bytes
@@ -80,6 +81,12 @@ class AccessConfig(Config):
     mobile networks."""
     stall_s: float = Field(default=30, gt=0)
     """A client that takes not one byte for so long while bytes wait is cut off."""
+    slow_policies: tuple[Policy, ...] = Field(default=tuple(Policy), min_length=1)
+    """What may be done about a client that takes less than there is, as it asks with `slow=`; the
+    first is done where it does not ask: "wait", "conflate", "skip", "end" (docs/access.md)."""
+    slow_after_s: float = Field(default=30, ge=5)
+    """Seconds that such a client is behind, and comes no nearer, before that is done; it may ask
+    for other ones, and for longer ones only where "wait" is allowed."""
     retry_ms: int = Field(default=1500, ge=100)
     """`retry` that clients get, with a jitter of half of it up and down."""
 

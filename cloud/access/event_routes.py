@@ -20,6 +20,7 @@ from starlette.responses import Response
 from edgewake.cloud.access.bounded import answer
 from edgewake.cloud.access.bounded.answer import Bounds, Form
 from edgewake.cloud.access.bounded.read import BoundedRead
+from edgewake.cloud.access.bounded.shared import SharedReads
 from edgewake.cloud.access.connection import connection_of
 from edgewake.cloud.access.event_route import EventRoute
 from edgewake.cloud.access.event_words import Asked, AskedOfSeveral, Words, WordsAsked
@@ -27,6 +28,7 @@ from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStream, OpenStreams
 from edgewake.cloud.access.reports.lease_reports import LeaseReport, LeaseReports
 from edgewake.cloud.access.session import Session
+from edgewake.cloud.access.slow.policy import Wish
 from edgewake.cloud.access.stream_response import EventStream, Later, Opened
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log import subscription
@@ -63,7 +65,7 @@ SSE_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
     200: {
         "content": {"text/event-stream": {}, Form.JSON.value: {}, Form.NDJSON.value: {}},
         "description": "Events without end. `id` is the cursor; named events: `gap`, `watermark`, "
-        "`checkpoint`, `warning`, `heartbeat`, "
+        "`checkpoint`, `warning`, `behind`, `conflated`, `heartbeat`, "
         "`problem`, `end`. With `limit`, `wait` or `after`, or where JSON is accepted: a page of "
         "events, "
         "its cursor, and whether it is live.",
@@ -71,6 +73,9 @@ SSE_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
     304: {"description": "A page: nothing came since the answer with this ETag."},
     **problems(400, 404, 422),
 }
+
+TOGETHER_S: Final = 0.5
+"""Seconds that a page may come before its time, or after it, where another one began to wait."""
 
 T = TypeVar("T")
 
@@ -96,6 +101,7 @@ class EventRoutes:
             clock,
         )
         self._clients = clients
+        self._shared = SharedReads()
 
     def add_to(self, app: FastAPI) -> None:
         """Serve them."""
@@ -202,8 +208,9 @@ class EventRoutes:
             )
             lease = _lease(words.lease_header or words.lease)
             if form is None:
-                return await self._stream(http, asked, lease, reader)
-            answer.check_pace(words.max_rate)
+                wished = self._streams.wish(words.slow, words.slow_after)
+                return await self._stream(http, asked, lease, reader, wished)
+            answer.check_pace(words.max_rate, words.slow or words.slow_after)
             bounds = answer.bounds_of(words.limit, words.wait)
             return await self._page(
                 http, asked, lease, bounds, form, reader, if_none_match=words.if_none_match
@@ -231,9 +238,10 @@ class EventRoutes:
         asked: subscription.Request,
         lease: tuple[str, str] | None,
         reader: Principal,
+        wished: Wish,
     ) -> Response:
         """Open a stream; stop and clean up when the client hangs up meanwhile."""
-        stream = self._place(http, asked, reader)
+        stream = self._place(http, asked, reader, wished)
         found = await self._while_there(
             stream, self._open(stream, asked, lease, reader), within_s=OPEN_S
         )
@@ -271,12 +279,19 @@ class EventRoutes:
             if_none_match=if_none_match,
         )
 
-    def _place(self, http: Request, asked: subscription.Request, reader: Principal) -> OpenStream:
+    def _place(
+        self,
+        http: Request,
+        asked: subscription.Request,
+        reader: Principal,
+        wished: Wish | None = None,
+    ) -> OpenStream:
         stream = self._streams.add(
             connection_of(http.scope),
             client=self._clients.of_request(http),
             reader=reader,
             heartbeat_s=asked.heartbeat_s,
+            wished=wished,
         )
         stream.sees_heartbeats = asked.heartbeat_events
         return stream
@@ -358,9 +373,55 @@ class EventRoutes:
         reader: Principal,
     ) -> answer.Page:
         asked = await self._hub.resolved(asked, reader)
-        self._streams.claim(stream, subscription.sight(asked.subscription, reader))
+        sight = subscription.sight(asked.subscription, reader)
+        self._streams.claim(stream, sight)
+        if lease is None and asked.cursor is not None and bounds.wait_s > 0:
+            self._streams.admit(stream, replays=True)
+            return await self._read_together(stream, asked, sight, bounds, reader)
+        return await self._read_alone(stream, asked, lease, bounds, reader)
+
+    async def _read_together(
+        self,
+        stream: OpenStream,
+        asked: subscription.Request,
+        sight: subscription.Sight,
+        bounds: Bounds,
+        reader: Principal,
+    ) -> answer.Page:
+        """A page that is read once for all who see the same and wait at the same place."""
+        is_over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def end() -> None:
+            if not is_over.done():
+                is_over.set_result(None)
+
+        stream.on_end = end
+        until_s = self._clock.monotonic_s() + bounds.wait_s
+        while True:
+            page = await self._shared.page(
+                (asked, sight, bounds),
+                lambda: self._read_alone(None, asked, None, bounds, reader),
+                is_over,
+                wait_s=until_s - self._clock.monotonic_s() + TOGETHER_S,
+            )
+            if page is None:
+                return answer.Page((), asked.cursor or "", live=False)
+            left_s = until_s - self._clock.monotonic_s()
+            if page.events or not page.live or left_s <= TOGETHER_S:
+                return page
+
+    async def _read_alone(
+        self,
+        stream: OpenStream | None,
+        asked: subscription.Request,
+        lease: tuple[str, str] | None,
+        bounds: Bounds,
+        reader: Principal,
+    ) -> answer.Page:
+        """Read a page; `stream` is None where several wait for it."""
         async with _planned(self._hub, asked, reader) as (plan, start):
-            self._streams.admit(stream, replays=start.how != "latest")
+            if stream is not None:
+                self._streams.admit(stream, replays=start.how != "latest")
             if start.how == "stopped":
                 return answer.Page((), asked.cursor or "", live=False)
             reading = BoundedRead(
@@ -372,7 +433,8 @@ class EventRoutes:
                 pace=asked.pace,
                 clock=self._clock,
             )
-            stream.on_end = reading.end
+            if stream is not None:
+                stream.on_end = reading.end
             cursor = self._hub.codec.encode(plan.cursor(start.positions))
             report = (
                 None

@@ -98,6 +98,19 @@ class Words:
         str | None,
         Query(description="For sample and conflate: the fields that tell what is the same thing."),
     ] = None
+    slow: Annotated[
+        str | None,
+        Query(
+            description=(
+                "When you read too slowly: wait (default), conflate (the latest of each thing "
+                "alone), skip (to the live end, with a gap), or end."
+            )
+        ),
+    ] = None
+    slow_after: Annotated[
+        str | None,
+        Query(description="Seconds that you are behind, and come no nearer, before that: 5 on."),
+    ] = None
     limit: Annotated[
         str | None, Query(description="A page: events at most, 1 to 10000 (default 1000).")
     ] = None
@@ -165,6 +178,8 @@ class Asked(BaseModel):
     conflate: str | int | None = None
     max_rate: str | float | None = None
     per: str | None = None
+    slow: str | None = None
+    slow_after: str | int | None = None
     limit: str | int | None = None
     wait: str | float | None = None
     after: str | None = None

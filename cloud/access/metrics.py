@@ -96,6 +96,18 @@ class Metrics:
             ["reason"],
             registry=self.registry,
         )
+        self.slow = Gauge(
+            "edgewake_access_slow_clients",
+            "Open streams that take less than there is, by what is done about it",
+            ["policy"],
+            registry=self.registry,
+        )
+        self.slow_acts = Counter(
+            "edgewake_access_slow_acts",
+            "Slow streams that something was done about, by what",
+            ["policy"],
+            registry=self.registry,
+        )
         self.superseded = Counter(
             "edgewake_access_superseded",
             "Events that conflation left out, because later ones took their place",

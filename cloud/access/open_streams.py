@@ -25,6 +25,9 @@ from edgewake.cloud.access.connection import Connection, http_chunk
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.session import Session
 from edgewake.cloud.access.session_state import State
+from edgewake.cloud.access.slow.policy import Policy, Wish, wish
+from edgewake.cloud.access.slow.treated import Slots
+from edgewake.cloud.access.slow.watch import SlowWatch, Verdict
 from edgewake.cloud.access.slow_reader import Progress, is_stalled, observe
 from edgewake.cloud.log.following.behind import Behind
 from edgewake.cloud.log.following.turns import IsTimeUp
@@ -37,10 +40,6 @@ from edgewake.cloud.rights.rights import End, Rights
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.ops.open_client import ClientProtocol, ClientState
 
-BEHIND_EVERY_S: Final = 10.0
-"""How often a client that reads slowly learns how far it is behind."""
-SLOW_LOOKS: Final = 2
-"""Looks in a row that find a connection full: a client of full speed fills it for a moment."""
 WATCH_S: Final = 1.0
 """How often heartbeats and stalled clients are checked; a heartbeat is late by that at most."""
 ENCODINGS: Final = (sse.Encoder.name, Steps.name, socket_wire.NAME)
@@ -65,6 +64,7 @@ class Seen:
     unsent_bytes: int
     sent_bytes: int
     slow: str
+    policy: str
 
 
 STATES: Final[Mapping[State, ClientState]] = {
@@ -95,6 +95,8 @@ class Member(Protocol):
     """How many it is of those that its reader may have; 0: of its client's address alone."""
     sight: Sight | None
     """What it reads, once that is claimed."""
+    slow: SlowWatch | None
+    """What is seen of how it reads; None: it reads nothing."""
 
     @property
     def place(self) -> object:
@@ -132,6 +134,7 @@ class OpenStream:
         client: str,
         reader: Principal,
         heartbeat_s: float,
+        wished: Wish,
         now: float,
     ) -> None:
         self.connection = connection
@@ -149,10 +152,11 @@ class OpenStream:
         self.is_stalled = False
         self.is_expelled = False
         """Did an operator end it?"""
-        self._full_looks = 0
-        self._told_behind_s = now - BEHIND_EVERY_S
-        self._owes_behind = False
-        """Must it learn how far it is behind, once it takes something?"""
+        self.slow: SlowWatch | None = SlowWatch(wished, now)
+        self.is_too_slow = False
+        """Was it ended because it is slow?"""
+        self._owes: Verdict | None = None
+        """What is done about its slowness, once it takes something."""
         self.is_closed = False
         self.sees_heartbeats = False
         """Are signs of life events?"""
@@ -202,9 +206,9 @@ class OpenStream:
         """
         if self.session is None or self.ended.done() or self.connection.is_paused or self._has_turn:
             return
-        if self._owes_behind:
-            self._owes_behind = False
-            self.session.tell_behind()
+        if self._owes is not None and self.slow is not None:
+            owed, self._owes = self._owes, None
+            self._treat(self.session, self.slow, owed)
         while not self.connection.is_paused:
             was_live = self.session.state is State.LIVE
             piece = self.session.next()
@@ -234,16 +238,41 @@ class OpenStream:
                     else sse.HEARTBEAT
                 )
             )
-        self._full_looks = self._full_looks + 1 if self.connection.is_paused else 0
-        if self._full_looks >= SLOW_LOOKS and now - self._told_behind_s >= BEHIND_EVERY_S:
-            self._told_behind_s = now
-            self._owes_behind = True
+        if self.session is not None and self.slow is not None:
+            is_full = self.connection.is_paused
+            found = self.slow.look(now, is_full=is_full, behind=self.session.behind)
+            if found is Verdict.ACT or self._owes is None:
+                self._owes = found
         self.progress = observe(
             self.progress, written=self.written, waiting=self.connection.waiting(), now=now
         )
         if is_stalled(self.progress, now=now, stall_s=stall_s):
             self.is_stalled = True
             self.connection.abort()
+
+    def _treat(self, session: Session, slow: SlowWatch, owed: Verdict) -> None:
+        """Tell a slow reader how far it is behind, or do what its policy says."""
+        session.tell_behind(slow)
+        if owed is Verdict.ACT and self._act(session, slow):
+            slow.has_acted()
+            self._streams.metrics.slow_acts.labels(slow.wish.policy.value).inc()
+
+    def _act(self, session: Session, slow: SlowWatch) -> bool:
+        """Was anything done? What cannot be done now is tried again."""
+        match slow.wish.policy:
+            case Policy.SKIP:
+                gaps = session.skip()
+                self._streams.metrics.gaps.labels("slow").inc(gaps)
+                return gaps > 0
+            case Policy.CONFLATE:
+                return session.conflate(self._streams.conflations, self.client)
+            case Policy.END:
+                session.say(sse.end("slow", **slow.told_last(self._streams.clock.monotonic_s())))
+                self.is_too_slow = True
+                session.end()
+                return True
+            case _:
+                return False
 
     def end_of_right(self, why: End) -> None:
         """Say that the reader's right has ended, and end.
@@ -284,8 +313,10 @@ class OpenStream:
             behind=session.behind() if session is not None and is_read else NOT_BEHIND,
             unsent_bytes=self.connection.waiting(),
             sent_bytes=self.written,
-            slow=f"told how far it is behind; cut off after {self._streams.config.stall_s:g} s "
-            "in which it takes nothing",
+            slow="" if self.slow is None else self._streams.words_of(self.slow),
+            policy=""
+            if self.slow is None
+            else self.slow.in_short(self._streams.clock.monotonic_s()),
         )
 
     def _state(self) -> ClientState:
@@ -365,6 +396,7 @@ class OpenStreams:
         self.draining = False
         self.behind = 0
         """Streams that catch up."""
+        self.conflations = Slots(config.address_share)
         self._admission = Admission(config)
         self._rng = rng
         self._streams: dict[Member, Entry] = {}
@@ -391,12 +423,13 @@ class OpenStreams:
         client: str,
         reader: Principal,
         heartbeat_s: float | None,
+        wished: Wish | None = None,
     ) -> OpenStream:
         """A place for one more, which counts from now on, while it is being opened too.
 
         Raises Full.
 
-        `heartbeat_s` is what its client asks for; None: the server's own.
+        `heartbeat_s` and `wished` are what its client asks for; None: the server's own.
         """
         self._let_in(client, reader, streams=OpenStream.streams)
         stream = OpenStream(
@@ -405,10 +438,26 @@ class OpenStreams:
             client=client,
             reader=reader,
             heartbeat_s=heartbeat_s or self.config.heartbeat_s,
+            wished=wished or self.wish(None, None),
             now=self.clock.monotonic_s(),
         )
         self._count(stream)
         return stream
+
+    def wish(self, policy: str | None, after: str | None) -> Wish:
+        """What a client asks to be done when it reads too slowly. Raises RequestError."""
+        return wish(policy, after, self.config.slow_policies, self.config.slow_after_s)
+
+    def words_of(self, slow: SlowWatch) -> str:
+        """What becomes of a slow reader, for people."""
+        return slow.words(self.clock.monotonic_s(), stall_s=self.config.stall_s)
+
+    def slow_by_policy(self) -> Counter[Policy]:
+        """How many take less than there is, by what is done about it."""
+        watches = (member.slow for member in self._streams)
+        return Counter(
+            one.wish.policy for one in watches if one is not None and one.slow_since is not None
+        )
 
     def enter(self, member: Member) -> None:
         """Count one more member without a connection of its own. Raises Full."""

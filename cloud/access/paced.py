@@ -92,6 +92,11 @@ class Held:
         self._steps[thing] = step
         self._bytes += len(step.event.data)
 
+    def drop(self) -> None:
+        """Forget all of it."""
+        self._steps.clear()
+        self._bytes = self.superseded = 0
+
     def take(self, most: int) -> list[Step]:
         """The oldest, `most` of them and GIVEN_BYTES_MAX at most."""
         found: list[Step] = []
@@ -187,8 +192,8 @@ class Paced(Generic[C]):
         """Has it passed all that there is?"""
         return not self._held and self._inner.is_at_end
 
-    def next(self) -> Chunk[C] | Lost | None:
-        """As `Subscriber.next`. Raises ViewEnded."""
+    def next(self, most: int | None = None) -> Chunk[C] | Lost | None:
+        """As `Subscriber.next`, `most` events. Raises ViewEnded."""
         if self._timer is not None:
             return None
         now = self._clock.monotonic_s()
@@ -199,7 +204,7 @@ class Paced(Generic[C]):
             if lost is None and now < self._due_at:
                 self._sleep(self._due_at - now)
             return lost
-        return self._give(now)
+        return self._give(now, most)
 
     def _pull_one(self) -> Lost | None:
         """Without conflation: the next chunk when the one before is given."""
@@ -233,13 +238,14 @@ class Paced(Generic[C]):
             self._held.add(step)
         return None, True
 
-    def _give(self, now: float) -> Chunk[C] | None:
+    def _give(self, now: float, most: int | None) -> Chunk[C] | None:
         allowed = self._rate.allowed(now)
         if allowed == 0:
             self._sleep(max(LEAST_WAIT_S, self._rate.wait_s))
             return None
         start = self.positions
-        steps = self._held.take(len(self._held) if allowed is None else allowed)
+        bounds = [len(self._held), *(bound for bound in (allowed, most) if bound is not None)]
+        steps = self._held.take(min(bounds))
         self._rate.give(len(steps))
         self._given = moved(start, steps) if self._held else None
         end = self.positions
@@ -254,6 +260,11 @@ class Paced(Generic[C]):
     def skip(self, at: At, offset: int) -> Position:
         """As `Subscriber.skip`; nothing is held then."""
         return self._inner.skip(at, offset)
+
+    def let_go(self) -> None:
+        """Forget what is held, and stand behind it."""
+        self._held.drop()
+        self._given = None
 
     def close(self) -> None:
         """Leave the view."""

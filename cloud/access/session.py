@@ -12,14 +12,15 @@ asked for an event named `heartbeat`.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from edgewake.cloud.access import paced, sse
+from edgewake.cloud.access import sse
 from edgewake.cloud.access.connection import http_chunk
 from edgewake.cloud.access.session_state import Change, State, after
+from edgewake.cloud.access.slow.treated import Slots, Treated
+from edgewake.cloud.access.slow.watch import SlowWatch
 from edgewake.cloud.access.sse import Encoder
 from edgewake.cloud.log.following.behind import Behind
 from edgewake.cloud.log.following.cohort import Lost
@@ -73,7 +74,7 @@ class Session:
         self._on_change = on_change
         self._on_superseded = on_superseded
         self._encoder = Encoder(hub.codec, plan, hub.traces)
-        self._subscriber = paced.subscribe(
+        self._subscriber = Treated(
             hub, plan, self._encoder, start.positions, self._woken, pace=pace, clock=clock
         )
         self._waiting: deque[bytes] = deque()
@@ -94,11 +95,7 @@ class Session:
     @property
     def is_calm(self) -> bool:
         """Is what it announced written? Then its cursor is the client's."""
-        return (
-            not self._waiting
-            and self._gap_task is None
-            and self.state in (State.BEHIND, State.LIVE)
-        )
+        return not self._waiting and self._is_movable
 
     def cursor(self) -> str:
         """Where it stands."""
@@ -138,17 +135,40 @@ class Session:
         """Write an event of our own before whatever comes next."""
         self._put(words)
 
-    def tell_behind(self) -> None:
-        """Say how far it is behind, if it is."""
+    def tell_behind(self, watch: SlowWatch) -> None:
+        """Say how far it is behind, if it is, and what is done about it."""
         found = self.behind()
         if found.records:
-            self._put(sse.behind(found))
+            events = self._subscriber.likely_events(found.records)
+            self._put(sse.behind(watch.told(found, self._clock.monotonic_s(), events)))
 
     def behind(self) -> Behind:
         """How far it is behind; nothing where its view ends at the next event."""
-        with contextlib.suppress(Unavailable):
-            return self._hub.behind(self._plan, self._subscriber.positions)
-        return Behind(0, 0.0)
+        return self._subscriber.behind(self._subscriber.positions)
+
+    def skip(self) -> int:
+        """Go on at the live end; how many gaps are announced. None where it cannot be moved now."""
+        if not self._is_movable:
+            return 0
+        gaps = self._subscriber.skip_to_live(self._subscriber.positions)
+        for gap in gaps:
+            self._put(self._encoder.gap(gap))
+        if gaps:
+            self._announced = self._subscriber.positions
+        return len(gaps)
+
+    def conflate(self, slots: Slots, client: str) -> bool:
+        """Give the latest of each thing alone until that is all there is.
+
+        False where that cannot be done now.
+        """
+        return self._is_movable and self._subscriber.conflate(
+            self._subscriber.positions, slots, client
+        )
+
+    @property
+    def _is_movable(self) -> bool:
+        return self._gap_task is None and self.state in (State.BEHIND, State.LIVE)
 
     def end(self) -> None:
         """End when what waits is written."""
@@ -186,7 +206,7 @@ class Session:
                 parts.append(item.content)
                 size += len(item.content)
                 self._announced = None
-                left_out = paced.superseded(self._subscriber)
+                left_out = self._subscriber.superseded()
                 if left_out:
                     self._on_superseded(left_out)
                     parts.append(http_chunk(sse.conflated(left_out)))

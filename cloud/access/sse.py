@@ -7,14 +7,14 @@ travels with the block after it.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import orjson
 
 from edgewake.cloud.access.connection import http_chunk
 from edgewake.cloud.log.decode import Event
 from edgewake.cloud.log.filters.filter_check import FilterWarning
-from edgewake.cloud.log.following.behind import Behind
 from edgewake.cloud.log.reader import Batch
 from edgewake.cloud.log.subscription import Gap, Plan, Positions
 from edgewake.cloud.traces.events import EventTraces, Traced
@@ -95,12 +95,13 @@ def problem(code: str, detail: str) -> bytes:
     )
 
 
-def end(why: str) -> bytes:
-    """Announce that the reader may read no longer: `expired`, or `revoked`.
+def end(why: str, **facts: Any) -> bytes:
+    """Announce that the reader may read no longer, `expired` or `revoked`, or is too `slow`.
 
-    It has no id: the client keeps its cursor and goes on with it once it has authenticated again.
+    It has no id: the client keeps its cursor and goes on with it once it has authenticated again,
+    or can take more.
     """
-    return b'event: end\ndata: {"reason":"%b"}\n\n' % why.encode()
+    return b"event: end\ndata: %b\n\n" % orjson.dumps({"reason": why, **facts})
 
 
 def ended_by_operator(reason: str) -> bytes:
@@ -129,9 +130,11 @@ def heartbeat_event(at_ms: int) -> bytes:
     return b'event: heartbeat\ndata: {"at":%d}\n\n' % at_ms
 
 
-def behind(found: Behind) -> bytes:
-    """How far a client that reads slowly is behind. It has no id: nothing moved."""
-    facts = {"records": found.records, "seconds": round(found.seconds, 3)}
+def behind(facts: Mapping[str, Any]) -> bytes:
+    """How far a client that reads slowly is behind, and what is done about it.
+
+    It has no id: nothing moved.
+    """
     return b"event: behind\ndata: %b\n\n" % orjson.dumps(facts)
 
 

@@ -187,6 +187,8 @@ class EventStream(Response):
             return "operator"
         if self._opened is not None and self._opened.session.has_failed:
             return "failed"
+        if self._stream.is_too_slow:
+            return "slow"
         if self._stream.lost.done():
             return "left"
         return "drained" if self._streams.draining else "ended"

@@ -20,6 +20,7 @@ COLUMNS: Final = (
     "state",
     "behind_records",
     "behind_s",
+    "policy",
     "opened_at",
 )
 STATES: Final = ("opening", "waiting", "behind", "live", "ending")

@@ -13,6 +13,7 @@ event of scope `cursor` before all others:
 | `truncated` | it points past the end: the log lost records that the client had seen | the end |
 | `stream_added` | the cursor is older than the subscription's wish for this stream | `from` |
 | `filter_changed` | `where` or `select` is another one than before | here, with nothing lost |
+| `slow` | its client asked to skip what it cannot take | `to`, the live end of that moment |
 
 `lost` counts Kafka records, at most: transaction markers take numbers too, and a record of a stream
 holds one or many readings; null where it cannot be known. `on_gap=stop` stops at the first four. A
@@ -129,6 +130,19 @@ def partition_gap(
         earliest=kept.earliest,
         lost=max(0, to - position[0]) if reason == "retention" else None,
         continues=continues,
+    )
+
+
+def skipped_gap(stream: str, partition: int, position: Position, to: int) -> Event:
+    """The gap of one partition of which a slow reader skips what lies before `to`."""
+    return gap_event(
+        "slow",
+        stream=stream,
+        partition=partition,
+        **{"from": position[0]},
+        to=to,
+        lost=max(0, to - position[0]),
+        continues=OnGap.LATEST,
     )
 
 

@@ -43,6 +43,10 @@ class Options:
     """Events a second at most."""
     per: Sequence[str] = ()
     """For sample and conflation: the fields that tell what is the same thing."""
+    slow: str | None = None
+    """What the server does when this reads too slowly: wait, conflate, skip or end."""
+    slow_after_s: int | None = None
+    """Seconds before that; None: the server's own."""
 
     def __post_init__(self) -> None:
         """See above."""
@@ -56,6 +60,8 @@ class Options:
             "conflate": self.conflate_ms,
             "max_rate": self.max_rate,
             "per": ",".join(self.per) or None,
+            "slow": self.slow,
+            "slow_after": self.slow_after_s,
         }
         return {name: value for name, value in found.items() if value is not None}
 

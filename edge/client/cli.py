@@ -47,6 +47,11 @@ DEFAULT_SERVER = "http://127.0.0.1:8700"
 @click.option("--max-rate", type=float, help="Events a second at most.")
 @click.option("--per", help="For --sample and --conflate: fields that tell what is the same thing.")
 @click.option(
+    "--slow",
+    type=click.Choice(["wait", "conflate", "skip", "end"]),
+    help="What the server does when this reads too slowly.",
+)
+@click.option(
     "--from",
     "start",
     default="latest",
@@ -96,6 +101,7 @@ def tail(
     conflate_ms: int | None,
     max_rate: float | None,
     per: str | None,
+    slow: str | None,
     start: str,
     on_gap: OnGap | None,
     cursor_file: Path | None,
@@ -133,7 +139,8 @@ def tail(
         raise click.UsageError(f"STREAM: {error.errors()[0]['msg']}") from error
     try:
         devices = None if devices_file is None else devices_file.read_text("utf-8").split()
-        options = Options(devices, sample, conflate_ms, max_rate, per.split(",") if per else ())
+        fields = per.split(",") if per else ()
+        options = Options(devices, sample, conflate_ms, max_rate, fields, slow)
     except ValueError as error:  # too many, or not text
         raise click.UsageError(f"--devices-file: {error}") from error
     try:

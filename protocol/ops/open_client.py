@@ -61,7 +61,9 @@ class OpenClient(BaseModel):
     """Written, and not taken by the client yet."""
     sent_bytes: int = 0
     slow: str
-    """What becomes of it while it takes nothing, in words."""
+    """What becomes of it while it takes less than there is, in words."""
+    policy: str = ""
+    """What is done then, in short: e.g. `wait`, or `skip in 12 s` where it is slow now."""
 
 
 class ServerClients(BaseModel):

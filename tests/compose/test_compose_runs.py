@@ -36,7 +36,13 @@ pytestmark = pytest.mark.timeout(3600)
 DEVICE = "my-device"
 KAFKAS = ("kafka-1", "kafka-2", "kafka-3")
 PAGE = "http://127.0.0.1:8700"
-PORTS = {8443: "the proxy", 8700: "the proxy", 8702: "the operations API", 8883: "the broker"}
+PORTS = {
+    8443: "the proxy",
+    8444: "the proxy",
+    8700: "the proxy",
+    8702: "the operations API",
+    8883: "the broker",
+}
 HEALTHY_S = 900.0
 """Until all are: the first start of Spark beside fourteen others, each with a start of its own."""
 PER_SECOND = 20.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from edgewake.cloud.access.slow.policy import Policy
 from edgewake.cloud.rights.rights import End
 
 Schema: TypeAlias = dict[str, Any]
@@ -133,8 +134,13 @@ WARNING: Final = thing(
 BEHIND_FACTS: Final[Mapping[str, Schema]] = {
     "records": whole("Records of Kafka that wait, at most."),
     "seconds": number("Age of the oldest of them."),
+    "policy": text("What is done about it.", values=tuple(Policy)),
 }
-BEHIND: Final = thing("You read more slowly than events come.", BEHIND_FACTS)
+BEHIND_MORE: Final[Mapping[str, Schema]] = {
+    "events": whole("What they are to you, by what records were before them."),
+    "acts_in": number("Seconds until that is done, at the least."),
+}
+BEHIND: Final = thing("You read more slowly than events come.", BEHIND_FACTS, BEHIND_MORE)
 SUPERSEDED: Final = whole("Events that a later one of the same thing took the place of.")
 CONFLATED: Final = thing("The events before it stand for others, too.", {"superseded": SUPERSEDED})
 HEARTBEAT: Final = thing("Nothing came, and the connection lives.", {"at": AT})
@@ -144,8 +150,8 @@ PROBLEM: Final = thing(
 )
 END: Final = thing(
     "It ends.",
-    {"reason": text("Why.", values=(*End, "operator"))},
-    {"detail": text("What the operator says.")},
+    {"reason": text("Why.", values=(*End, "operator", "slow"))},
+    {"detail": text("What the operator says."), **BEHIND_FACTS, **BEHIND_MORE},
 )
 ANY_EVENT: Final = {"anyOf": [READING, RESULT, SELECTED, WATERMARK, GAP]}
 LISTED: Final = thing(

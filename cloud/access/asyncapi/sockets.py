@@ -10,6 +10,7 @@ from edgewake.cloud.access.asyncapi import schemas
 from edgewake.cloud.access.asyncapi.schemas import (
     ANY_EVENT,
     BEHIND_FACTS,
+    BEHIND_MORE,
     CURSOR,
     SUPERSEDED,
     Schema,
@@ -62,7 +63,7 @@ HEARD: Final[dict[str, tuple[str, dict[str, Schema], dict[str, Schema]]]] = {
     "behind": (
         "It takes less than there is.",
         {"id": ID, **BEHIND_FACTS, "waits_for": text("For what.", values=("credit", "connection"))},
-        {"credits": whole("Those that are left.")},
+        {**BEHIND_MORE, "credits": whole("Those that are left.")},
     ),
     "acked": ("The kept cursor stands here.", {"id": ID, "cursor": CURSOR}, {}),
     "warning": (
@@ -73,7 +74,12 @@ HEARD: Final[dict[str, tuple[str, dict[str, Schema], dict[str, Schema]]]] = {
     "end": (
         "It is over; go on from `cursor`, here or elsewhere.",
         {"id": ID, "reason": text("Why: docs/websocket.md lists them.")},
-        {"cursor": CURSOR, "detail": text("What the operator says.")},
+        {
+            "cursor": CURSOR,
+            "detail": text("What the operator says."),
+            **BEHIND_FACTS,
+            **BEHIND_MORE,
+        },
     ),
     "heartbeat": ("Nothing happened.", {"at": schemas.AT}, {}),
     "problem": (

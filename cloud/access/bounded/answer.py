@@ -14,7 +14,7 @@ gets 304.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import blake2b
 from typing import Final
@@ -60,6 +60,8 @@ class Page:
     """Is there nothing after it at the moment?"""
     superseded: int = 0
     """Events that later ones took the place of."""
+    texts: dict[Form, tuple[bytes, str]] = field(default_factory=dict, compare=False, repr=False)
+    """Its body and the tag of that, by the form, once somebody was given it."""
 
 
 def form_of(accept: str, words: Sequence[str | None]) -> Form | None:
@@ -85,10 +87,12 @@ def form_of(accept: str, words: Sequence[str | None]) -> Form | None:
     return Form.JSON if is_page else None
 
 
-def check_pace(max_rate: str | None) -> None:
-    """Raises RequestError."""
+def check_pace(max_rate: str | None, slow: str | None) -> None:
+    """Raises RequestError for what has no meaning for a page."""
     if max_rate is not None:
         raise RequestError("max_rate", "max_rate is for streams: a page has limit")
+    if slow is not None:
+        raise RequestError("slow", "slow and slow_after are for streams: a page ends by itself")
 
 
 def bounds_of(limit: str | None, wait: str | None) -> Bounds:
@@ -122,8 +126,11 @@ def response(
     `resumes`: it was asked for by a cursor, so others may ask for the same; where it `is_public`
     they get the same answer.
     """
-    body = _body(page, form)
-    tag = blake2b(body, digest_size=12).hexdigest()
+    found = page.texts.get(form)
+    if found is None:
+        made = _body(page, form)
+        found = page.texts[form] = made, blake2b(made, digest_size=12).hexdigest()
+    body, tag = found
     whose = "public" if is_public else "private"
     kept = f"{whose}, no-cache" if page.live else f"{whose}, max-age={KEPT_S}"
     headers = {

@@ -138,6 +138,7 @@ class ClientReports:
             unsent_bytes=seen.unsent_bytes,
             sent_bytes=seen.sent_bytes,
             slow=seen.slow,
+            policy=seen.policy,
         )
 
     def _id(self, entry: Entry) -> str:

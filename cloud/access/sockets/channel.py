@@ -7,7 +7,6 @@ allowed. `next` never waits. Gaps, checkpoints and answers need no credit: of th
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -16,6 +15,8 @@ from typing import Any, Final
 from edgewake.cloud.access import socket_wire as wire
 from edgewake.cloud.access.open_streams import NOT_BEHIND, STATES, OpenStreams, Seen
 from edgewake.cloud.access.session_state import Change, State, after
+from edgewake.cloud.access.slow.policy import Policy, Wish
+from edgewake.cloud.access.slow.watch import SlowWatch, Verdict
 from edgewake.cloud.access.sockets.kept import KeptCursors
 from edgewake.cloud.access.sockets.reading import Reading
 from edgewake.cloud.log.following.cohort import Lost
@@ -39,8 +40,6 @@ OPEN_S: Final = 15.0
 """Seconds after which opening is given up: Kafka's own time-outs are shorter."""
 GAP_AGAIN_S: Final = 0.5
 """Pause after Kafka could not say what is kept of a range that is gone."""
-BEHIND_EVERY_S: Final = 10.0
-"""How often a client that does not take its events learns how far it is behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +74,13 @@ class Channel:
         client: str,
         room: Room,
         *,
+        wished: Wish,
         kept_as: str | None = None,
     ) -> None:
         """A channel in its starting state.
 
         `chosen`: what its client asked for, which a change adds to; `kept_as`: the name under which
-        it keeps a cursor.
+        it keeps a cursor; `wished`: what is done when it takes less than there is.
         """
         self.name = name
         self.chosen = dict(chosen)
@@ -109,8 +109,8 @@ class Channel:
         self._keeping: asyncio.Task[None] | None = None
         self.work: asyncio.Task[None] | None = None
         """Opens or changes it."""
-        self._told_behind_s = -BEHIND_EVERY_S
-        self._slow_since_s: float | None = None
+        self._watch = SlowWatch(wished, room.clock.monotonic_s())
+        self.slow: SlowWatch | None = self._watch
 
     # Opening and changing.
 
@@ -210,7 +210,6 @@ class Channel:
         """Grant `more` credits; the client holds `most` at a time."""
         if self._credits is not None:
             self._credits = min(most, self._credits + more)
-            self._slow_since_s = None
             self._woken()
 
     def acknowledge(self, cursor: str) -> None:
@@ -288,13 +287,13 @@ class Channel:
         self._say_checkpoint(reading)
         return True
 
-    def finish(self, why: str) -> None:
+    def finish(self, why: str, **facts: Any) -> None:
         """End it; the client gets the reason and the cursor to continue from."""
         if self.state in (State.ENDING, State.GONE):
             return
         cursor = None if self._reading is None else self._reading.cursor()
         self.why = why
-        self.say("end", reason=why, cursor=cursor)
+        self.say("end", reason=why, cursor=cursor, **facts)
         self._set(Change.END)
         self._woken()
 
@@ -324,33 +323,47 @@ class Channel:
         return self._reading.place if self._reading is not None and is_behind else None
 
     def watch(self, now: float, *, stall_s: float) -> None:  # noqa: ARG002  (its socket stalls)
-        """Tell a client that does not take what there is how far it is behind."""
+        """Tell a client that takes less than there is how far it is behind.
+
+        Then do what it asked for.
+        """
         reading = self._reading
         if reading is None or self.is_busy or self.state not in (State.BEHIND, State.LIVE):
             return
-        if self._credits != 0 and not self._room.is_blocked():
-            self._slow_since_s = None
+        is_full = self._credits == 0 or self._room.is_blocked()
+        verdict = self._watch.look(now, is_full=is_full, behind=reading.behind)
+        if verdict is None or self._waiting:
             return
-        if self._slow_since_s is None:
-            self._slow_since_s = now  # it may be about to take more
-            return
-        if self._waiting or now - self._told_behind_s < BEHIND_EVERY_S:
-            return
-        try:
-            found = reading.behind()
-        except Unavailable:
-            return  # its view ends at the next event
-        if not found.records:
-            return
-        self._told_behind_s = now
-        self.say(
-            "behind",
-            records=found.records,
-            seconds=round(found.seconds, 3),
-            credits=self._credits,
-            waits_for="credit" if self._credits == 0 else "connection",
-        )
+        self._tell_behind(reading, now)
+        if verdict is Verdict.ACT and self._act(reading, now):
+            self._watch.has_acted()
+            self._room.streams.metrics.slow_acts.labels(self._watch.wish.policy.value).inc()
         self._woken()
+
+    def _tell_behind(self, reading: Reading, now: float) -> None:
+        found = reading.behind()
+        if found.records:
+            facts = self._watch.told(found, now, reading.likely_events(found.records))
+            waits_for = "credit" if self._credits == 0 else "connection"
+            self.say("behind", **facts, credits=self._credits, waits_for=waits_for)
+
+    def _act(self, reading: Reading, now: float) -> bool:
+        """Was anything done? What cannot be done now is tried again."""
+        match self._watch.wish.policy:
+            case Policy.SKIP:
+                gaps = reading.skip()
+                for gap in gaps:
+                    self._say_gap(gap)
+                if gaps:
+                    self._announced = reading.positions
+                return bool(gaps)
+            case Policy.CONFLATE:
+                return reading.conflate(self._room.streams.conflations, self.client)
+            case Policy.END:
+                self.finish("slow", **self._watch.told_last(now))
+                return True
+            case _:
+                return False
 
     def end(self) -> None:
         """The server stops."""
@@ -364,17 +377,15 @@ class Channel:
         is_slow = self._credits == 0 or self._room.is_blocked()
         found = NOT_BEHIND
         if self._reading is not None and (self.state is State.BEHIND or is_slow):
-            with contextlib.suppress(Unavailable):  # its view ends at the next event
-                found = self._reading.behind()
+            found = self._reading.behind()
         return Seen(
             protocol="websocket",
             state=STATES[self.state],
             behind=found,
             unsent_bytes=self._room.unsent_bytes(),
             sent_bytes=self.sent_bytes,
-            slow="waits for its credit"
-            if self._credits is not None
-            else "waits for its connection",
+            slow=self._room.streams.words_of(self._watch),
+            policy=self._watch.in_short(self._room.clock.monotonic_s()),
         )
 
     def expel(self, reason: str) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from edgewake.cloud.access import paced
 from edgewake.cloud.access import socket_wire as wire
+from edgewake.cloud.access.slow.treated import Slots, Treated
 from edgewake.cloud.access.socket_wire import Shown
 from edgewake.cloud.log.chunks import Chunk
 from edgewake.cloud.log.following.behind import Behind
@@ -32,7 +32,7 @@ class Reading:
         self.plan = plan
         self._hub = hub
         self._encoder = wire.Encoder(hub.codec, plan)
-        self._subscriber = paced.subscribe(
+        self._subscriber = Treated(
             hub, plan, self._encoder, start.positions, wake, pace=pace, clock=clock
         )
         self._held: Chunk[Shown] | None = None
@@ -67,7 +67,7 @@ class Reading:
         A lost range instead, or None where nothing is at hand. Raises ViewEnded.
         """
         if self._held is None:
-            item = self._subscriber.next()
+            item = self._subscriber.next(most)
             if item is None or isinstance(item, Lost):
                 return item
             self._held, self._taken = item, 0
@@ -84,15 +84,36 @@ class Reading:
 
     def superseded(self) -> int:
         """Events that others took the place of since this was asked last."""
-        return paced.superseded(self._subscriber)
+        return self._subscriber.superseded()
 
     async def gap(self, lost: Lost, on_gap: OnGap) -> Gap:
         """Go on behind a range that is lost. Raises Unavailable."""
         return await self._hub.gap(self._subscriber, lost, on_gap)
 
     def behind(self) -> Behind:
-        """How far it is behind."""
-        return self._hub.behind(self.plan, self.positions)
+        """How far it is behind; nothing where its view ends at the next event."""
+        return self._subscriber.behind(self.positions)
+
+    def likely_events(self, records: int) -> int | None:
+        """How many events `records` are to it."""
+        return self._subscriber.likely_events(records)
+
+    def skip(self) -> list[Gap]:
+        """Go on at the live end; the gaps to announce. None where it cannot be moved now."""
+        gaps = self._subscriber.skip_to_live(self.positions)
+        if gaps:
+            self._held = None
+        return gaps
+
+    def conflate(self, slots: Slots, client: str) -> bool:
+        """Give the latest of each thing alone until that is all there is.
+
+        False where that cannot be done now.
+        """
+        is_done = self._subscriber.conflate(self.positions, slots, client)
+        if is_done:
+            self._held = None
+        return is_done
 
     def close(self) -> None:
         """Leave the hub."""

@@ -24,6 +24,7 @@ from edgewake.cloud.access.connection import Connection
 from edgewake.cloud.access.event_routes import problem_of
 from edgewake.cloud.access.open_streams import OpenStreams
 from edgewake.cloud.access.session_state import State
+from edgewake.cloud.access.slow.watch import SlowWatch
 from edgewake.cloud.access.slow_reader import Progress, is_stalled, observe
 from edgewake.cloud.access.sockets import words
 from edgewake.cloud.access.sockets.channel import Channel, Room
@@ -95,6 +96,7 @@ class Socket:
         self.client = client
         self.reader = reader
         self.sight: Sight | None = None
+        self.slow: SlowWatch | None = None
         self.place: object = None
         self.closing: asyncio.Future[Closing] = asyncio.get_running_loop().create_future()
         """Done when the socket is to be closed."""
@@ -219,6 +221,7 @@ class Socket:
             )
         try:
             asked = self._request(said)
+            after = None if said.slow_after is None else str(said.slow_after)
             channel = Channel(
                 said.id,
                 asked,
@@ -227,6 +230,7 @@ class Socket:
                 self.client,
                 self._room,
                 kept_as=said.name,
+                wished=self._streams.wish(said.slow, after),
             )
             self._streams.enter(channel)
         except REFUSED as error:

@@ -1,7 +1,7 @@
 """The messages of a client on a WebSocket: one JSON object a message. Pure.
 
     subscribe     id, streams or publication, where, select, devices, sample, conflate, max_rate,
-                  per, after or from, on_gap, credits, name
+                  per, after or from, on_gap, credits, name, slow, slow_after
     credit        id, credits             this many events more
     change        id, and of these words those that are to be others, while it is open
     unsubscribe   id
@@ -83,6 +83,10 @@ class Subscribe(_Chosen):
     """Events that may be sent; None: as many as the connection takes."""
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] | None = None
     """Under which the server keeps what is acknowledged; without `after` it begins there."""
+    slow: Annotated[str, Field(max_length=SHOWN_MAX)] | None = None
+    """What is done when its client takes less than there is, as for event streams."""
+    slow_after: Annotated[int, Field(strict=True)] | None = None
+    """Seconds before that."""
 
 
 class Credit(_Words):

@@ -32,7 +32,7 @@ function Connected({ params }) {
         ["behind_records", "behind", { number: true, view: (row) => (row.behind_records ? html`${row.behind_records.toLocaleString("en")} <small>${row.behind_s.toFixed(1)} s</small>` : "–") }],
         ["sent_bytes", "sent", { number: true, view: (row) => bytes(row.sent_bytes) }],
         ["opened_at", "since", { view: (row) => html`<${Ago} at=${row.opened_at} />` }],
-        ["protocol", "how", { view: (row) => html`<span title=${`while it takes nothing: ${row.slow}`}>${KINDS[row.protocol]}</span> <small>${row.server}</small>` }],
+        ["protocol", "how", { view: (row) => html`<span title=${`while it takes less than there is: ${row.slow}`}>${KINDS[row.protocol]}</span> <small>${row.server}</small>` }],
         ["id", "what to do", { view: (row) => html`<${Do} danger act=${ended(row.id)} label=${`End ${row.principal} ${row.id}`}>End<//>` }],
       ]} />
       <${More} path="#/clients" params=${params} next=${page.next} />`}<//>`;

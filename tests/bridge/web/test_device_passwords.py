@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import os
-import subprocess
 import tomllib
 from pathlib import Path
 
@@ -20,16 +19,7 @@ from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.maps.device_tokens import Holder
 from edgewake.protocol.maps.http_asking import known
 from edgewake.protocol.maps.http_forms import Head, Reply, shown_login
-
-PASSWORD = "vtbjnz3rahbejmxragraj2hdwdz5vjkh"
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "passwords"
-    command = ["mosquitto_passwd", "-b", "-c", str(path), "boiler", PASSWORD]
-    subprocess.run(command, check=True, capture_output=True)
-    return path
+from tests.bridge.web.conftest import PASSWORD
 
 
 def head(target: str = "/any", **headers: str) -> Head:

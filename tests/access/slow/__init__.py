@@ -1,0 +1,1 @@
+"""Readers that take less than there is."""
