@@ -302,7 +302,7 @@ class Bridge:
                 account.pay(size, 0.0 if began_s is None else time.thread_time() - began_s)
         self.metrics.mapped["ignored" if not parts else "mapped"] += 1
         named = self._payers.named(parts, "", now_s)
-        self._accept_parts(whole, named, account, received_at, keeps_odd=True)
+        self._accept_parts(whole, named, account, received_at)
 
     def take(
         self, parts: Sequence[Part], payer: str, on_settled: Callable[[], None], *, is_named: bool
@@ -316,7 +316,7 @@ class Bridge:
         account = self._allowance.account(payer, now_s)
         if is_named:
             parts = self._payers.named(parts, payer, now_s)
-        self._accept_parts(whole, parts, account, now_ms, keeps_odd=True)
+        self._accept_parts(whole, parts, account, now_ms)
         whole.look()
         self._work.set()
         return whole
@@ -364,8 +364,6 @@ class Bridge:
         parts: Sequence[Part],
         account: Account,
         received_at: int,
-        *,
-        keeps_odd: bool = False,
     ) -> None:
         deliveries = [
             Delivery(None, None, None, size_of(part.packet), whole.since_s) for part in parts
@@ -373,7 +371,7 @@ class Bridge:
         whole.parts = list(deliveries)
         for part, delivery in zip(parts, deliveries, strict=True):
             delivery.part_of = whole if whole.is_awaited else None
-            delivery.keeps_odd = keeps_odd
+            delivery.keeps_odd = part.keeps_odd
             if part.refusal is None:
                 self._admit_or_park(part.packet, delivery, received_at)
             else:

@@ -33,6 +33,8 @@ class Part(NamedTuple):
 
     packet: mqtt5.PublishPacket | Unreadable
     refusal: Rejected | None = None
+    keeps_odd: bool = False
+    """A value of another type than its field's costs itself alone."""
 
 
 def is_mapped(topic: str) -> bool:
@@ -127,7 +129,8 @@ def _part(packet: mqtt5.PublishPacket, reading: Mapped) -> Part:
         payload = orjson.dumps(reading.body)
     except TypeError as error:
         return Part(packet, Rejected(RejectReason.SHAPE, f"no JSON can say it: {error}"))
-    return Part(mqtt5.PublishPacket(topics.up(reading.device, reading.stream), payload))
+    packet = mqtt5.PublishPacket(topics.up(reading.device, reading.stream), payload)
+    return Part(packet, keeps_odd=True)
 
 
 def _status(reading: Mapped) -> Part:

@@ -65,16 +65,17 @@ class Moved:
 def moved(folder: Path, kind: str, port: int, token: str) -> Iterator[Moved]:
     log = folder / f"{kind}.log"
     script = Path(__file__).with_name("moved.py")
-    with log.open("w") as out:
-        process = subprocess.Popen(
-            [sys.executable, str(script), kind, str(port), token, str(COUNT)],
-            stdin=subprocess.PIPE, stdout=out, stderr=out, text=True, env=environment(),
-        )  # fmt: skip
+    command = [sys.executable, str(script), kind, str(port), token, str(COUNT)]
+    with (
+        log.open("w") as out,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=out, stderr=out, text=True, env=environment()
+        ) as process,
+    ):
         try:
             yield Moved(process, log)
         finally:
             process.kill()
-            process.wait()
 
 
 def bridge(here: World, name: str) -> int:
