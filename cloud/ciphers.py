@@ -25,7 +25,7 @@ def keys_in(text: str) -> list[bytes]:
 
 
 class Ciphers:
-    """One for each key."""
+    """A cipher for each key."""
 
     def __init__(self, keys: Sequence[bytes], person: bytes) -> None:
         """`person`: makes a key's names differ by use. Raises ValueError, which shows no key."""

@@ -83,7 +83,7 @@ class Held:
         return refused
 
     def give_back(self, client: str) -> None:
-        """One less."""
+        """Give back one of the client's shares."""
         self._of[client] -= 1
         if self._of[client] <= 0:
             del self._of[client]

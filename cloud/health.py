@@ -62,7 +62,7 @@ class Health:
         return "; ".join(f"{why}, for {seconds:.0f} s" for seconds, why in self.troubles().values())
 
     def gather(self) -> Iterable[Metric]:
-        """For Prometheus."""
+        """The metrics of health for Prometheus."""
         lasting: dict[object, float] = {
             what: seconds for what, (seconds, _) in self.troubles().items()
         }

@@ -24,5 +24,5 @@ class Backoff:
         return wait_s
 
     def reset(self) -> None:
-        """It worked: start again."""
+        """Start again with the first wait, after a success."""
         self._bound_s = self._first_s

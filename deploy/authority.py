@@ -27,7 +27,7 @@ without one."""
 
 @dataclass(frozen=True, slots=True)
 class AuthorityFiles:
-    """Where they are."""
+    """The paths of the authority's files."""
 
     folder: Path
 

@@ -56,7 +56,7 @@ def _link(url: str | None, key_file: Path | None) -> str:
     url, file = url or running.ops, key_file or running.ops_key_file
     if not url or not file:
         raise ConfigError(
-            "no running `edgewake up` found: set --ops and --key-file, or "
+            "no running `edgewake up` found: give --ops and --key-file, or set "
             f"{installation.DATA_VARIABLE} to its data folder"
         )
     return login_link.make(url.rstrip("/"), Path(file))

@@ -76,7 +76,7 @@ def _own_address() -> str:
             probe.connect((SOMEWHERE, 9))
         except OSError as error:
             raise LocalError(
-                f"--listen auto: this machine reaches no network ({error.strerror}); say the "
+                f"--listen auto: this machine reaches no network ({error.strerror}); give the "
                 "address, such as --listen 192.168.1.5"
             ) from error
         return str(probe.getsockname()[0])

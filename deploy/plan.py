@@ -242,7 +242,7 @@ def check(plan: Plan) -> None:
     if unknown := sorted(plan.only - known):
         raise ConfigError(f"--only {unknown[0]}: no such part; known are {', '.join(SERVICES)}")
     if not plan.names:
-        raise ConfigError("nothing is left to start")
+        raise ConfigError("no part is left to start: name more in --only")
 
 
 def _service_of(name: str) -> str:

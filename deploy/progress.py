@@ -47,13 +47,13 @@ class Step:
             click.echo(f"  {self.text}: {done >> 20} of {total >> 20} MiB", err=True)
 
     def done(self, note: str = "") -> None:
-        """It is finished."""
+        """Mark the step as finished."""
         took = self._steps.clock.monotonic_s() - self._started_s
         self.drop()
         self._steps.print_line(f"✓ {self.text}{note and f' {note}'} ({took:.1f} s)")
 
     def failed(self, why: str) -> None:
-        """It did not work."""
+        """Mark the step as failed."""
         self.drop()
         self._steps.print_line(f"✗ {self.text}: {why}")
 

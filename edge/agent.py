@@ -28,9 +28,10 @@ from edgewake.edge.downlink.inbox import INBOX, Inbox
 from edgewake.edge.intake.field_book import FieldBook
 from edgewake.edge.intake.intake import Intake, LogSink, OneWaySink, Sink
 from edgewake.edge.intake.intake_policy import Policy
-from edgewake.edge.log.event_log import EventLog, LogStatus
+from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.keeping.lanes import Lane
 from edgewake.edge.log.keeping.work import OutFrame
+from edgewake.edge.log.status import LogStatus
 from edgewake.edge.log.tables.epoch import boot_id
 from edgewake.edge.memory import collect
 from edgewake.edge.sources.config import SourceConfig, SourceContext

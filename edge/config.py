@@ -53,7 +53,7 @@ def _device(name: str) -> str:
 
 
 class AgentConfig(ConfigTable):
-    """One agent."""
+    """The configuration of one agent."""
 
     device: Annotated[str, Check(_device)]
     """Its identity: MQTT client id, first level of its topics, key in Kafka."""
@@ -158,7 +158,8 @@ class AgentConfig(ConfigTable):
         for chain in self.chain:
             if chain.into in sources | logged:
                 raise ValueError(
-                    f"chain: the stream {chain.into!r} that it makes is made by somebody else too"
+                    f"chain: the stream {chain.into!r} is made by another source or chain too; "
+                    "expected another name"
                 )
             if chain.stream not in logged:
                 hint = "no source or earlier chain makes it"
@@ -182,8 +183,8 @@ class AgentConfig(ConfigTable):
                 rule.into, (rule.lane, rule.send)
             ) != (rule.lane, rule.send):
                 raise ValueError(
-                    f"absence {rule.name!r}: the stream {rule.into!r} is made by somebody else "
-                    "too, or in another way"
+                    f"absence {rule.name!r}: the stream {rule.into!r} is already made by another "
+                    "source or chain, or in another way; expected another name"
                 )
         for action in self.action:
             if action.stream not in logged | alerts.keys():
@@ -217,7 +218,7 @@ class AgentConfig(ConfigTable):
             ("action", [action.name for action in self.action]),
         ):
             if len(set(names)) < len(names):
-                raise ValueError(f"{table}: two have one name")
+                raise ValueError(f"{table}: two of the same name; expected each name once")
 
     @property
     def behind_s(self) -> dict[str, float]:

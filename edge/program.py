@@ -27,7 +27,7 @@ REAP_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What to run."""
+    """The program to run and its bounds."""
 
     argv: Sequence[str]
     output_bytes_max: int

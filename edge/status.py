@@ -162,7 +162,7 @@ def _consumer(consumer: ConsumerState, accepted: dict[str, int]) -> dict[str, in
 
 
 def table(status: dict[str, Any]) -> str:
-    """For people."""
+    """Format the status for people."""
     log = status["log"]
     oldest = log["oldest_unacked_s"]
     rows = [

@@ -97,7 +97,7 @@ class Supervisor:
         await self._clock.sleep(wait_s)
 
     def counts(self) -> dict[str, Any]:
-        """For the status."""
+        """The counts for the status."""
         return {
             "state": self.state.value,
             "failures": self.failures,

@@ -27,7 +27,7 @@ Run = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Workers:
-    """All of one agent."""
+    """The workers of one agent."""
 
     def __init__(
         self, config: AgentConfig, events: EventLog, clock: Clock, rng: random.Random

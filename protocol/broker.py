@@ -24,7 +24,7 @@ def _host(name: str) -> str:
 
 
 class BrokerConfig(ConfigTable):
-    """Where the broker is."""
+    """The address of the broker and the credentials for it."""
 
     host: Annotated[str, Check(_host)] = "127.0.0.1"
     """Name or address."""

@@ -31,7 +31,7 @@ def _extras(record: logging.LogRecord) -> dict[str, object]:
 
 
 class JsonLines(logging.Formatter):
-    """For machines."""
+    """Formats log records as JSON lines for programs."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {

@@ -70,7 +70,7 @@ class Plain:
         return checker(cls).validate_json(text)
 
     def to_json(self) -> bytes:
-        """What `from_json` reads."""
+        """Encode the value so that `from_json` reads it."""
         return orjson.dumps(self)
 
 

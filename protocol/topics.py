@@ -283,7 +283,7 @@ class UpTopic:
 
     @property
     def sender(self) -> str:
-        """Who is answered."""
+        """The device that is answered."""
         return self.via or self.device
 
 

@@ -123,7 +123,7 @@ class Judgement:
 
     @property
     def clean(self) -> bool:
-        """Nothing wrong?"""
+        """Is nothing lost, repeated or wrong?"""
         return not any(getattr(self, anomaly.name) for anomaly in fields(self))
 
     def counts(self) -> dict[str, int]:
@@ -186,7 +186,7 @@ class Ledger:
 
     @property
     def accepted(self) -> set[Key]:
-        """What must arrive."""
+        """The readings that must arrive."""
         return set(self.readings) - self.refusals
 
     # --- waiting for the end ----------------------------------------------------------------------

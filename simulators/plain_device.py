@@ -41,7 +41,7 @@ class Broker:
 
 @dataclass(slots=True)
 class Counts:
-    """What happened to readings."""
+    """Counts of what happened to readings."""
 
     sent: int = 0
     acked: int = 0

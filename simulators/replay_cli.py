@@ -169,7 +169,7 @@ NOT_ALL_READ = 3
 
 @dataclass(frozen=True)
 class Recording:
-    """What is sent."""
+    """A recording to send."""
 
     file: Path
     kind: FileFormat

@@ -49,7 +49,7 @@ class Holding:
         return frozenset(name for one in self._sights for name in one.subscription.streams)
 
     def add(self, sight: Sight) -> None:
-        """It reads this, too."""
+        """Count a view that this client reads as well."""
         if sight not in self._sights:
             self.devices += _named(sight)
         self._sights[sight] += 1
@@ -59,7 +59,7 @@ class Holding:
         return 0 if sight in self._sights else _named(sight)
 
     def drop(self, sight: Sight) -> None:
-        """It reads this once less."""
+        """Count one reading of the view less."""
         self._sights[sight] -= 1
         if self._sights[sight] <= 0:
             del self._sights[sight]
@@ -80,7 +80,7 @@ class Admission:
         self._devices = Bound("devices named by requests", DEVICES_NAMED_MAX, config.address_share)
 
     def stream(self, *, total: int, held: int) -> None:
-        """One more open stream."""
+        """Admit one more open stream."""
         _refuse(self._streams.refusal(total=total, held=held))
 
     @staticmethod

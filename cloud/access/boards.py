@@ -97,7 +97,9 @@ def router(catalogue: Catalogue) -> APIRouter:
         found = kept().get(name)
         seen = None if found is None else seen_by(reader, found)
         if seen is None:
-            raise Problem(404, "no_such_board", f"there is no board {name!r}")
+            raise Problem(
+                404, "no_such_board", f"unknown board {name!r}; GET /v1/boards lists yours"
+            )
         return seen
 
     return routes

@@ -22,7 +22,7 @@ and its connection, 16 KB."""
 
 
 class AccessConfig(Config):
-    """One access server."""
+    """The configuration of one access server."""
 
     name: str = "access-1"
     """In logs and metrics, and in the client id that Kafka sees."""

@@ -25,7 +25,7 @@ class Total(Collector):
         registry.register(self)
 
     def set(self, value: int) -> None:
-        """It came so far."""
+        """Set the value to what was reached."""
         self._value = value
 
     def collect(self) -> Iterator[Metric]:

@@ -302,7 +302,7 @@ class OpenStream:
         self.connection.abort()
 
     def seen(self) -> Seen:
-        """How it is."""
+        """The state of the stream, for lists."""
         session = self.session
         is_read = session is not None and (
             session.state is State.BEHIND or self.connection.is_paused
@@ -340,7 +340,7 @@ class OpenStream:
         self.end()
 
     def close(self) -> None:
-        """Leave."""
+        """Leave the hub."""
         if not self.is_closed:
             self.is_closed = True
             self.connection.on_lost = self.connection.on_writable = None
@@ -413,7 +413,7 @@ class OpenStreams:
 
     @property
     def members(self) -> Mapping[Member, Entry]:
-        """All that are open."""
+        """All open streams."""
         return self._streams
 
     def add(
@@ -542,7 +542,7 @@ class OpenStreams:
         stream.sight = None
 
     def remove(self, stream: Member) -> None:
-        """One is gone."""
+        """Remove a stream that has ended."""
         self._streams.pop(stream, None)
         who = holder(stream.reader, stream.client)
         self._of_reader[who] -= stream.streams

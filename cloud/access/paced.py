@@ -120,7 +120,7 @@ class Rate:
         self._at = now
 
     def allowed(self, now: float) -> int | None:
-        """None: all."""
+        """How many events may be given now; None: all."""
         if self._rate is None:
             return None
         self._credit = min(max(1.0, self._rate), self._credit + (now - self._at) * self._rate)
@@ -179,7 +179,7 @@ class Paced(Generic[C]):
 
     @property
     def place(self) -> object:
-        """Its own."""
+        """A place that no other subscriber shares."""
         return id(self)
 
     @property

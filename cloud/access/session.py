@@ -98,7 +98,7 @@ class Session:
         return not self._waiting and self._is_movable
 
     def cursor(self) -> str:
-        """Where it stands."""
+        """The cursor behind the last event that was sent."""
         return self._encoder.cursor(self._subscriber.positions)
 
     def start(self, *, retry_ms: int) -> None:

@@ -16,11 +16,11 @@ from edgewake.protocol.ops.query import Registration
 
 
 class Tables(Protocol):
-    """What the server knows."""
+    """The tables of the server that rules look at."""
 
     @property
     def alerts(self) -> Table:
-        """What people have written."""
+        """The rules, destinations and words that people have written."""
 
     @property
     def queries(self) -> dict[str, Registration]:
@@ -69,7 +69,7 @@ class Judging:
             executor.shutdown()
 
     def _begin(self, note: Note) -> None:
-        """In the judge's thread."""
+        """Begin to send a note; runs in the judge's thread."""
         self._loop.call_soon_threadsafe(self._start, note)
 
     def _start(self, note: Note) -> None:

@@ -55,7 +55,7 @@ def told(alert: Alert, now: int) -> Alert:
 def notes_of(
     alerts: Sequence[Alert], rule: Rule, now: int, new_id: Callable[[], str]
 ) -> Iterator[Note]:
-    """One for each destination."""
+    """The notes about a change, one for each destination."""
     firing = [alert for alert in alerts if loud(alert) == "firing"]
     over = [alert for alert in alerts if loud(alert) != "firing"]
     named = (firing + over)[:NAMED_MAX]

@@ -1,4 +1,4 @@
-"""What the analysis' lanes tell Prometheus."""
+"""The metrics of the analysis' lanes for Prometheus."""
 
 from __future__ import annotations
 

@@ -330,7 +330,7 @@ class Analysis:
         lane = running.get(found.lane)
         # Not during a step of a repair: it would go on with the lane that the query was in.
         if lane is not None and lane.job == found.job and not self._repairs.is_working:
-            self._lanes.set_apart(found, lane)
+            self._lanes.isolate(found, lane)
 
     def _sum_up(self, stop: threading.Event) -> None:
         """Say what is to be summed up, and begin when it is time.
@@ -355,7 +355,7 @@ class Analysis:
             self._summing_thread.start()
 
     def gather(self) -> Iterable[Metric]:
-        """For Prometheus."""
+        """The metrics of the analysis for Prometheus."""
         lanes = {
             key: (place.counters, place.lane is not None)
             for key, place in self._lanes.places.items()

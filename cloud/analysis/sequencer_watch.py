@@ -39,7 +39,7 @@ class SequencerWatch:
         self._thread = threading.Thread(target=self._run, name="sequencer-watch", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start to watch the sequencers."""
         self._thread.start()
 
     def hold(self, now_ms: int) -> int | None:

@@ -25,7 +25,7 @@ FLUSH_S: Final = 2.0
 
 
 class StatusBoard:
-    """Publishes each status once; the lanes tell of the queries that they run."""
+    """Publishes each status once; lanes publish those of the queries that they run."""
 
     def __init__(self, producer: Producer, clock: Clock) -> None:
         self._producer, self._clock = producer, clock

@@ -30,12 +30,10 @@ from confluent_kafka import Producer
 from edgewake.cloud.bridge.admission import batches
 from edgewake.cloud.bridge.admission.allowance import (
     ASK_S,
-    LETTER_HEAD_BYTES,
     MEASURED_BYTES,
     REFUSED_S,
     Account,
     Allowance,
-    Room,
 )
 from edgewake.cloud.bridge.admission.batches import is_batch
 from edgewake.cloud.bridge.admission.catalogue import (
@@ -50,11 +48,7 @@ from edgewake.cloud.bridge.admission.mapped import Mapper, Part, is_mapped
 from edgewake.cloud.bridge.admission.payers import Payers
 from edgewake.cloud.bridge.admission.records import (
     KafkaRecord,
-    aside_letter,
     catalogue_row,
-    dead_letter,
-    is_answerable,
-    left_out_letter,
     too_large,
 )
 from edgewake.cloud.bridge.admission.register import Register
@@ -71,6 +65,7 @@ from edgewake.cloud.bridge.mqtt.mqtt_source import MqttSource
 from edgewake.cloud.bridge.mqtt.parked import Parked, ParkedMessage
 from edgewake.cloud.bridge.mqtt.subscriptions import Subscriptions, client_id
 from edgewake.cloud.bridge.outbox import Outbox
+from edgewake.cloud.bridge.refusals import Refusals
 from edgewake.cloud.bridge.status_rows import StatusRows
 from edgewake.cloud.bridge.traces import BridgeTraces
 from edgewake.cloud.bridge.watch import Watch, last_will
@@ -81,7 +76,6 @@ from edgewake.protocol.clock import Clock
 from edgewake.protocol.downlink.downlink import FEED
 from edgewake.protocol.downlink.feed import FeedChunk
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.frames.ack import Later, LaterReason
 from edgewake.protocol.maps.rule import Maps
 from edgewake.protocol.mqtt import Unreadable
 
@@ -96,10 +90,6 @@ HEALTH_S: Final = 1.0
 """Seconds between two looks at what is in the way."""
 CHUNK_LIFE_S: Final = 60
 """Seconds that the broker keeps a chunk of a feed for its device, which asks again after fewer."""
-LEFT_OUT_S: Final = 60.0
-"""Seconds after which it is said again how many dead letters were counted and not kept."""
-LETTER_RETRY_MS: Final = 30_000
-"""Wait of a device that is answered and has more dead letters than it may have."""
 BEHIND: Final = "the sequencer is too far behind: nothing is accepted until it has caught up"
 DRAIN_S: Final = 3.0
 """Seconds that a stopping bridge waits for confirmations; the rest comes again from the broker."""
@@ -156,8 +146,15 @@ class Bridge:
         self._payers = Payers(
             self._allowance, config.gateway, config.knows_devices, clock.monotonic_s()
         )
-        self._told_s = clock.monotonic_s()
-        """When was said last how many dead letters were counted only."""
+        self._refusals = Refusals(
+            config.name,
+            allowance=self._allowance,
+            metrics=self.metrics,
+            clock=clock,
+            traces=traces,
+            answer=self._answer_device,
+            settle=self._note_part,
+        )
         self._seen_changes = 0
         self._is_paused = self._is_draining = self._is_held_back = False
         self._confirmed_s = clock.monotonic_s()
@@ -392,7 +389,7 @@ class Bridge:
         Without one, all share the expense.
         """
         account.pay_refused(size_of(packet), REFUSED_S)
-        record = self._refused(packet, delivery, why, account, received_at)
+        record = self._refusals.letter(packet, delivery, why, account, received_at)
         if record is None:
             return
         record = record._replace(key=account.device)
@@ -431,11 +428,11 @@ class Bridge:
         except AwaitsCatalogueError:
             return False
         except NotNow as why:
-            record = self._refused(
+            record = self._refusals.letter(
                 packet, delivery, why.refusal, account, received_at, later=why.later
             )
         except Rejected as why:
-            record = self._refused(packet, delivery, why, account, received_at)
+            record = self._refusals.letter(packet, delivery, why, account, received_at)
         if record is None:
             return True
         if record.topic == topics.DEVICES and self._is_left_out(record, account, delivery):
@@ -445,28 +442,12 @@ class Bridge:
         delivery.bytes = len(record.value or b"")
         self._in_flight.add(delivery.bytes)
         if record.aside:
-            self._keep_aside(record, packet.topic, account, delivery.since_s)
+            for letter in self._refusals.letters_aside(
+                record, packet.topic, account, delivery.since_s
+            ):
+                self._writer.write(letter, None)
         self._writer.write(record, delivery)
         return True
-
-    def _keep_aside(self, record: KafkaRecord, topic: str, account: Account, now_s: float) -> None:
-        """Dead letters of single readings; the rest of their frame passes."""
-        for one in record.aside:
-            self.metrics.rejected[RejectReason.FIELD_TYPE] += 1
-            room = account.letter_room(len(one.payload), now_s)
-            if room is Room.NONE:
-                self.metrics.outcomes["counted"] += 1
-                self._allowance.note_left_out(account, len(one.payload))
-                continue
-            bytes_max = LETTER_HEAD_BYTES if room is Room.HEAD else None
-            letter = aside_letter(
-                one,
-                topic,
-                part=self._config.name,
-                received_at=record.timestamp,
-                bytes_max=bytes_max,
-            )
-            self._writer.write(letter, None)
 
     def _is_left_out(self, record: KafkaRecord, account: Account, delivery: Delivery) -> bool:
         """Is it a status that nobody needs, or one of too many?"""
@@ -495,75 +476,6 @@ class Bridge:
             if self._admitted(parked.message, parked.delivery, parked.received_at):
                 self._in_flight.remove(size)
                 self._parked.remove_head(topic)
-
-    def _postpone(self, delivery: Delivery, later: Later) -> None:
-        self.metrics.later[later.reason] += 1
-        delivery.later = later
-        self._answer_device(delivery)
-
-    def _refused(
-        self,
-        packet: mqtt5.PublishPacket | Unreadable,
-        delivery: Delivery,
-        why: Rejected,
-        account: Account,
-        received_at: int,
-        *,
-        later: Later | None = None,
-    ) -> KafkaRecord | None:
-        """Make the dead letter.
-
-        None where the device must come again `later`, or has too many letters.
-        """
-        if later is not None and is_answerable(packet):
-            self._postpone(delivery, later)
-            return None
-        room = account.letter_room(size_of(packet), delivery.since_s)
-        if room is Room.NONE:
-            self._leave_out(packet, delivery, why, account)
-            return None
-        self._note_refusal(packet, why, delivery)
-        bytes_max = LETTER_HEAD_BYTES if room is Room.HEAD else None
-        return dead_letter(
-            packet, why, part=self._config.name, received_at=received_at, bytes_max=bytes_max
-        )
-
-    def _leave_out(
-        self,
-        packet: mqtt5.PublishPacket | Unreadable,
-        delivery: Delivery,
-        why: Rejected,
-        account: Account,
-    ) -> None:
-        """Refuse a message of a device with as many dead letters as it may have.
-
-        It must wait, or the letter is only counted.
-        """
-        if is_answerable(packet):
-            detail = f"more dead letters than device {account.device!r} may have; this one: {why}"
-            self._postpone(delivery, Later(LaterReason.QUOTA, LETTER_RETRY_MS, detail))
-            return
-        self.metrics.rejected[why.reason] += 1
-        self.metrics.outcomes["counted"] += 1
-        self._allowance.note_left_out(account, size_of(packet))
-        delivery.is_left_out = True
-        delivery.detail = why.detail
-        self._note_part(delivery)
-
-    def _note_refusal(
-        self, packet: mqtt5.PublishPacket | Unreadable, refusal: Rejected, delivery: Delivery
-    ) -> None:
-        delivery.rejected, delivery.detail = refusal.reason, refusal.detail
-        if self._traces is not None:
-            self._traces.refused(packet, refusal, delivery.since_s)
-        if not is_answerable(packet):
-            delivery.response_topic = delivery.correlation_data = None
-        self.metrics.rejected[refusal.reason] += 1
-        log.debug(
-            "refused: %s",
-            refusal,
-            extra={"event": "bridge.refused", "topic": packet.topic, "reason": str(refusal.reason)},
-        )
 
     def _pause_where_full(self) -> None:
         if self._in_flight.is_full:
@@ -684,8 +596,8 @@ class Bridge:
         if self._parked and self._catalogue.changes != self._seen_changes:
             self._seen_changes = self._catalogue.changes
             self._admit_parked()
-        if self._polled_s - self._told_s > LEFT_OUT_S:
-            self._tell_left_out()
+        if self._refusals.due(self._polled_s):
+            self._write_counted()
         for stream in self._catalogue.unpublished():
             self._writer.write(catalogue_row(stream, self._clock.now_ms()), None)
         self._note_metrics()
@@ -713,17 +625,14 @@ class Bridge:
         for what, why in notes.items():
             self.health.note(what, why)
 
-    def _tell_left_out(self) -> None:
-        self._told_s = self._polled_s
-        for one in self._allowance.left_out():
-            self._writer.write(
-                left_out_letter(one, part=self._config.name, received_at=self._clock.now_ms()), None
-            )
+    def _write_counted(self) -> None:
+        for letter in self._refusals.counted(self._polled_s):
+            self._writer.write(letter, None)
 
     async def drain(self) -> None:
         """Read no more; wait a bounded time for what Kafka still owes; answer; leave the broker."""
         self._is_draining = True
-        self._tell_left_out()
+        self._write_counted()
         self._set_reading(False)
         deadline_s = self._clock.monotonic_s() + DRAIN_S
         while self._in_flight.messages and self._clock.monotonic_s() < deadline_s:

@@ -77,7 +77,7 @@ class HttpConfig(Config):
             raise ValueError(f"{key}: expected an address") from error
         if not is_near and self.tokens_file is None and self.password_file is None:
             raise ValueError(
-                f"{key}: who listens beyond this machine needs a tokens_file or a password_file"
+                f"{key}: to listen beyond this machine set tokens_file or password_file"
             )
 
     @property

@@ -34,7 +34,7 @@ class _Device:
 
 
 class Outbox:
-    """All devices'."""
+    """The messages that wait for devices."""
 
     def __init__(self) -> None:
         self._devices: dict[str, _Device] = {}

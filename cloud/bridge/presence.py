@@ -127,5 +127,5 @@ class Presence:
         self._last[session] = self._beats
 
     def forget(self, session: str) -> None:
-        """It has ended."""
+        """Forget a session that has ended."""
         self._last.pop(session, None)

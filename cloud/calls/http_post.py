@@ -32,7 +32,7 @@ class NotAnswered(EdgewakeError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the endpoint answered."""
+    """The endpoint's answer."""
 
     status: int
     retry_after: str | None

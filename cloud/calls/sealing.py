@@ -39,7 +39,7 @@ class Damaged(EdgewakeError):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """What is sealed."""
+    """The contents that are sealed."""
 
     url: str
     secret: str

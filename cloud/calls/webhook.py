@@ -139,7 +139,7 @@ def signed_headers(secret: str, message_id: str, body: str, *, at_ms: int) -> di
 
 
 def outcome(status: int, retry_after: str | None, *, now_ms: int) -> Outcome:
-    """What an answer means.
+    """Decide by an answer whether a call succeeded or is tried again.
 
     Only 410 ends an endpoint (Standard Webhooks): a 404 may be a deployment that lasts a minute,
     and a redirect is a failure, because the address it names was never checked.

@@ -63,7 +63,7 @@ def list_clients(
 def end_client(api: OpsApi, client: str, reason: str, is_lease: bool) -> None:
     """End CLIENT, which may come again: take its key back, too, to keep it away."""
     if is_lease and reason:
-        raise click.UsageError("a sleeping client is told nothing: leave --reason out")
+        raise click.UsageError("--reason: a sleeping client receives no reason; leave it out")
     what = "leases" if is_lease else "clients"
     api.ask("DELETE", f"/v1/{what}/{client}", params={"reason": reason} if reason else {})
     click.echo(f"{client}: ended", err=True)

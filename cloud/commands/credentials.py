@@ -84,7 +84,7 @@ def add(
         )
     if request_file is not None or certificate:
         if request_file is not None and len(wanted) > 1:
-            raise click.UsageError("--request: expected one NAME, whose key it is of")
+            raise click.UsageError("--request: expected one NAME, the device that made the request")
         request = None if request_file is None else request_file.read(REQUEST_CHARS_MAX + 1)
         _certify(api, wanted, out or Path(), request, replace=replace)
     else:

@@ -113,7 +113,7 @@ def _show(api: OpsApi, found: dict[str, Any], path: str, wait_s: int) -> None:
         time.sleep(LOOK_EVERY_S)
         found = api.ask("GET", path).json()
         if found["id"] != asked:
-            fail("somebody else has set it since")
+            fail("somebody else has set it since: look at it with `config get`, and set it again")
     print_item(found, as_json=api.as_json)
     if found["state"] not in _GOOD:
         fail(f"{found['device']}: {found['state']}: {(found['answer'] or {}).get('detail', '')}")

@@ -32,7 +32,7 @@ def confirm(name: str, *, is_sure: bool) -> None:
     if is_sure:
         return
     if click.prompt(f"This cannot be undone. Type {name} to go on", err=True) != name:
-        fail("that is another name; nothing was erased")
+        fail("the names differ: nothing was erased")
 
 
 def ask(api: OpsApi, path: str, wait_s: int) -> None:
@@ -48,4 +48,4 @@ def ask(api: OpsApi, path: str, wait_s: int) -> None:
         row = api.ask("GET", f"/v1/erasures/{row['id']}").json()
     print_item({**row, "cuts": len(row["cuts"])} if not api.as_json else row, as_json=api.as_json)
     if wait_s and row["step"] != "done":
-        fail(f"after {wait_s} s it is not done: {row['step']} {row['detail']}")
+        fail(f"not done after {wait_s} s, it goes on: {row['step']} {row['detail']}")

@@ -227,11 +227,11 @@ def _text_of(file: Path) -> str:
     try:
         text = file.read_text("utf-8")
     except UnicodeDecodeError:
-        fail(f"{file}: is not text")
+        fail(f"{file}: expected a query file in UTF-8")
     except OSError as error:
         fail(f"{file}: {error.strerror}")
     if not text.strip():
-        fail(f"{file}: the file is empty")
+        fail(f"{file}: the file is empty; expected a query file (docs/queries.md)")
     return text
 
 

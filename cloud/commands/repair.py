@@ -132,6 +132,6 @@ def ask(api: OpsApi, name: str, wanted: dict[str, Any], wait_s: int) -> None:
         fail(f"{name}: {found['detail']}")
     if found["state"] != "done":
         fail(
-            f"{name}: {found['state']}: {found['detail'] or 'it goes on'}; `edgewake query "
+            f"{name}: {found['state']}: {found['detail'] or 'not done yet'}; `edgewake query "
             f"repairs {name}` shows how far it is"
         )

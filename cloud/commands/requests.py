@@ -21,7 +21,7 @@ COLUMNS: Final = ("id", "device", "state", "name", "body", "received_at", "expir
 )
 @click.option("--name", help="Only what asks for this.")
 def requests(make_api: Callable[[], OpsApi], state: str | None, name: str | None) -> None:
-    """What devices ask for."""
+    """List what devices ask for."""
     api = make_api()
     wanted = {key: value for key, value in (("state", state), ("name", name)) if value is not None}
     print_items(list(api.items("/v1/requests", wanted)), COLUMNS, as_json=api.as_json)

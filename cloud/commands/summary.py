@@ -102,7 +102,7 @@ def _safe(name: str) -> str:
 def _compare(api: OpsApi, path: str, params: Mapping[str, Any]) -> None:
     needed = {"from", "to"} - params.keys()
     if needed:
-        raise click.UsageError(f"to compare, say --{' and --'.join(sorted(needed))}")
+        raise click.UsageError(f"to compare, also give --{' and --'.join(sorted(needed))}")
     found = api.ask("GET", path, params=params).json()
     print_item(
         found if api.as_json else {name: _estimate(value) for name, value in found.items()},

@@ -41,7 +41,7 @@ _CONSUMER: Final[dict[str, Any]] = {
 
 
 class Role(StrEnum):
-    """What a process is."""
+    """The role of a process."""
 
     JOINING = "joining"
     STANDBY = "standby"

@@ -157,6 +157,6 @@ class TableReader:
             )
 
     def close(self) -> None:
-        """Leave."""
+        """Close the consumer."""
         self._consumer.close()
         self._uncommitted.close()

@@ -178,7 +178,7 @@ def _gather(job: Job, named: Mapping[str, int]) -> tuple[Contents, Present, dict
             hint = f"; did you mean {near}?" if near else ""
             raise QueryError(
                 QueryFault(
-                    f"no stream, query or summary is named {name[:80]!r}{hint}",
+                    f"unknown stream, query or summary {name[:80]!r}{hint}",
                     *place(job.question.sql, at),
                 )
             )

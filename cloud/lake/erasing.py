@@ -101,7 +101,7 @@ class Erasures:
         self._reported.add(row.id)
 
     def close(self) -> None:
-        """Leave."""
+        """Close the table reader and the producer."""
         self._reader.close()
         self._producer.close()
 

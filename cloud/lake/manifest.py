@@ -97,24 +97,33 @@ class Manifest:
     def __init__(self, folder: Path) -> None:
         """Raises LocalError where the file cannot be opened, or is of another version."""
         folder.mkdir(parents=True, exist_ok=True)
+        file = folder / NAME
         try:
             self._db = sqlite3.connect(
-                folder / NAME, timeout=BUSY_S, isolation_level=None, check_same_thread=False
-            )
-            # No write-ahead log: its shared memory does not work over a mount that several machines
-            # have.
-            self._db.execute("PRAGMA synchronous = FULL")
-            (version,) = self._db.execute("PRAGMA user_version").fetchone()
-            if not version:
-                self._db.executescript("BEGIN IMMEDIATE;" + _SCHEMA + "COMMIT;")
-            elif version != VERSION:
-                raise LocalError(_of_another_version(folder / NAME, version))
-            self._db.execute(
-                "CREATE TABLE IF NOT EXISTS erased "
-                "(id TEXT PRIMARY KEY, files INTEGER, rows INTEGER)"
+                file, timeout=BUSY_S, isolation_level=None, check_same_thread=False
             )
         except sqlite3.Error as error:
-            raise LocalError(f"{folder / NAME}: {error}") from error
+            raise LocalError(f"{file}: {error}") from error
+        try:
+            self._prepare(file)
+        except BaseException as error:
+            self._db.close()
+            if isinstance(error, sqlite3.Error):
+                raise LocalError(f"{file}: {error}") from error
+            raise
+
+    def _prepare(self, file: Path) -> None:
+        # No write-ahead log: its shared memory does not work over a mount that several machines
+        # have.
+        self._db.execute("PRAGMA synchronous = FULL")
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        if not version:
+            self._db.executescript("BEGIN IMMEDIATE;" + _SCHEMA + "COMMIT;")
+        elif version != VERSION:
+            raise LocalError(_of_another_version(file, version))
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS erased (id TEXT PRIMARY KEY, files INTEGER, rows INTEGER)"
+        )
 
     def commit(
         self,
@@ -236,7 +245,7 @@ class Manifest:
         )
 
     def close(self) -> None:
-        """Leave."""
+        """Close the database."""
         self._db.close()
 
     def _transaction(self, act: Callable[[], object]) -> None:

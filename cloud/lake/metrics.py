@@ -23,7 +23,7 @@ class LakeMetrics:
     bytes: int = 0
 
     def gather(self) -> Iterable[Metric]:
-        """For Prometheus."""
+        """The metrics of the lake for Prometheus."""
         for name, text, value in (
             ("rows", "Readings, results and summaries put into the lake.", self.rows),
             ("foreign_records", "Records that none of our parts wrote, left out.", self.foreign),

@@ -28,7 +28,7 @@ _CONSUMER: Final[dict[str, Any]] = {"enable.partition.eof": True}
 
 @dataclass(slots=True)
 class Present:
-    """What was read."""
+    """The records that were read from Kafka."""
 
     gathered: dict[str, Gathered] = field(default_factory=dict)
     """By topic."""

@@ -22,7 +22,7 @@ _BEGINS: Final = re.compile(r"(?:select|with|from|values)\b", re.IGNORECASE)
 
 
 class Question(BaseModel):
-    """What is asked."""
+    """A question to the lake."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

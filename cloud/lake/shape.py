@@ -18,7 +18,7 @@ from edgewake.protocol.sketches.sketch import SketchKind
 
 
 class Kind(StrEnum):
-    """What a topic holds."""
+    """The kind of records that a topic holds."""
 
     STREAM = "stream"
     QUERY = "query"

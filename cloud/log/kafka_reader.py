@@ -132,7 +132,7 @@ class KafkaReader:
         self._thread = threading.Thread(target=self._run, name="kafka-reader", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def assign(self, partitions: Sequence[TopicPartition], assignment: int) -> None:

@@ -37,7 +37,7 @@ At: TypeAlias = tuple[int, int]
 
 
 class Stop(Enum):
-    """Why a reader stopped."""
+    """The reasons for which a reader stopped."""
 
     COMPLETE = auto()
     """The chunk is full, or at a border."""

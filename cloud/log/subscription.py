@@ -493,7 +493,8 @@ def request(
     )
     if fields and asked.sample is None and pace.conflate_ms is None:
         raise RequestError(
-            "per", "per: it says what a thing is for sample or conflate: expected one"
+            "per",
+            "per: names what a thing is for sample or conflate; expected one of these beside it",
         )
     return Request(
         normal(asked),
@@ -618,7 +619,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to begin.
+    """The positions from which a reader begins.
 
     `how`: earliest, latest, time, resumed, gap or stopped. `ends` when the client asked to stop at
     a gap.

@@ -54,7 +54,9 @@ def readers(config: LoginConfig, rights: RightsConfig) -> Callable[[Session], Pr
     roles = Roles(rights)
     for group, role in config.groups.items():
         if role not in roles:
-            raise ConfigError(f"login.groups: {group!r} = {role!r}: rights.roles has no such role")
+            raise ConfigError(
+                f"login.groups: {group!r} = {role!r}: unknown role; expected one of rights.roles"
+            )
         missing = sorted(roles.claims(role) - set(config.claims))
         if missing:
             raise ConfigError(

@@ -36,7 +36,7 @@ OPEN_PATHS: Final = frozenset({"/login", "/login/callback", "/login/me", "/login
 
 
 class Me(BaseModel):
-    """Who is logged in."""
+    """The person who is logged in."""
 
     login: str | None
     """Where people log in; null where they cannot."""
@@ -109,7 +109,7 @@ def _add_login(router: APIRouter, desk: Desk) -> None:
     @router.post("/login/out")
     async def out(http: Request, response: Response) -> Out:
         if not is_from_own_page(dict(http.scope["headers"])):
-            raise Problem(403, "foreign_page", "one logs out from pages of this server")
+            raise Problem(403, "foreign_page", "log out on a page of this server")
         text = cookie_of(http.scope, cookie_name(desk.config))
         door.drop(response, desk)
         response.headers["Cache-Control"] = "no-store"

@@ -111,7 +111,11 @@ def _add_health(app: FastAPI, services: Services) -> None:
     @app.get("/readyz", include_in_schema=False)
     async def readyz() -> dict[str, str]:
         if not services.ready.is_set():
-            raise Problem(503, "starting", "the tables are not read yet, or Kafka is away")
+            raise Problem(
+                503,
+                "starting",
+                "the tables are still being read, or Kafka does not answer: try again",
+            )
         if why := services.health.why_not_ready():
             raise Problem(503, "not_ready", why)
         return {"status": "ready"}

@@ -99,7 +99,7 @@ class Peers:
             ) from error
 
     async def close(self) -> None:
-        """Leave."""
+        """Close the connections to peers."""
         await self._client.aclose()
 
 

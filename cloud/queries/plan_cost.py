@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from edgewake.cloud.queries.query import NUMBERS_PER_TAG, Query
-from edgewake.cloud.queries.terms.expressions import Expression, size_of
+from edgewake.cloud.queries.terms.tree import Expression, size_of
 from edgewake.protocol.errors import QueryError
 
 PLAN_MAX: Final = 20_000

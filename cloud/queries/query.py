@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
-from edgewake.cloud.queries.terms.expressions import TIMES, Expression, fields_of
+from edgewake.cloud.queries.terms.expressions import TIMES
 from edgewake.cloud.queries.terms.functions import Kind
 from edgewake.cloud.queries.terms.lookback import Past
 from edgewake.cloud.queries.terms.table_columns import topic_of
+from edgewake.cloud.queries.terms.tree import Expression, fields_of
 from edgewake.cloud.queries.terms.windows import Window
 from edgewake.protocol.topics import query_topic
 
@@ -118,13 +119,13 @@ class Aggregate:
     name: str
     """What outputs call it: `#0`, `#1` …, which no column can be called."""
     function: str
-    """count_all, count, sum, avg, min, max, variance, most, least, distinct, quantile, quantiles or
-    top_k."""
+    """count_all, count, sum, avg, min, max, variance, most, least, distinct, quantile, quantiles,
+    top_k or mode."""
     slot: int = 0
     parameters: tuple[float, ...] = ()
     """The ranks of quantiles, or k."""
     kind: Kind = None
-    """Type of a top_k's items, or of an extreme's value."""
+    """Type of a top_k's items, of a mode, or of an extreme's value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,11 +33,13 @@ from sqlglot.errors import SqlglotError
 from edgewake.cloud.queries import advice
 from edgewake.cloud.queries.plan_cost import check_plan
 from edgewake.cloud.queries.query import Query, Shed
+from edgewake.cloud.queries.syntax.clauses import check_clauses
 from edgewake.cloud.queries.syntax.consumed import check_parts, check_words
 from edgewake.cloud.queries.syntax.foreign_table import Foreign, read_foreign
+from edgewake.cloud.queries.syntax.from_clause import table_of
 from edgewake.cloud.queries.syntax.join import KEYS_MAX
 from edgewake.cloud.queries.syntax.normalise import shaped
-from edgewake.cloud.queries.syntax.select import SelectReader, check_clauses, table_of
+from edgewake.cloud.queries.syntax.select import SelectReader
 from edgewake.cloud.queries.syntax.shedding_header import check_shed, in_its_place, read_shed
 from edgewake.cloud.queries.syntax.union import EXPECTED
 from edgewake.cloud.queries.syntax.window_syntax import duration_ms, zone_of
@@ -124,7 +126,7 @@ def parse(text: str, streams: Mapping[str, Stream] | None = None) -> Query:
             reopen_ms=reopen_ms,
         )
     except RecursionError as error:
-        raise QueryError("SQL: nested too deep") from error
+        raise QueryError("SQL: nested too deep; expected fewer brackets") from error
     with faults.within():
         if (
             foreign is not None
@@ -250,7 +252,7 @@ def _select(text: str) -> exp.Select:
             replace(fault, detail=fault.detail + (f"; {instead}" if instead else ""))
         ) from error
     except RecursionError as error:
-        raise QueryError("SQL: nested too deep") from error
+        raise QueryError("SQL: nested too deep; expected fewer brackets") from error
     if len(statements) != 1 or not isinstance(statements[0], exp.Select):
         found = [type(statement).__name__.upper() for statement in statements] or ["nothing"]
         is_union = isinstance(statements[0] if statements else None, exp.SetOperation)

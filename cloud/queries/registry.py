@@ -72,8 +72,8 @@ def check_foreign(query: Query, topics: Collection[str]) -> None:
     """Raises QueryError where the query joins a foreign topic that is not allowed."""
     if query.join is not None and query.join.foreign and query.join.foreign not in topics:
         raise QueryError(
-            f"header foreign: topic {query.join.foreign!r} is not one that `foreign_topics` of "
-            "analysis.toml allows"
+            f"header foreign: topic {query.join.foreign!r} is not among the `foreign_topics` of "
+            "analysis.toml; add it there"
         )
 
 
@@ -84,7 +84,7 @@ def status(
     is_apart: bool = False,
     foreign: Collection[str] = (),
 ) -> QueryStatus:
-    """Where one query stands.
+    """The state of one query.
 
     `why` it was taken out of its lane, if it was; `is_apart`: see Registered; `foreign`: see
     check_foreign.
@@ -118,7 +118,7 @@ def statuses(
     foreign: Collection[str] = (),
     apart: Container[str] = (),
 ) -> dict[str, QueryStatus]:
-    """Where every query stands.
+    """The state of every query.
 
     `failed`: label → why it was taken out of its lane; `foreign`: see check_foreign.
 

@@ -158,7 +158,7 @@ class RightsConfig(Config):
                 raise ValueError(f"{key} = {role!r}: who proves nothing has no claim {needed[0]!r}")
         issuers = [issuer.issuer for issuer in self.issuers]
         if len(set(issuers)) < len(issuers):
-            raise ValueError("issuers: one of them is there twice")
+            raise ValueError("issuers: expected each issuer once")
         return self
 
 
@@ -195,12 +195,12 @@ def checked(
     if by is None:
         return ANYBODY_CONFIG
     raise ConfigError(
-        f"{by}: others than this machine reach this server, and nobody said who may read: expected "
+        f"{by}: other machines reach this server, and nothing says who may read: expected "
         "a table [rights] (docs/rights.md); to let anybody read everything, "
         f'[rights] with anonymous = "{EVERYTHING}"'
     )
 
 
 def names(texts: tuple[str, ...] | None) -> Names | None:
-    """None: all there are."""
+    """The names that a grant covers; None covers all."""
     return None if texts is None else Names.of(texts)

@@ -61,7 +61,7 @@ def parse(text: str | bytes) -> tuple[Key, ...]:
         raise ConfigError("no key in it makes signatures: expected RSA, EC or OKP public keys")
     names = [key.kid for key in keys if key.kid]
     if len(set(names)) < len(names):
-        raise ConfigError("two keys in it have one `kid`")
+        raise ConfigError("two keys with the same `kid`; expected each once")
     return keys
 
 

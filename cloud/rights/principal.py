@@ -24,7 +24,7 @@ operations API shows both."""
 
 
 class Action(StrEnum):
-    """What a grant allows."""
+    """The actions that a grant allows."""
 
     READ = "read"
     """Streams, pages, the latest values, the list of what there is."""

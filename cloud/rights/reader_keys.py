@@ -34,7 +34,9 @@ def parse(text: str, roles: Roles) -> Mapping[bytes, Principal]:
             continue
         principal = _principal(words, number, roles)
         if principal.name in names or principal.proof.digest in found:
-            raise ConfigError(f"line {number}: this name or key is there twice")
+            raise ConfigError(
+                f"line {number}: a name or key that an earlier line has; expected each once"
+            )
         names.add(principal.name)
         found[principal.proof.digest] = principal
     if len(found) > KEYS_MAX:

@@ -59,7 +59,7 @@ class Watch:
         self._rights = rights
 
     def close(self) -> None:
-        """It is over."""
+        """End the hold on these rights."""
         self._rights.forget(self)
 
 
@@ -209,7 +209,7 @@ class Rights:
         self._check_all()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Read keys again until cancelled."""
         while True:
             await self._clock.sleep(LOOK_S)
             self.look()
@@ -230,7 +230,7 @@ class Rights:
             self._check(proof)
 
     def _known_keys(self) -> list[frozenset[str]]:
-        """All issuers' keys."""
+        """The keys of all issuers."""
         return [keys.thumbprints for keys in self._issuers.values()]
 
     def _check_all(self) -> None:

@@ -71,7 +71,7 @@ class StreamTopics:
             }
 
     def partition(self, stream: str, up_partition: int) -> int:
-        """Where a record goes."""
+        """The partition that a record goes to."""
         return topics.stream_partition(up_partition, self._counts[topics.stream_topic(stream)])
 
 

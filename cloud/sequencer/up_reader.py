@@ -105,6 +105,6 @@ class UpReader:
         return max(int(high), self._ends[partition])
 
     def close(self) -> None:
-        """Leave."""
+        """Close the consumer and the client that asks Kafka."""
         self._consumer.close()
         self._asker.close()

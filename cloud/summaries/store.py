@@ -205,7 +205,7 @@ class Store:
         self._db.executemany("INSERT OR REPLACE INTO dirty VALUES (?, ?, ?, ?)", rows)
 
     def _parts_before(self, series: int, step: Step, start_ms: int) -> Iterator[Summary]:
-        """What came late before."""
+        """The late parts of steps before a time."""
         columns = ", ".join(kind.value for kind in _SKETCHES)
         rows = self._db.execute(
             f"SELECT readings, numbers, seen, {columns} FROM summary"  # noqa: S608  (our names)
@@ -257,7 +257,7 @@ class Store:
                 )
 
     def close(self) -> None:
-        """Leave."""
+        """Close the database."""
         self._db.close()
 
 
@@ -424,13 +424,20 @@ def remove(path: Path) -> None:
 
 def _opened(path: Path, patience_s: float) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=patience_s, check_same_thread=False)
+    try:
+        _prepare(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _prepare(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA journal_mode = WAL")
     # What a power cut takes is read from the topics again.
     db.execute("PRAGMA synchronous = NORMAL")
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version not in (0, VERSION):
-        db.close()
         raise sqlite3.DatabaseError(f"version {version}")
     if not version:
         db.executescript("BEGIN;" + _SCHEMA + "COMMIT;")
-    return db

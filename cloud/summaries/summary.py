@@ -55,7 +55,7 @@ class Step(StrEnum):
 
     @property
     def ms(self) -> int:
-        """Its length."""
+        """The length of a step, ms."""
         return _LENGTHS[self]
 
     def floor(self, at_ms: int) -> int:
@@ -83,7 +83,7 @@ UNDECLARED: Final = Bloom(bloom.BITS, bloom.ONE_IN, ())
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What is summed up."""
+    """A field, or a set of devices in it, that is summed up."""
 
     stream: str
     field: str
@@ -183,7 +183,7 @@ class Record:
         """Series, start and maker; raises Rejected."""
         parts = key.decode("utf-8", "replace").split("|", 4)
         if len(parts) < 5 or not parts[3].isdecimal():
-            raise Rejected(RejectReason.SHAPE, f"no key of a summary: {key[:100]!r}")
+            raise Rejected(RejectReason.SHAPE, f"expected a summary's key, found {key[:100]!r}")
         stream, field_, devices, start, maker = parts
         return Series(stream, field_, devices), int(start), maker
 
@@ -220,7 +220,7 @@ class Record:
             return cls._decode(orjson.loads(value))
         except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
             raise Rejected(
-                RejectReason.SHAPE, f"no summary: {type(error).__name__} {str(error)[:100]}"
+                RejectReason.SHAPE, f"expected a summary: {type(error).__name__} {str(error)[:100]}"
             ) from error
 
     @classmethod

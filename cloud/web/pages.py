@@ -39,5 +39,5 @@ class PageFiles(StaticFiles):
 
 
 def document(name: str) -> Response:
-    """One of the pages."""
+    """Serve one of the pages."""
     return FileResponse(folder() / name, headers={"Cache-Control": REVALIDATE, **SECURITY})

@@ -39,20 +39,20 @@ class Warned:
 
 @dataclass
 class Told:
-    """What the services told."""
+    """The answers of the advisory services."""
 
     warned: list[Warned] = field(default_factory=list)
     not_asked: dict[str, str] = field(default_factory=dict)
     """Component → why nobody could be asked about it."""
 
     def add(self, other: Told) -> None:
-        """Both."""
+        """Put the answers of another service beside these."""
         self.warned += other.warned
         self.not_asked |= other.not_asked
 
 
 def ask(components: Sequence[Component], osv_url: str) -> Told:
-    """All services, about all."""
+    """Ask all services about all components."""
     told = Told()
     by = {
         name: [one for one in components if one.ecosystem == name]
@@ -115,7 +115,7 @@ def _ask_pip_audit_once(components: Sequence[Component]) -> Told:
 
 
 def read_pip_audit(answer: str, components: Sequence[Component]) -> Told:
-    """What its JSON says.
+    """Read the JSON of pip-audit.
 
     It takes a package that its service does not answer for as one that is well; we do not.
     """
@@ -168,7 +168,7 @@ def ask_npm(components: Sequence[Component]) -> Told:
 
 
 def read_npm(answer: str, components: Sequence[Component]) -> Told:
-    """What its JSON says."""
+    """Read the JSON of npm audit."""
     try:
         body = json.loads(answer)
         found = body["vulnerabilities"]

@@ -31,7 +31,7 @@ _CLOCK_UNSYNCHRONIZED: Final = 5
 
 
 class Verdict(StrEnum):
-    """What a check found."""
+    """The outcome of a check."""
 
     GOOD = "good"
     WARNING = "warning"
@@ -70,7 +70,7 @@ def _examined(name: str, check: Check) -> Finding:
 
 
 def of_machine(data: Path, ports: Mapping[int, str], *, is_running: bool) -> dict[str, Check]:
-    """What `edgewake up` needs.
+    """Check what `edgewake up` needs of this machine.
 
     The ports of a running system are its own, so they are not asked for.
     """

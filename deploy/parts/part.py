@@ -26,7 +26,7 @@ class Floor(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One process."""
+    """One process of the system."""
 
     name: str
     """Also the name of its log file, e.g. bridge-1."""

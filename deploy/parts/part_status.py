@@ -98,7 +98,7 @@ class Meter:
 
 
 def reading(keeper: Keeper, meter: Meter, clock: Clock) -> dict[str, object]:
-    """One part's line."""
+    """The status of one part, as a line of its file."""
     pid = keeper.child.pid if keeper.child else None
     rss, cpu = meter.read(pid) if pid else (0.0, 0.0)
     return {

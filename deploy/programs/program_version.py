@@ -14,7 +14,7 @@ fraction of a second, on a machine that is busy with twenty other things some te
 
 
 def answer(program: Path, option: str) -> str:
-    """What it prints.
+    """The text that a program prints when called with an option.
 
     Raises LocalError where it does not run or says nothing in time: it is there, so it must not
     count as missing.

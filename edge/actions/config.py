@@ -55,7 +55,7 @@ def _topic(topic: str) -> str:
 
 
 class ActionConfig(ConfigTable):
-    """What every action has."""
+    """The keys that every action has."""
 
     name: Annotated[str, Check(_name)]
     """Its name in the status; one of its own."""

@@ -168,7 +168,7 @@ class ActionRunner:
         )
 
     async def _act(self, act: Callable[[Alert], Awaitable[None]], alert: Alert) -> str | None:
-        """Once; what went wrong."""
+        """Act once; returns what went wrong, or None."""
         try:
             async with asyncio.timeout(self._config.timeout_s):
                 await act(alert)

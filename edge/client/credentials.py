@@ -46,7 +46,7 @@ class Credentials:
         return {**self.headers, **({"Authorization": f"Bearer {self.token}"} if self.token else {})}
 
     def context(self) -> ssl.SSLContext:
-        """For TLS. Raises ValueError."""
+        """The context for TLS. Raises ValueError."""
         context = ssl.create_default_context()
         try:
             if self.ca_file is not None:

@@ -35,7 +35,7 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is sent."""
+    """A reading to send."""
 
     device: str
     stream: str

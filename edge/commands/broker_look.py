@@ -29,7 +29,7 @@ _TLS: Final = frozenset({0x15, 0x16})
 
 
 def look(broker: BrokerConfig) -> str:
-    """What is there.
+    """Connect to the broker and describe it.
 
     Raises LocalError with what to do, ConfigError for a file that cannot be used.
     """
@@ -58,7 +58,7 @@ def _secured(tls: ssl.SSLContext, raw: socket.socket, host: str) -> ssl.SSLSocke
 
 
 def _hint(error: OSError) -> str:
-    """What to look at."""
+    """The place to look at for such an error."""
     if not isinstance(error, ssl.SSLError):
         return "is the address right, and does the broker run?"
     if isinstance(error, ssl.SSLEOFError) or "WRONG_VERSION_NUMBER" in str(error):
@@ -100,4 +100,4 @@ def _answer(where: str, channel: socket.socket) -> str:
         return ", and speaks MQTT"
     if said[0] in _TLS:
         raise LocalError(f"{where}: speaks TLS: set ca_file, or use its port without TLS")
-    raise LocalError(f"{where}: answers, but no MQTT ({said[:24]!r}): is this the broker's port?")
+    raise LocalError(f"{where}: the answer is not MQTT ({said[:24]!r}): is this the broker's port?")

@@ -78,7 +78,7 @@ def discover(
     except ConfigError as error:
         _fail(str(error), 2)
     except FileExistsError:
-        _fail(f"{write} is there already: choose another name, or move it away", 1)
+        _fail(f"{write} exists already: choose another name, or move it away", 1)
     except (Unavailable, RemoteError, OSError) as error:
         _fail(str(error), 1)
     click.echo(_as_json(heard, found) if as_json else "\n".join(_lines(heard, found, write)))

@@ -24,7 +24,7 @@ from edgewake.protocol.errors import EdgewakeError, LocalError
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One of them."""
+    """The outcome of one check."""
 
     what: str
     good: bool
@@ -61,7 +61,7 @@ def _finding(what: str, check: Callable[[], str]) -> Finding:
 def _clock(clock: Clock) -> str:
     if clock.now_ms() < CLOCK_FLOOR_MS:
         raise LocalError(
-            "it stands before 2026: it was never set. Install chrony or systemd-timesyncd"
+            "a time before 2026, so it was never set: install chrony or systemd-timesyncd"
         )
     return "set"
 

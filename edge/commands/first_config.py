@@ -66,7 +66,7 @@ class Login:
     key_file: str = ""
 
     def text(self, device: str) -> str:
-        """Its lines of `[mqtt]`."""
+        """The lines of `[mqtt]` for this broker."""
         user = f"username = {_quoted(device)}\n" if self.password_file else ""
         files = (
             ("password_file", self.password_file),
@@ -151,7 +151,7 @@ def write_new(path: Path, text: str, *, replace: bool) -> None:
     parse(AgentConfig, values_of(text, str(path)), str(path))
     try:
         if os.path.lexists(path) and not replace:
-            raise LocalError(f"{path} is there already; --force writes over it")
+            raise LocalError(f"{path} exists already; --force overwrites it")
         durable_file.replace(path, text.encode())
     except OSError as error:
         raise LocalError(f"{path}: {error.strerror}") from error

@@ -32,7 +32,7 @@ Ask = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What the flags say."""
+    """The answers that the flags give."""
 
     device: str
     broker: str | None
@@ -62,7 +62,7 @@ def set_up(
     Raises ConfigError, LocalError; then the configuration is not written.
     """
     if os.path.lexists(file) and not said.force:
-        raise LocalError(f"{file} is there already; --force writes over it")
+        raise LocalError(f"{file} exists already; --force overwrites it")
     having, map_file = _having(file, said, ask, say, may_ask=may_ask)
     tables = first_sources.tables(having)
     broker, login = _login(file, said, ask)
@@ -111,7 +111,7 @@ def _having(
     elif said.topic:
         new = file.absolute().with_suffix(".maps.toml")
         if new.exists() and not said.force:
-            raise LocalError(f"{new} is there already; --force writes over it")
+            raise LocalError(f"{new} exists already; --force overwrites it")
         maps, text = str(new), first_sources.first_map(said.topic)
     broker = said.devices_broker
     has_broker = bool(found.presets or maps or first_sources.SPARKPLUG in found.kinds)

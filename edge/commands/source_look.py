@@ -27,7 +27,7 @@ _LISTENING: Final = {"http_intake": socket.SOCK_STREAM, "udp_lines": socket.SOCK
 
 
 def look(source: SourceConfig) -> str:
-    """What is there.
+    """Look for the source and describe what is there.
 
     Raises LocalError with what to do, ConfigError for a file that cannot be used.
     """
@@ -67,7 +67,7 @@ def _file(path: Path) -> str:
     except FileNotFoundError as error:
         if not path.parent.is_dir():
             raise LocalError(
-                f"{path}: there is no directory {path.parent}: is the path right?"
+                f"{path}: the directory {path.parent} does not exist: is the path right?"
             ) from error
         return f"{path} is not there yet: it is read when it is made"
     except OSError as error:
@@ -96,7 +96,7 @@ def _takes_connections(host: str, port: int) -> str:
 def _program(name: str) -> str:
     found = shutil.which(name)
     if found is None:
-        raise LocalError(f"{name}: no program that this user may start: is the path right?")
+        raise LocalError(f"{name}: not a program that this user may start: is the path right?")
     return f"{found} can be started"
 
 

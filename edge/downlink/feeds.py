@@ -33,7 +33,7 @@ Got: TypeAlias = "tuple[FeedChunk, Acknowledge]"
 
 
 class Feeds:
-    """All of one device."""
+    """The feeds of one device."""
 
     def __init__(self) -> None:
         self.send: Callable[[bytes], bool] = lambda _payload: False

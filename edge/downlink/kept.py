@@ -32,7 +32,7 @@ class Now:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One message."""
+    """A message that was kept in the log."""
 
     id: str
     kind: str
@@ -57,7 +57,7 @@ class Kept:
         return name if isinstance(name, str) and is_device(name) else ""
 
     def reading(self) -> Reading:
-        """For the log."""
+        """The message as a reading for the log."""
         return self.at.wall_ms, {
             "id": self.id,
             "kind": self.kind,

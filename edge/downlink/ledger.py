@@ -40,7 +40,7 @@ class Ledger:
         )
 
     def encode(self) -> bytes:
-        """For the log."""
+        """Encode the ledger for the log."""
         return orjson.dumps(self._steps)
 
     def joined(self, other: Ledger) -> Ledger:

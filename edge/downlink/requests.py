@@ -68,7 +68,7 @@ class Book:
         )
 
     def encode(self) -> bytes:
-        """For the log."""
+        """Encode the state for the log."""
         return orjson.dumps(list(self.entries.values()))
 
     def at(self, now_ms: int) -> Book:
@@ -174,7 +174,7 @@ class BookKeeper:
         await consumer.commit(chunk.cursor, state=self._book.encode())
 
     def counts(self) -> dict[str, int]:
-        """For the status."""
+        """The counts for the status."""
         waiting = sum(
             entry.state == "waiting"
             for entry in self._book.at(self._clock.now_ms()).entries.values()

@@ -69,7 +69,7 @@ class LossReason(StrEnum):
 
 
 class Sink(Protocol):
-    """Where checked readings go."""
+    """The port that takes checked readings."""
 
     async def room(self, *, promised: bool = False) -> None:
         """Wait until there is room, for what is promised, too."""
@@ -497,7 +497,7 @@ class Intake:
         self._sink.lose(count, LossReason.QUEUE_FULL)
 
     def counts(self) -> dict[str, Any]:
-        """For the status."""
+        """The counts for the status."""
         said: dict[str, Any] = {
             "taken": self.taken,
             "dropped": self.dropped,

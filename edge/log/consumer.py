@@ -93,7 +93,7 @@ class Tail:
         self._count = 0
 
     def add(self, part: Received) -> None:
-        """What is being written."""
+        """Note readings that the writer has just received."""
         with self._lock:
             if self._count + len(part.readings) > TAIL_READINGS_MAX:
                 self._forget()
@@ -239,7 +239,7 @@ class Consumer:
         """
         self._check()
         if not all(cursor[stream] <= self._cursor.get(stream, -1) for stream in cursor):
-            raise ValueError(f"{self.name}: commits what it has not read: {cursor}")
+            raise ValueError(f"{self.name}: commits a cursor beyond what it read: {cursor}")
         if state is not None and len(state) > STATE_BYTES_MAX:
             raise ValueError(
                 f"{self.name}: a state of {len(state)} bytes: expected at most {STATE_BYTES_MAX}"

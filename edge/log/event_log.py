@@ -24,7 +24,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -34,12 +33,11 @@ from edgewake.edge.log.config import FrameBounds, LogConfig
 from edgewake.edge.log.consumer import Consumer
 from edgewake.edge.log.damage.salvage import (
     LOG_ERRORS,
-    damaged_logs,
-    delete,
     is_damage,
     set_aside,
     set_foreign_aside,
 )
+from edgewake.edge.log.directory import check_text, end_durable_log, own_directory
 from edgewake.edge.log.keeping.frames import UNSET_CLOCK
 from edgewake.edge.log.keeping.lanes import Lane
 from edgewake.edge.log.keeping.work import (
@@ -52,15 +50,16 @@ from edgewake.edge.log.keeping.work import (
 )
 from edgewake.edge.log.mode import NOT_LOGGED
 from edgewake.edge.log.state import LogBusyError, LogClosedError, LogState
+from edgewake.edge.log.status import LogStatus
 from edgewake.edge.log.store import LogStore
 from edgewake.edge.log.tables.bundle import last_of
 from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.log.tables.consumers import CORRUPT, ConsumerState, Received
 from edgewake.edge.log.tables.epoch import next_epoch
-from edgewake.edge.log.tables.schema import LOG_NAME, open_for_reading
+from edgewake.edge.log.tables.schema import LOG_NAME
 from edgewake.edge.log.writing.writer import LogWriter
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.errors import LocalError, RejectReason
+from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.topics import stream_and_thing
 
 log = logging.getLogger("edgewake.log")
@@ -73,41 +72,9 @@ __all__ = [
     "FrameKey",
     "LogBusyError",
     "LogClosedError",
-    "LogStatus",
     "OutFrame",
     "StreamLog",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class LogStatus:
-    """The state of the log and its counters."""
-
-    state: LogState
-    epoch: int
-    backlog_readings: int
-    """Places that the cloud knows nothing of yet: of readings that wait, and of some that were
-    given up meanwhile (`given_up_readings`)."""
-    stored_bytes: int
-    oldest_at: int | None
-    """Wall clock in ms at which the oldest reading that is not acknowledged was accepted."""
-    lost: dict[str, int]
-    """Readings given up since the log was made, by reason: quota, age, corrupt, not_logged,
-    rejected, queue_full, refused, …"""
-    unset_clock_readings: int = 0
-    """Readings that were sent with times from before the machine's clock was set, since the log was
-    made."""
-    given_up_readings: int = 0
-
-    @property
-    def waiting_readings(self) -> int:
-        """Readings that are here and that the cloud does not have."""
-        return max(0, self.backlog_readings - self.given_up_readings)
-
-    @property
-    def lost_readings(self) -> int:
-        """All of them."""
-        return sum(self.lost.values())
 
 
 class StreamLog:
@@ -251,7 +218,7 @@ class EventLog:
         self._latest: dict[str, Reading] = {}
         flags = config.mode.flags
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._owner = _own(directory)
+        self._owner = own_directory(directory)
         if (foreign := set_foreign_aside(directory)) is not None:
             log.error(
                 "%s was not an event log; it was renamed to %s",
@@ -306,7 +273,7 @@ class EventLog:
 
         try:
             if not flags.is_durable:
-                _end_durable_log(directory)
+                end_durable_log(directory)
             self._writer = LogWriter(
                 opener,
                 directory,
@@ -578,15 +545,6 @@ class EventLog:
             self._loop.call_soon_threadsafe(function)
 
 
-def check_text(*texts: str) -> None:
-    """Raises ValueError of a text that no file can hold: half of a pair of surrogates.
-
-    In the log it would be taken for damage of the disk, or end the writer, again at each start.
-    """
-    for text in texts:
-        text.encode()
-
-
 def _registration(
     name: str, streams: Sequence[str], at_end: bool
 ) -> Callable[[LogStore], ConsumerState]:
@@ -599,55 +557,8 @@ def _quota_bytes(config: LogConfig) -> int:
     return config.quota_bytes
 
 
-def _end_durable_log(directory: Path) -> None:
-    """The agent logs to memory from now on: delete a log that was on the disk.
-
-    Raises LocalError where something waits in it.
-    """
-    path = directory / LOG_NAME
-    if damaged_logs(directory):
-        raise LocalError(
-            f"{directory}: a damaged log is not read yet: run once more with a mode that logs"
-        )
-    if not path.exists():
-        return
-    db = open_for_reading(path)
-    try:
-        (version,) = db.execute("PRAGMA user_version").fetchone()
-        waiting = (
-            version
-            and db.execute(
-                "SELECT (SELECT count(*) FROM frames) + coalesce(sum(last - framed), 0) FROM "
-                "streams"
-            ).fetchone()[0]
-        )
-    finally:
-        db.close()
-    if waiting:
-        raise LocalError(
-            f"{path}: readings wait for the cloud: run with a mode that logs until they are sent"
-        )
-    delete(path)
-
-
 def _running_loop() -> asyncio.AbstractEventLoop | None:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
-
-
-def _own(directory: Path) -> int:
-    """Lock the directory for this process: two agents on one log would number twice.
-
-    Raises LocalError.
-    """
-    import fcntl
-
-    fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(fd)
-        raise LocalError(f"{directory}: another agent uses this directory") from error
-    return fd

@@ -24,7 +24,7 @@ class LogMode(StrEnum):
 
     @property
     def flags(self) -> LogFlags:
-        """What the writer does."""
+        """The flags by which the writer works."""
         return _FLAGS[self]
 
 

@@ -22,10 +22,12 @@ from edgewake.edge.log.damage.salvage import (
     SavedRow,
     damaged_logs,
     forget_gaps_of_what_is_there,
+    needed,
     set_aside,
     take_over,
     what_it_knew,
 )
+from edgewake.edge.log.keeping.backlog import backlog, oldest_at
 from edgewake.edge.log.keeping.draft import Draft
 from edgewake.edge.log.keeping.frame_window import FrameWindow, has_waiting
 from edgewake.edge.log.keeping.frames import UNSET_CLOCK, LogFrames
@@ -35,19 +37,17 @@ from edgewake.edge.log.keeping.quota import FULL, AtQuota
 from edgewake.edge.log.keeping.retention import Retention
 from edgewake.edge.log.keeping.rows import ROW_BYTES, LogRows
 from edgewake.edge.log.keeping.work import Done, Failpoint, Limits, Work, no_failpoint
+from edgewake.edge.log.opening import begin_epoch, corrected_positions, restore_frames
 from edgewake.edge.log.tables.bundle import batches_of
 from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.log.tables.consumers import (
     ConsumerState,
     Missed,
     RawBatch,
-    passed_by_all,
     rows_after,
 )
 from edgewake.edge.log.tables.epoch import (
-    COUNTED_ANEW,
     LogIdentity,
-    LogLocation,
     location_of,
     new_epoch_reason,
 )
@@ -62,16 +62,11 @@ from edgewake.edge.log.tables.schema import (
     sound_rows,
     transaction,
 )
-from edgewake.edge.log.tables.sidecar import FrameId, Known, Sidecar
+from edgewake.edge.log.tables.sidecar import Known, Sidecar
 from edgewake.edge.log.tables.streams import StreamState
 from edgewake.edge.log.tables.tables import (
-    frame_ranges,
     read_frames,
     read_identity,
-    read_streams,
-    write_frame,
-    write_identity,
-    write_known,
     write_stream,
 )
 from edgewake.edge.log.wal import WriteAheadLog
@@ -190,7 +185,13 @@ class LogStore:
             ended = identity.epoch if identity else known_epoch
             self.epoch = new_epoch(max(self.epoch, known_epoch), self._clock.now_ms())
             self.commit += 1
-            self._begin_epoch(location, ended, None if identity else known)
+            begin_epoch(
+                self._db,
+                LogIdentity(self.log_id, self.epoch, self.commit, location),
+                self.epoch_began,
+                ended,
+                None if identity else known,
+            )
         self._window.epoch = self.epoch
         self._page_bytes: int = self._db.execute("PRAGMA page_size").fetchone()[0]
         self._positions: dict[str, str] = dict(
@@ -200,7 +201,7 @@ class LogStore:
             known and (known.log_id, known.commit) == (identity.log_id, identity.commit)
         )
         if identity and known and is_of_this_commit:
-            self._mend_positions(known.sources)
+            self._positions = corrected_positions(self._db, self._positions, known.sources)
         here = {frame for frame, _ in read_frames(self._db)}
         if (
             identity
@@ -210,58 +211,13 @@ class LogStore:
             and not here <= known.frames.keys()
         ):
             raise LogDamagedError("frames that were never formed")
-        restored = (
-            self._restore_frames(known, here) if known and (damaged or is_of_this_commit) else 0
-        )
+        restored = 0
+        if known and (damaged or is_of_this_commit):
+            restored = restore_frames(self._db, known, here, self._clock.now_ms())
         self._salvage = Salvage(damaged, self._page_bytes) if damaged or restored else None
         self._state = load(self._db, self._rows, is_salvaging=self.is_salvaging)
         self._failpoint("new log")
         self._rewrite_sidecar()
-
-    def _mend_positions(self, said: Mapping[str, str]) -> None:
-        """Correct positions of sources by the sidecar's.
-
-        No checksum covers them in the log: the sidecar's lines have one, and it is of the same
-        commit.
-        """
-        differ = {
-            name: position
-            for name, position in said.items()
-            if self._positions.get(name) != position
-        }
-        if differ:
-            with transaction(self._db):
-                self._db.executemany("INSERT OR REPLACE INTO sources VALUES (?, ?)", differ.items())
-            self._positions |= differ
-
-    def _begin_epoch(self, location: LogLocation, ended: int, known: Known | None) -> None:
-        """The log first, its sidecar second: a crash between makes no old log look new.
-
-        `known`: what a log that is gone must hold.
-        """
-        keep_numbers = self.epoch_began not in COUNTED_ANEW
-        with transaction(self._db):
-            if known is not None:
-                write_known(self._db, known)
-            write_identity(self._db, LogIdentity(self.log_id, self.epoch, self.commit, location))
-            for stream in read_streams(self._db):
-                write_stream(self._db, stream.in_new_epoch(ended, keep_numbers=keep_numbers))
-
-    def _restore_frames(self, known: Known, here: set[FrameId]) -> int:
-        """Boundaries that the sidecar knows and that are not in the log; how many.
-
-        Their readings are looked for where they were.
-        """
-        ids = {stream.id for stream in read_streams(self._db)}
-        missing = [
-            (frame, of)
-            for frame, of in known.frames.items()
-            if frame not in here and frame[0] in ids
-        ]
-        with transaction(self._db):
-            for frame, boundary in missing:
-                write_frame(self._db, frame, boundary, None, self._clock.now_ms())
-        return len(missing)
 
     def _rewrite_sidecar(self) -> None:
         known = Known(self.log_id, self.epoch, self.commit, VERSION, self._page_bytes)
@@ -314,15 +270,9 @@ class LogStore:
         self._failpoint("salvaged")
 
     def _take_over(self, row: SavedRow) -> bool:
-        stream = next((one for one in self._state.streams.values() if one.id == row.stream), None)
-        return stream is not None and take_over(self._db, row, self._ranges_to_find(stream))
-
-    def _ranges_to_find(self, stream: StreamState) -> list[tuple[int, int]]:
-        """Positions accepted before the damage whose readings somebody still needs."""
-        through = stream.older[-1].last if stream.older else stream.framed
-        passed = passed_by_all(self._state.consumers.values(), stream.name)
-        begins = stream.framed if passed is None else min(stream.framed, passed)
-        return [*frame_ranges(self._db, stream.id), (begins + 1, through)]
+        streams, consumers = self._state.streams.values(), self._state.consumers.values()
+        wanted = needed(self._db, row, streams, consumers)
+        return wanted is not None and take_over(self._db, row, wanted)
 
     def _end_salvage(self) -> None:
         """What was not found is a gap.
@@ -385,7 +335,7 @@ class LogStore:
 
     @property
     def stream_names(self) -> frozenset[str]:
-        """All that it knows."""
+        """The names of all streams."""
         return frozenset(self._state.streams)
 
     def unframed(self, stream: str) -> int:
@@ -412,7 +362,7 @@ class LogStore:
 
     @property
     def consumers(self) -> Mapping[str, ConsumerState]:
-        """All of them."""
+        """All consumers by name."""
         return self._state.consumers
 
     def register(self, name: str, streams: Sequence[str], *, at_end: bool) -> ConsumerState:
@@ -465,12 +415,7 @@ class LogStore:
 
     def backlog(self) -> tuple[int, int]:
         """(readings accepted and not acknowledged, of them in frames)."""
-        framed = self._db.execute(
-            "SELECT coalesce(sum(count), 0) FROM frames WHERE gap IS NULL"
-        ).fetchone()[0]
-        return framed + sum(
-            stream.last - stream.framed for stream in self._state.streams.values()
-        ), framed
+        return backlog(self._db, self._state.streams.values())
 
     def given_up(self) -> int:
         """Places of lost readings in the `backlog` that the cloud has not been told about."""
@@ -479,19 +424,7 @@ class LogStore:
 
     def oldest_at(self) -> int | None:
         """Wall clock in ms of the oldest unacknowledged acceptance; None: all are acknowledged."""
-        found = [
-            self._db.execute(f"SELECT min(accepted_at) FROM {table}").fetchone()[0]  # noqa: S608
-            for table in ("frames",)
-        ]
-        for stream in self._state.streams.values():
-            query = (
-                "SELECT accepted_at FROM batches WHERE stream = ? AND first > ? ORDER BY first "
-                "LIMIT 1"
-            )
-            row = self._db.execute(query, (stream.id, stream.framed)).fetchone()
-            found.append(row[0] if row else None)
-        with sound_rows():
-            return min((at for at in found if at is not None), default=None)
+        return oldest_at(self._db, self._state.streams.values())
 
     def position(self, source: str) -> str | None:
         """The position of a source when its last readings were accepted.

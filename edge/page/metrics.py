@@ -15,7 +15,7 @@ Sample = tuple[Mapping[str, str], float]
 
 
 def exposition(status: Mapping[str, Any]) -> str:
-    """All metrics of `edgewake.edge.status.read`."""
+    """Format all metrics of `edgewake.edge.status.read`."""
     lines: list[str] = []
     for name, kind, text, samples in _families(status):
         lines += [f"# HELP {_PREFIX}{name} {text}", f"# TYPE {_PREFIX}{name} {kind}"]

@@ -132,7 +132,7 @@ class _Until(io.RawIOBase):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One request."""
+    """Answers one request."""
 
     server: PageServer
     timeout = REQUEST_S

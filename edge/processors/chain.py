@@ -31,7 +31,7 @@ more is left out, with a remark."""
 
 @dataclass(frozen=True, slots=True)
 class ChainState:
-    """What a chain remembers."""
+    """The state that a chain remembers."""
 
     digest: str
     """The digest of its configuration."""

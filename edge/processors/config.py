@@ -50,7 +50,7 @@ def _expression(text: str) -> str:
 def distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     """Different fields that something is counted of. Raises ValueError."""
     if len(set(names)) < len(names):
-        raise ValueError("one field is there twice: each of its values would count twice")
+        raise ValueError("expected each field once: its values would count twice")
     return names
 
 
@@ -64,7 +64,7 @@ FieldNames = Annotated[tuple[FieldName, ...], Length(1, FIELDS_MAX), Check(disti
 
 
 class ProcessorConfig(ConfigTable):
-    """What every processor has."""
+    """The keys that every processor has."""
 
     @property
     def behind_s(self) -> float:
@@ -358,7 +358,7 @@ class SeenConfig(StatefulConfig):
 
     def __post_init__(self) -> None:
         if self.mark in (self.field, self.by) and self.mark is not None:
-            raise ValueError(f"mark: {self.mark!r} is a field that is there already")
+            raise ValueError(f"mark: the field {self.mark!r} exists already; expected a new name")
 
 
 class PatternConfig(StatefulConfig):

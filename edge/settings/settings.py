@@ -46,7 +46,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class SettingsState:
-    """What the file holds."""
+    """The contents of the settings file."""
 
     good: Version | None = None
     """None: the device's own file alone."""
@@ -59,7 +59,7 @@ class SettingsState:
 
     @property
     def used(self) -> Version | None:
-        """What this life uses."""
+        """The version that this life uses."""
         return self.trial if self.trial is not None else self.good
 
     @property

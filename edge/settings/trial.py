@@ -22,7 +22,7 @@ NOTE_AGAIN_S: Final = 5.0
 
 
 class Trial:
-    """One life's settings."""
+    """The settings of one life."""
 
     def __init__(
         self,

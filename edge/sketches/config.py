@@ -20,7 +20,7 @@ def _kinds(kinds: tuple[SketchKind, ...]) -> tuple[SketchKind, ...]:
     if SketchKind.SAMPLE in kinds:
         raise ValueError("kinds: samples are not made on the device")
     if len(set(kinds)) < len(kinds):
-        raise ValueError("kinds: one is there twice")
+        raise ValueError("kinds: expected each kind once")
     return kinds
 
 

@@ -41,7 +41,7 @@ Value = float | int | str | bool
 
 
 class Filled(Protocol):
-    """One sketch."""
+    """A sketch with its readings in it."""
 
     @property
     def readings(self) -> int:
@@ -55,7 +55,7 @@ class Filled(Protocol):
 
 
 def numbers_of(values: Sequence[Value]) -> list[float]:
-    """Those that are numbers."""
+    """The values that are numbers."""
     return [float(value) for value in values if type(value) in (int, float)]
 
 
@@ -126,7 +126,7 @@ class FilledTexts:
 
 
 class FilledCountMin:
-    """How often."""
+    """A count-min sketch: how often each value occurred."""
 
     def __init__(self) -> None:
         self._cells = [0] * (DEPTH * COUNT_MIN_WIDTH)

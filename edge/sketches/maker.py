@@ -26,7 +26,7 @@ from edgewake.protocol.sketches.sketch import SketchKind
 
 
 class Maker:
-    """All open windows."""
+    """Makes the sketches of all open windows."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Maker:
 
 
 def serve(maker: Maker, incoming: BinaryIO, outgoing: BinaryIO) -> None:
-    """Until standard input ends."""
+    """Answer requests until standard input ends."""
     while len(head := incoming.read(LENGTH.size)) == LENGTH.size:
         message: Mapping[str, Any] = orjson.loads(incoming.read(*LENGTH.unpack(head)))
         if "values" in message:

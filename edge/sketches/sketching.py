@@ -44,7 +44,7 @@ OWN_KINDS: Final = frozenset({SketchKind.NUMBERS, SketchKind.COUNT_MIN, SketchKi
 
 
 class Sketcher:
-    """One stream's sketches."""
+    """Makes the sketches of one stream."""
 
     def __init__(
         self, config: SketchConfig, events: EventLog, clock: Clock, rng: random.Random

@@ -119,7 +119,7 @@ class TimeConfig(ConfigTable):
     ms, counted; refuse: the reading is refused."""
 
     def rule(self) -> TimeRule:
-        """What the intake applies."""
+        """The rule that the intake applies."""
         return TimeRule(
             self.field,
             self.format,
@@ -130,7 +130,7 @@ class TimeConfig(ConfigTable):
 
 
 class SourceConfig(ConfigTable):
-    """What every source has."""
+    """The keys that every source has."""
 
     type: str
     """The kind of source."""

@@ -77,15 +77,15 @@ class Sending(Protocol):
 
     @property
     def device(self) -> str:
-        """Its identity."""
+        """The identity of the device."""
 
     @property
     def data_dir(self) -> Path:
-        """Where its log is."""
+        """The directory of its log."""
 
     @property
     def mqtt(self) -> BrokerConfig:
-        """Its home broker."""
+        """The home broker."""
 
     @property
     def fallback(self) -> tuple[BrokerConfig, ...]:

@@ -51,6 +51,6 @@ def meaning(reason: int) -> Puback:
 
 
 def name(reason: int) -> str:
-    """For people."""
+    """The name of a reason code, for people."""
     known = REASONS.get(reason)
     return f"0x{reason:02x}" + (f" {known[1]}" if known else "")

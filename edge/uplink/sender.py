@@ -540,7 +540,7 @@ class Uplink:
             self._wake.set()
 
     def counts(self) -> Mapping[str, int]:
-        """For the status."""
+        """The counts for the status."""
         return {
             "in_flight": len(self.session),
             "acked_frames": self.acked,

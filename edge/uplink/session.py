@@ -63,7 +63,7 @@ away."""
 
 
 class UplinkState(StrEnum):
-    """Where the connection is."""
+    """The states of the connection."""
 
     OFFLINE = "offline"
     CONNECTING = "connecting"
@@ -74,7 +74,7 @@ class UplinkState(StrEnum):
 
 
 class UplinkEvent(StrEnum):
-    """What happens to it."""
+    """The events of the connection."""
 
     CONNECT = "connect"
     CONNECTED = "connected"
@@ -259,7 +259,7 @@ class UplinkSession:
 
     @property
     def sends(self) -> bool:
-        """May frames go out?"""
+        """May frames be sent?"""
         return self.state in {UplinkState.STREAMING, UplinkState.DRAINING}
 
     @property

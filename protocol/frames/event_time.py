@@ -202,7 +202,7 @@ def with_time(body: Mapping[str, Any], rule: TimeRule, say: Say) -> Mapping[str,
     value, rest = _taken_out(body, rule.path)
     try:
         if value is None:
-            raise ValueError("it is missing")
+            raise ValueError("the time is missing")
         return {**rest, "t": to_ms(value, rule.style, rule.zone)}
     except ValueError as error:
         if rule.refuses:

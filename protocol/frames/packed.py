@@ -167,7 +167,7 @@ def unpack(payload: bytes) -> tuple[Frame, Kinds]:
     except (IndexError, ValueError, OverflowError, zlib.error, struct.error) as error:
         raise Rejected(RejectReason.ENCODING, f"packed frame: {error}") from error
     if payload[0] != FORM or not reader.ended:
-        raise Rejected(RejectReason.ENCODING, "packed frame: another form, or bytes behind its end")
+        raise Rejected(RejectReason.ENCODING, "packed frame: unknown form, or bytes after its end")
     for what, number in (("epoch", epoch), ("frame", frame), ("seq", seq)):
         check_counter(what, number)
     # Whatever stands in a list of choices is in doubt; names and numbers were checked while they

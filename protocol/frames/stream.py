@@ -51,7 +51,7 @@ class FieldInfo(BaseModel):
 
 
 class NameKind(StrEnum):
-    """What has a name."""
+    """The kinds of things that have names in the catalogue."""
 
     STREAM = "stream"
     QUERY = "query"

@@ -101,7 +101,7 @@ class Delivery:
 
     @property
     def partition(self) -> int:
-        """Its partition of `ew.leases`."""
+        """The partition of `ew.leases` that it belongs to."""
         return partition_of(self.owner)
 
     @property

@@ -24,7 +24,7 @@ _NAME: Final = re.compile(r"([0-9a-f]{24})\.([0-9a-f]{48})")
 
 @dataclass(frozen=True, slots=True)
 class LeaseRead:
-    """One record."""
+    """A report that a client reads with its lease."""
 
     token_hash: str
     """SHA-256 of the lease's token: proof that the client may speak for the lease, worthless to who

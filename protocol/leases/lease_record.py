@@ -112,7 +112,7 @@ class Lease:
 
     @property
     def partition(self) -> int:
-        """Its partition of `ew.leases`."""
+        """The partition of `ew.leases` that it belongs to."""
         return partition_of(self.id)
 
     def but(self, **changes: Any) -> Lease:

@@ -47,7 +47,7 @@ _MODULES: Final[Mapping[str, str]] = {
 
 
 def known_kinds() -> list[str]:
-    """What `payload` may be."""
+    """The words that `payload` may be."""
     return sorted({*BUILT_IN, *_MODULES})
 
 

@@ -45,7 +45,7 @@ _SCALAR, _OBJECT, _BINARY = "one value", "an object", "binary"
 
 @dataclass(slots=True)
 class Survey:
-    """What came."""
+    """The messages that came, by topic."""
 
     topics: dict[str, list[bytes]] = field(default_factory=dict)
     """Messages of each; none: they were too long."""
@@ -83,7 +83,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a survey says."""
+    """The outcome of a survey."""
 
     own: tuple[str, ...]
     """Devices that speak Edgewake's own topics."""

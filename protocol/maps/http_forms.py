@@ -104,7 +104,7 @@ class Outcome(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What the client hears."""
+    """The answer to the client."""
 
     status: int
     body: bytes = b""

@@ -62,7 +62,7 @@ def _kept(reading: Mapped, now_ms: int) -> Kept:
     try:
         payload = orjson.dumps(reading.body)
     except TypeError as error:
-        raise Rejected(RejectReason.SHAPE, f"no JSON can say it: {error}") from error
+        raise Rejected(RejectReason.SHAPE, f"a value that JSON cannot hold: {error}") from error
     frame = from_plain(payload, received_at=now_ms)
     fields = {name: column[0] for name, column in frame.fields.items()}
     return Kept(reading.device, reading.stream, frame.t[0], fields, frame.seq)
@@ -78,7 +78,7 @@ def sample_topic(of: Map) -> str:
 
 
 def lines(maps: Maps, topic: str, seen: Look, now_ms: int) -> Iterator[str]:
-    """For a terminal."""
+    """Format a look for a terminal."""
     name = seen.map or "none"
     yield f"{printable(topic)}: map {name} (version {maps.version})"
     units = {
@@ -107,7 +107,7 @@ def lines(maps: Maps, topic: str, seen: Look, now_ms: int) -> Iterator[str]:
 
 
 def as_object(topic: str, seen: Look) -> dict[str, Any]:
-    """For programs."""
+    """Format a look for programs."""
     return {
         "topic": topic,
         "map": seen.map,

@@ -92,7 +92,7 @@ class Presence:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """One `[[map]]`."""
+    """A `[[map]]` of the file."""
 
     name: str
     topic: TopicTemplate

@@ -48,17 +48,17 @@ class TopicTemplate:
                     f"{part!r}: a level is a text, + or {{field}}, the last one may be {{field...}}"
                 )
             if "#" in part and (part != "#" or number < len(parts) - 1):
-                raise ValueError("# stands alone at the end")
+                raise ValueError("#: expected alone, as the last level")
             if named is not None and not is_name(named[1]):
-                raise ValueError(f"{named[1]!r} is not a name of a field")
+                raise ValueError(f"{named[1]!r}: expected a field name")
             has_rest = named is not None and named[2] is not None
             if has_rest and number < len(parts) - 1:
-                raise ValueError(f"{part!r} stands at the end")
+                raise ValueError(f"{part!r}: expected only as the last level")
             levels.append(_level(part, named))
             names.append(named[1] if named else None)
         given = [name for name in names if name]
         if len(set(given)) < len(given):
-            raise ValueError("one field stands in two levels")
+            raise ValueError("expected each field in one level only")
         return cls("/".join(levels), tuple(names), has_rest)
 
     def fields(self, topic: str) -> Mapping[str, str]:

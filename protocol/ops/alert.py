@@ -35,7 +35,7 @@ Seconds = Annotated[int, Field(ge=0, le=SECONDS_MAX)]
 
 
 class Severity(StrEnum):
-    """How bad it is."""
+    """The severity of an alert."""
 
     INFO = "info"
     WARNING = "warning"
@@ -143,7 +143,7 @@ class Destination(BaseModel):
 
 
 class State(StrEnum):
-    """Where an alert is."""
+    """The state of an alert."""
 
     PENDING = "pending"
     """The condition holds, and not long enough yet."""
@@ -213,7 +213,7 @@ class Alert(BaseModel):
 
 
 class NoteState(StrEnum):
-    """Where a note is."""
+    """The state of a note."""
 
     WAITING = "waiting"
     SENT = "sent"

@@ -43,7 +43,7 @@ class Card(BaseModel):
         if self.kind in ("value", "chart") and self.field is None:
             raise ValueError(f"field: a card of kind {self.kind} shows one field")
         if self.x + self.w > COLUMNS:
-            raise ValueError(f"x and w: a board has {COLUMNS} columns")
+            raise ValueError(f"x and w: expected at most {COLUMNS} columns together")
         return self
 
 

@@ -19,7 +19,7 @@ Group = Annotated[str, StringConstraints(pattern=f"^{STREAM_PATTERN.pattern}$")]
 
 
 class NoteText(BaseModel):
-    """What a person writes."""
+    """The text that a person writes about a device."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -20,7 +20,7 @@ SENTENCES_MAX: Final = 10
 
 
 class FaultKind(StrEnum):
-    """What is done."""
+    """The faults that can be made."""
 
     KILL = "kill"
     """SIGKILL for a part and its descendants."""

@@ -55,7 +55,7 @@ def claimed_at(claim: str) -> int | None:
 
 
 class QueryState(StrEnum):
-    """Where a query is."""
+    """The state of a query."""
 
     STARTING = "starting"
     RUNNING = "running"

@@ -31,7 +31,7 @@ class RepairKind(StrEnum):
 
 
 class RepairState(StrEnum):
-    """Where a repair is."""
+    """The state of a repair."""
 
     WAITING = "waiting"
     RUNNING = "running"

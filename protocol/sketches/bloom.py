@@ -121,7 +121,7 @@ class Bloom:
         return cls(bits, one_in, tuple(sorted(places)))
 
     def merge(self, other: Bloom) -> Bloom:
-        """Both together; see `merged`."""
+        """Merge two filters; see `merged`."""
         return Bloom.merged((self, other))
 
     def contains(self, text: str) -> bool:
@@ -141,7 +141,7 @@ class Bloom:
 
     @property
     def error(self) -> float:
-        """What was declared."""
+        """The declared error."""
         return 1 / self.one_in
 
     def encode(self) -> bytes:

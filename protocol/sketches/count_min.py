@@ -65,7 +65,7 @@ class CountMin:
         return cls(depth, width, readings, tuple(table))
 
     def merge(self, other: CountMin) -> CountMin:
-        """Both together; see `merged`."""
+        """Merge two sketches; see `merged`."""
         return CountMin.merged((self, other))
 
     @classmethod

@@ -43,7 +43,7 @@ class Sample:
         return cls(size, len(every), tuple(every[:size]))
 
     def merge(self, other: Sample) -> Sample:
-        """Both together."""
+        """Merge two samples."""
         size = min(self.size, other.size)
         return Sample(
             size, self.readings + other.readings, tuple(sorted({*self.items, *other.items})[:size])

@@ -245,7 +245,7 @@ class Numbers:
         return self.squares / self.count if self.count and math.isfinite(self.squares) else None
 
     def merge(self, other: Numbers) -> Numbers:
-        """Both together."""
+        """Merge the numbers of two sketches."""
         if not self.count or not other.count:
             return self if self.count else other
         count = self.count + other.count

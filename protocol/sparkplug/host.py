@@ -86,7 +86,7 @@ class Address(NamedTuple):
 
     @property
     def thing(self) -> str:
-        """Its name."""
+        """The name of the thing."""
         return "/".join(filter(None, (self.group, self.node, self.device)))
 
     @property
@@ -202,7 +202,7 @@ class Host:
         return found
 
     def _forget_order(self, node: _Node) -> None:
-        """Until the next birth."""
+        """Ignore the order of messages until the next birth."""
         node.is_online = False
         node.waiting.clear()
         node.waits_since_s = None

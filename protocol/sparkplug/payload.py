@@ -147,7 +147,9 @@ def decoded(data: bytes) -> Payload:
     try:
         message.ParseFromString(data)
     except DecodeError as error:
-        raise Rejected(RejectReason.ENCODING, f"no payload of Sparkplug B: {error}") from error
+        raise Rejected(
+            RejectReason.ENCODING, f"expected a payload of Sparkplug B: {error}"
+        ) from error
     found = [_metric(one, 0) for one in message.metrics[: METRICS_MAX + 1]]
     if sum(map(_count, found)) > METRICS_MAX:
         raise Rejected(RejectReason.OVERSIZE, f"expected at most {METRICS_MAX} metrics")

@@ -39,7 +39,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the columns mean."""
+    """The meaning of the columns."""
 
     device: str = "replay"
     """The device where no column names it."""

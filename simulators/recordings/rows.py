@@ -55,7 +55,7 @@ Row: TypeAlias = tuple[int, Mapping[str, Any]]
 
 
 class FileFormat(StrEnum):
-    """What a file is."""
+    """The format of a file."""
 
     CSV = "csv"
     TSV = "tsv"

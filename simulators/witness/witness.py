@@ -55,7 +55,7 @@ REFUSALS_KEPT: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class WitnessPlan:
-    """Where everything is."""
+    """The addresses and files that a witness uses."""
 
     broker: Broker
     access: tuple[str, int]
@@ -178,7 +178,7 @@ class Witness:
             await self._clock.sleep(WRITE_S)
 
     def verdict(self) -> Verdict:
-        """How it stands now."""
+        """The verdict as it stands now."""
         now_ms, standing = self._clock.now_ms(), self.standing
         return Verdict(
             at=now_ms,

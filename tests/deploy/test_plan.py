@@ -76,7 +76,7 @@ def test_only_with_an_unknown_name_lists_the_known_ones() -> None:
 
 
 def test_an_empty_plan_is_refused() -> None:
-    with pytest.raises(ConfigError, match="nothing is left to start"):
+    with pytest.raises(ConfigError, match="no part is left to start"):
         check(plan(only=frozenset({"simulators"}), simulators=False))
 
 

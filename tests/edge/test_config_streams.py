@@ -188,7 +188,7 @@ def configured(*sources: dict[str, Any], **tables: Any) -> AgentConfig:
         pytest.param(
             [source("a")],
             {"absence": [absence(), absence(into="b")]},
-            "absence: two have one name",
+            "absence: two of the same name",
             id="two rules of one name",
         ),
         pytest.param(
@@ -200,7 +200,7 @@ def configured(*sources: dict[str, Any], **tables: Any) -> AgentConfig:
         pytest.param(
             [source("a")],
             {"action": [action(), action()]},
-            "action: two have one name",
+            "action: two of the same name",
             id="two actions of one name",
         ),
         pytest.param(

@@ -286,6 +286,22 @@ def test_the_benchmarks_say_where_and_when():
     assert all(word in text.lower() for word in ("cpu", "python", "kafka", "spark", "median"))
 
 
+DECISION_WORDS_MAX = 200
+"""Words of a decision: a screen. A diary of measurements belongs into docs/benchmarks.md."""
+
+
+def test_each_decision_has_a_date_and_fits_a_screen() -> None:
+    paragraphs = _text("docs/decisions.md").split("\n\n")
+    decisions = [one for one in paragraphs if one.startswith("**")]
+    assert len(decisions) > 80
+    titles = [one.splitlines()[0] for one in decisions]
+    dated = re.compile(r"\(20\d\d-\d\d-\d\d\)")
+    assert [
+        title for title, one in zip(titles, decisions, strict=True) if not dated.search(one)
+    ] == []
+    assert [one[:80] for one in decisions if len(one.split()) > DECISION_WORDS_MAX] == []
+
+
 def test_the_path_of_a_reading_names_what_there_is() -> None:
     """`file:Class.method` of docs/path-of-a-reading.md."""
     named = re.findall(r"`([a-z_/]+\.py):([A-Za-z_.]+)`", _text("docs/path-of-a-reading.md"))

@@ -18,7 +18,7 @@ import pytest
 from edgewake.cloud.log.filters.filter import compile_node
 from edgewake.cloud.log.filters.filter_syntax import parse_where
 from edgewake.cloud.queries.terms.evaluate import evaluated
-from edgewake.cloud.queries.terms.expressions import Call, Field
+from edgewake.cloud.queries.terms.tree import Call, Field
 from edgewake.edge.processors.expression import compiled
 
 Evaluate = Callable[[Sequence[Any]], Any]

@@ -10,7 +10,8 @@ import pytest
 from edgewake.cloud.queries.plan_cost import PLAN_MAX, STREAM_PLAN_MAX, check_plan, plan_cost
 from edgewake.cloud.queries.query_file import parse
 from edgewake.cloud.queries.registry import Tables, built_in, statuses
-from edgewake.cloud.queries.terms.expressions import SIZE_MAX, Call, Field, Literal, size_of
+from edgewake.cloud.queries.terms.expressions import SIZE_MAX
+from edgewake.cloud.queries.terms.tree import Call, Field, Literal, size_of
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.stream import FieldInfo, Stream

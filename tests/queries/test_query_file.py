@@ -10,7 +10,7 @@ import pytest
 from edgewake.cloud.queries.query import Aggregate, Key, Output, Unpivot
 from edgewake.cloud.queries.query_file import UnknownStream, check_query_file, parse, stream_of
 from edgewake.cloud.queries.registry import built_in
-from edgewake.cloud.queries.terms.expressions import Call, Field, Literal
+from edgewake.cloud.queries.terms.tree import Call, Field, Literal
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.stream import FieldInfo, Stream
@@ -264,6 +264,14 @@ REFUSED = {
     "reserved name": (query("count(*) AS revision"), "'revision' is reserved"),
     "bad rank": (query("approx_percentile(cpu, 1.5) AS n"), "a number from 0 to 1"),
     "bad k": (query("approx_top_k(zone, 100000) AS n"), "a number from 1 to 100"),
+    "mode of nothing": (query("mode() AS n"), "mode takes one argument"),
+    "mode that is told how": (query("mode(zone, true) AS n"), "mode takes one argument"),
+    "mode of an order": (
+        query("mode() WITHIN GROUP (ORDER BY zone) AS n"), "write mode(x)",
+    ),
+    "mode compared with another type": (
+        query("mode(zone) AS n", group=f"{MINUTE} HAVING n > 3"), "compares a number with a string",
+    ),
     "unpivot of two types": (query("max(v) AS n", source="host UNPIVOT (v FOR k IN (cpu, zone))"),
         "UNPIVOT: fields of several types"),
     "other database": (query("count(*) AS n", source="secret.host"), "FROM"),

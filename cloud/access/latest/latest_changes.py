@@ -42,7 +42,7 @@ class Change:
 
     @property
     def size(self) -> int:
-        """Its bytes, roughly."""
+        """The bytes that the change takes, roughly."""
         return len(self.key) + len(self.before or b"") + len(self.after or b"")
 
 

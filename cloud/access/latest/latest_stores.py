@@ -130,7 +130,7 @@ class LatestStores:
         return self._hub.catalogue.named
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Keep the stores up to date until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
             await asyncio.Future()
 
@@ -234,7 +234,7 @@ class LatestStores:
 
 
 class _Store:
-    """One of them."""
+    """The store of one stream or query."""
 
     def __init__(
         self,

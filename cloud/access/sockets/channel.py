@@ -373,7 +373,7 @@ class Channel:
         """Its socket is aborted, too."""
 
     def seen(self) -> Seen:
-        """How it is."""
+        """The state of the channel, for lists."""
         is_slow = self._credits == 0 or self._room.is_blocked()
         found = NOT_BEHIND
         if self._reading is not None and (self.state is State.BEHIND or is_slow):

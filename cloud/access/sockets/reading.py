@@ -52,13 +52,13 @@ class Reading:
 
     @property
     def positions(self) -> Positions:
-        """Where it stands."""
+        """The positions behind the last event that was read."""
         if self._held is None or self._held.content is None:
             return self._subscriber.positions
         return self._held.content.positions(self._held.start, self._taken)
 
     def cursor(self) -> str:
-        """Where it stands."""
+        """The cursor behind the last event that was read."""
         return self._encoder.cursor(self.positions)
 
     def next(self, most: int | None) -> tuple[bytes, int] | Lost | None:

@@ -119,7 +119,11 @@ class SocketRoutes:
                 "allow_origins names",
             )
         if cookie_of(web.scope) is not None:
-            raise Problem(403, "foreign_page", "a cookie opens sockets for pages of this server")
+            raise Problem(
+                403,
+                "foreign_page",
+                "a cookie opens sockets only for pages of this server; others need a ticket",
+            )
 
     def _socket(self, web: WebSocket, reader: Principal) -> Socket:
         """Raises RequestError and Full."""

@@ -140,7 +140,7 @@ class Socket:
     # What its client says.
 
     async def hear(self, text: str) -> None:
-        """One message."""
+        """Handle one message of the client."""
         await self._in_turn(len(text))
         try:
             said = words.read(text)
@@ -444,7 +444,7 @@ class Socket:
         """Its subscriptions are ended one by one."""
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Close all channels and release what the socket holds."""
         if self._is_closed:
             return
         self._is_closed = True

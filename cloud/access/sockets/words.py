@@ -53,7 +53,7 @@ class _Words(BaseModel):
 
 
 class _Chosen(_Words):
-    """What is read."""
+    """The fields that choose what is read."""
 
     streams: Streams | None = None
     publication: Annotated[str, Field(max_length=64)] | None = None

@@ -39,7 +39,7 @@ def offsets_of(checkpoint: Path, batch: int) -> Offsets:
     path = checkpoint / "offsets" / str(batch)
     found = _offsets(path)
     if found is None:
-        raise LocalError(f"{path}: not a batch's offsets")
+        raise LocalError(f"{path}: expected a batch's offsets as Spark writes them")
     return found
 
 
@@ -96,7 +96,7 @@ def offsets_if_known(checkpoint: Path, batch: int) -> Offsets | None:
 
 
 def check_workers(config: AnalysisConfig, checkpoint: Path, batch: int) -> None:
-    """Before anything of the batch is told.
+    """Runs before anything of the batch is emitted.
 
     Raises Unavailable where a worker keeps its state elsewhere: it would be lost with it.
     """

@@ -22,7 +22,7 @@ from edgewake.protocol.frames.corrected_time import AHEAD_MS_MAX
 from edgewake.protocol.ops import result
 
 READINGS_HEADER: Final = "readings"
-"""Header of a row told by a repair: how many readings are in it. The log only grows, so an equal
+"""Header of a row that a repair emitted: its number of readings. The log only grows, so an equal
 number means the same readings; their sketches may differ all the same, because quantiles are
 estimated with chance."""
 
@@ -34,11 +34,11 @@ ahead, and those of parts apart."""
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row as it was told last."""
+    """A row as it was last emitted."""
 
     value: Mapping[str, Any]
     readings: int | None = None
-    """Only where a repair told it."""
+    """Only where a repair emitted it."""
 
 
 SILENT_S: Final = 30.0
@@ -76,7 +76,7 @@ class LogReader:
         self._consumer.unassign()
 
     def close(self) -> None:
-        """Leave."""
+        """Close the consumer."""
         if self._consumer is not None:
             self._consumer.close()
 
@@ -196,7 +196,7 @@ def _records(
                 return
 
 
-def told(kafka: KafkaConfig, topic: str, start: int, stop: int) -> dict[bytes, Row]:
+def emitted_rows(kafka: KafkaConfig, topic: str, start: int, stop: int) -> dict[bytes, Row]:
     """The latest row of each window that begins in [start, stop), by key. Raises Unavailable."""
     found: dict[bytes, Row] = {}
     with closing(clients.consumer(kafka, "analysis-repair", **_WITH_ENDS)) as consumer:
@@ -224,7 +224,7 @@ def _keep(
 
 
 def iso(time_ms: int) -> str:
-    """For a person."""
+    """Format a time for people."""
     return (
         datetime.fromtimestamp(time_ms / 1000, UTC)
         .isoformat(timespec="milliseconds")

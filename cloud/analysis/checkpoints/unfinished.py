@@ -2,7 +2,7 @@
 
 What a batch takes of memory is known when it is computed: a record has one reading or a megabyte of
 them. Spark keeps to its plan, and a plan that does not fit would end the analysis at each start. So
-after TRIES starts it is planned again, smaller each time; what of the new one was told
+after TRIES starts it is planned again, smaller each time; what of the new one was emitted
 before is known by its offsets (batch_commit).
 """
 

@@ -104,7 +104,7 @@ def is_absent(state: KeyState, window: Window, passed: int | None) -> bool:
     )
 
 
-def is_told(state: KeyState) -> bool:
+def is_emitted(state: KeyState) -> bool:
     """Was the absence that this state describes emitted?"""
     return bool(state.rule)
 

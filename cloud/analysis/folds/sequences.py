@@ -50,11 +50,11 @@ class Open:
     readings: int = 0
     number: int = 0
     """Number of a window by count among those of its key, from 0."""
-    is_told: bool = False
+    is_emitted: bool = False
     """Do readers have its row? HAVING may not have let it through."""
 
     def add(self, t: int, values: Values) -> None:
-        """One more reading."""
+        """Add a reading."""
         self.readings += 1
         self.last = max(self.last, t)
         for slot, value in zip(self.slots, values, strict=True):
@@ -138,9 +138,9 @@ def _join(state: KeyState, window: Window, t: int, values: Values, changed: Chan
         for slot, other in zip(found.slots, one.slots, strict=True):
             slot.merge(other)
     state.windows[first:end] = [found]
-    found.is_told = any(one.is_told for one in near if one.start == found.start)
+    found.is_emitted = any(one.is_emitted for one in near if one.start == found.start)
     gone = {one.start for one in near} - {found.start}
-    changed.withdrawn |= {one.start for one in near if one.is_told} - {found.start}
+    changed.withdrawn |= {one.start for one in near if one.is_emitted} - {found.start}
     changed.withdrawn.discard(found.start)
     for start in gone:
         changed.windows.pop(start, None)
@@ -178,7 +178,7 @@ def dump(state: KeyState) -> list[Any]:
             one.readings,
             one.number,
             [slot.dump() for slot in one.slots],
-            one.is_told,
+            one.is_emitted,
         ]
         for one in state.windows
     ]
@@ -195,7 +195,7 @@ def load(value: Iterable[Any], written: int = 0) -> KeyState:
 
 
 def _opened(
-    start: int, last: int, readings: int, number: int, kept: Iterable[Any], is_told: bool = True
+    start: int, last: int, readings: int, number: int, kept: Iterable[Any], is_emitted: bool = True
 ) -> Open:
     """Load a window that was written down; before HAVING existed every row was emitted."""
-    return Open(start, last, [slots.load(slot) for slot in kept], readings, number, is_told)
+    return Open(start, last, [slots.load(slot) for slot in kept], readings, number, is_emitted)

@@ -88,7 +88,7 @@ class Partners:
         return t + self.within.latest_ms if side == LEFT else t - self.within.earliest_ms
 
     def put(self, side: Side, key: str, one: Kept) -> tuple[list[Kept], list[tuple[Side, Kept]]]:
-        """One more reading.
+        """Add a reading and find its partners.
 
         Returns its partners by time, and what was let go because too many are kept.
         """

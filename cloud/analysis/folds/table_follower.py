@@ -104,6 +104,6 @@ class TableFollower:
                     self.positions[topic, partition] = max(self.positions[topic, partition], offset)
 
     def close(self) -> None:
-        """Leave."""
+        """Close the consumer."""
         with suppress(KafkaException, RuntimeError):
             self._consumer.close()

@@ -38,7 +38,7 @@ class Row:
     values: list[Any]
     refers: str | None = None
     """Key of the row that a row of FROM is joined with; None where it cannot have one."""
-    told: str = ""
+    emitted: str = ""
     """What stands for the row of the result that a row of FROM emitted; empty where it emitted
     none."""
 
@@ -50,7 +50,7 @@ class Row:
 
 @dataclass
 class Latest:
-    """One table."""
+    """The latest rows of one table."""
 
     of: dict[str, Row] = field(default_factory=dict)
     """Key (JSON) → its row. The one that changed longest ago is the first."""
@@ -64,7 +64,7 @@ class Latest:
         if before is not None:
             if (row.since, row.place) <= (before.since, before.place):
                 return False
-            row.told = before.told
+            row.emitted = before.emitted
         self.remove(key)
         self.of[key] = row
         self.chars += row.chars
@@ -155,15 +155,15 @@ class Linked:
                 value = (
                     None
                     if row is None
-                    else orjson.dumps([row.since, row.place, row.values, row.refers, row.told])
+                    else orjson.dumps([row.since, row.place, row.values, row.refers, row.emitted])
                 )
                 yield f"{side}{key}", value
             table.changed.clear()
 
     def load(self, name: str, value: bytes) -> None:
         """Read the rows that `dump` wrote, in the order in which they were written."""
-        since, place, values, refers, told = orjson.loads(value)
-        row, key = Row(since, tuple(place), values, refers, told), name[1:]
+        since, place, values, refers, emitted = orjson.loads(value)
+        row, key = Row(since, tuple(place), values, refers, emitted), name[1:]
         table = self.left if name.startswith(LEFT) else self.right
         table.of[key] = row
         table.chars += row.chars

@@ -26,6 +26,9 @@ from edgewake.protocol.frames.field_type import FieldType
 
 _FORGOTTEN: Final = "$forgotten"
 """Column of a frame: the event time up to which Spark forgets windows."""
+MODE_TIES_MAX: Final = 20
+"""Items that a sketch is asked for where mode(x) is computed: of up to 19 equally frequent ones the
+smallest is found, in whatever order the sketch lists them."""
 
 
 class QueryJob(Job):
@@ -50,16 +53,12 @@ class QueryJob(Job):
 
     @property
     def top_k(self) -> int:
-        """Largest k of all approx_top_k."""
-        return max(
-            (
-                int(a.parameters[0])
-                for r in self.queries
-                for a in r.query.aggregates
-                if a.function == "top_k"
-            ),
-            default=1,
-        )
+        """The most items that approx_top_k or mode needs of a sketch."""
+        aggregates = [a for r in self.queries for a in r.query.aggregates]
+        asked = [int(a.parameters[0]) for a in aggregates if a.function == "top_k"]
+        if any(a.function == "mode" for a in aggregates):
+            asked.append(MODE_TIES_MAX)
+        return max(asked, default=1)
 
     def graph(
         self,

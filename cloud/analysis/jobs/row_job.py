@@ -43,10 +43,12 @@ class RowsJob(Job):
     ) -> Iterator[emit.Output]:
         for registered in self.queries:
             mine = rows.filter(pc.equal(rows["query"], registered.id))
-            yield from batch.meter.of(registered.label, _told(registered, mine, batch.revision))
+            yield from batch.meter.of(
+                registered.label, _emitted_rows(registered, mine, batch.revision)
+            )
 
 
-def _told(registered: Registered, rows: pa.Table, revision: int) -> Iterator[emit.Output]:
+def _emitted_rows(registered: Registered, rows: pa.Table, revision: int) -> Iterator[emit.Output]:
     end = f',"revision":{revision},"final":true}}'
     for t, key, values in zip(
         *[rows[name].to_pylist() for name in ("t", "key", "values")], strict=True

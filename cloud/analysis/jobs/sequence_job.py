@@ -36,7 +36,7 @@ from edgewake.cloud.analysis.plan.tags import (
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.queries.query import Registered
-from edgewake.cloud.queries.terms.expressions import substitute
+from edgewake.cloud.queries.terms.tree import substitute
 from edgewake.cloud.queries.terms.windows import Rule
 from edgewake.protocol import topics
 
@@ -71,7 +71,7 @@ class SequenceJob(Job):
             if label not in found.of:  # paused, or failed
                 continue
             state = loaded(value)
-            if label in deaf and not patterns.is_told(state):
+            if label in deaf and not patterns.is_emitted(state):
                 found.gone.append(key)
             else:
                 found.of[label][group] = state

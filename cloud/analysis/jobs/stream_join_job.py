@@ -377,7 +377,7 @@ class _Gathered:
     examples: list[str] = field(default_factory=list)
 
     def add(self, t: int, columns: Mapping[str, Any]) -> None:
-        """One more."""
+        """Count a late reading, and keep it as an example where there is room."""
         self.first, self.last = (min(t, self.first), max(t, self.last)) if self.readings else (t, t)
         self.readings += 1
         if len(self.examples) < late.EXAMPLES_MAX:

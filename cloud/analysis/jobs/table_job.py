@@ -219,7 +219,7 @@ class TableView:
             batch.lacks_before[self.registered.label] = batch.top or 0
         due, gone = self.linked.take()
         for row in gone:
-            if row.told:
+            if row.emitted:
                 yield self._output(row, b'"withdrawn":true', batch.revision)
         for key in due:
             yield from self._news(self.linked.left.of[key], key, batch.revision)
@@ -229,17 +229,17 @@ class TableView:
         values = self._values(row)
         made = None if values is None else self._computed.of(values, {})
         if made is None:
-            if row.told:
-                row.told = ""
+            if row.emitted:
+                row.emitted = ""
                 self.linked.left.changed.add(key)
                 yield self._output(row, b'"withdrawn":true', revision)
             return
         body = ",".join(
             f'"{name}":{finish.as_json(value)}' for name, value in made.values.items()
         ).encode()
-        told = blake2b(body, digest_size=8).hexdigest()
-        if told != row.told:
-            row.told = told
+        emitted = blake2b(body, digest_size=8).hexdigest()
+        if emitted != row.emitted:
+            row.emitted = emitted
             self.linked.left.changed.add(key)
             yield self._output(row, body, revision)
 
@@ -284,7 +284,7 @@ class TableView:
         return orjson.dumps(self.linked.read_to, option=orjson.OPT_NON_STR_KEYS)
 
     def load(self, name: str, value: bytes) -> None:
-        """What was written down."""
+        """Load a part of the state that was written down."""
         if name == READ_TO:
             read_to = orjson.loads(value)
             self.linked.read_to = {

@@ -7,8 +7,8 @@ A reading gets a table's row, and values of the device's earlier readings.
 
 The lane's plan has no state. Its tables are read up to their ends before each batch. Their rows,
 how far they were read, histories, and the windows that are open stand on `ew.windows`, written in
-the transaction that holds the batch's results and the lane's record: what was told with one state
-of the tables is never told again with another.
+the transaction that holds the batch's results and the lane's record: a result that was emitted with
+one state of the tables is never emitted again with another.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from edgewake.cloud.analysis.folds.open_keys import OpenKeys
 from edgewake.cloud.analysis.folds.sequences import Changed, KeyState, Open
 from edgewake.cloud.analysis.folds.slots import At, Distinct, Ends, Slot
 from edgewake.cloud.analysis.results import emit, finish
-from edgewake.cloud.analysis.results.emitted_rows import Told
+from edgewake.cloud.analysis.results.emitted_rows import EmittedRows
 from edgewake.cloud.queries.query import NUMBERS_PER_TAG, Registered
 from edgewake.cloud.queries.terms.windows import Rule, Window
 from edgewake.protocol import topics
@@ -127,9 +127,9 @@ class Fold:
             for key, changed in self._changed.items()
             for place in changed.over
         }
-        told, batch = self._told(windows), self._batch
+        emitted_rows, batch = self._emitted_rows(windows), self._batch
         if self._window.is_sequence:
-            batch = replace(batch, told={self._registered.label: told})
+            batch = replace(batch, emitted_rows={self._registered.label: emitted_rows})
         table = _table(self._registered, windows)
         for output in emit.each(finish.results(table, [self._registered], (), batch, broken)):
             if not self._window.is_sequence:
@@ -142,16 +142,16 @@ class Fold:
                 value = head + b'"final":true' + tail
             yield output._replace(key=result.result_key(start, 0, group), value=value)
         for group, one in windows:
-            one.is_told = self._registered.query.having is None or told.has(
+            one.is_emitted = self._registered.query.having is None or emitted_rows.was_emitted(
                 (one.start, _end(self._window, one), group)
             )
 
-    def _told(self, windows: Sequence[tuple[str, Open]]) -> Told:
+    def _emitted_rows(self, windows: Sequence[tuple[str, Open]]) -> EmittedRows:
         """The emitted rows of these windows, so that HAVING can withdraw those that fail now."""
-        found = Told()
+        found = EmittedRows()
         for group, one in windows if self._registered.query.having is not None else ():
-            if one.is_told:
-                found.tell(
+            if one.is_emitted:
+                found.mark(
                     (one.start, _end(self._window, one), group), "told", self._batch.revision - 1
                 )
         return found

@@ -20,7 +20,7 @@ class Counters:
     """Batches after which more was open than is kept."""
 
     def count(self, observed: Observed, results: int, late: int) -> None:
-        """A batch that was told."""
+        """Count a batch that was emitted."""
         self.readings += observed.readings
         self.results += results
         self.late += late

@@ -11,8 +11,8 @@ from edgewake.cloud.analysis.jobs.job import Job, States
 from edgewake.cloud.analysis.lanes.counters import Counters
 from edgewake.cloud.analysis.plan.late import LateWindow
 from edgewake.cloud.analysis.results import emit, lane_progress
-from edgewake.cloud.analysis.results.emitted_rows import Told
-from edgewake.cloud.analysis.results.lane_record import LaneRecord, lacking
+from edgewake.cloud.analysis.results.emitted_rows import EmittedRows
+from edgewake.cloud.analysis.results.lane_record import LaneRecord, with_incomplete_before
 from edgewake.cloud.analysis.results.meter import Meter
 from edgewake.cloud.analysis.results.transaction import Transactions
 from edgewake.cloud.analysis.results.withheld import Withheld
@@ -43,11 +43,11 @@ class Emission:
         tables: TableFollower | None,
         withheld: Withheld,
         kept: Mapping[str, bytes],
-        told: dict[str, Told],
+        emitted_rows: dict[str, EmittedRows],
         unknown_to: Mapping[str, int],
         broken: dict[str, str],
     ) -> None:
-        """`kept`: the rows of `ew.windows` that the lane has; `told`, `unknown_to`: see emit.Batch.
+        """`kept`: the lane's rows of `ew.windows`; `emitted_rows`, `unknown_to`: see emit.Batch.
 
         `broken`: Lane.broken, to which it adds.
         """
@@ -59,7 +59,7 @@ class Emission:
         self._tables = tables
         self._withheld = withheld
         self._parts = state_parts.Parts(kept)
-        self._told, self._unknown_to, self._broken = told, unknown_to, broken
+        self._emitted_rows, self._unknown_to, self._broken = emitted_rows, unknown_to, broken
         self.said = lane_progress.NOTHING
         """What event time waits for, as it was said last."""
         self.has_said_running = False
@@ -71,7 +71,7 @@ class Emission:
             top_before=self.record.top,
             top=top,
             complete_from=self.record.complete_from,
-            told=self._told,
+            emitted_rows=self._emitted_rows,
             unknown_to=self._unknown_to,
             emitted=self.record.offsets,
             meter=Meter() if meter is None else meter,
@@ -164,7 +164,7 @@ class Emission:
                 ", ".join(step.lacks_before), extra={"event": "states.forgotten"},
             )  # fmt: skip
             self._counters.forgotten += 1
-        return lacking(after, step.lacks_before)
+        return with_incomplete_before(after, step.lacks_before)
 
     def _cut(self, output: emit.Output, now_ms: int) -> Iterator[emit.Output]:
         """Its records, each as large as one may be."""

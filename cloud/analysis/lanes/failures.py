@@ -121,14 +121,14 @@ def step(trouble: Trouble, failure: Failure) -> tuple[Trouble, Step]:
     return replace(after, suspected=failure.reached), Step.RETRY
 
 
-def guilty(queries: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
+def find_failing(queries: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
     """Bisect a batch's queries; return those that fail on their own.
 
-    It takes about two runs for each doubling of their number, for each guilty one.
+    It takes about two runs for each doubling of their number, for each of them.
     """
     if not queries or not fails(queries):
         return []
     if len(queries) == 1:
         return list(queries)
     middle = len(queries) // 2
-    return [*guilty(queries[:middle], fails), *guilty(queries[middle:], fails)]
+    return [*find_failing(queries[:middle], fails), *find_failing(queries[middle:], fails)]

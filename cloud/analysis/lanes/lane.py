@@ -31,7 +31,7 @@ from edgewake.cloud.analysis.lanes.lane_plan import LanePlan
 from edgewake.cloud.analysis.lanes.lane_time import LaneTime, Upstream
 from edgewake.cloud.analysis.lanes.micro_batch import MicroBatches
 from edgewake.cloud.analysis.lanes.silence import Silence
-from edgewake.cloud.analysis.results.emitted_rows import Told
+from edgewake.cloud.analysis.results.emitted_rows import EmittedRows
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.analysis.results.transaction import Transactions
 from edgewake.cloud.analysis.schedule.lane_schedule import LaneSchedule
@@ -70,7 +70,7 @@ class Lane:
     job: Job
     clock: Clock
     counters: Counters = field(default_factory=Counters)
-    told: dict[str, Told] = field(default_factory=dict)
+    emitted_rows: dict[str, EmittedRows] = field(default_factory=dict)
     """What is remembered of results, query by query, from one start of the lane to the next."""
     upstream: Upstream = field(default_factory=Upstream)
     broken: dict[str, str] = field(default_factory=dict)
@@ -168,12 +168,12 @@ class Lane:
         tables = kept.states.follower(config.kafka)
         if tables is not None:
             self._clients.callback(tables.close)
-        for label in self.told.keys() - {registered.label for registered in job.queries}:
-            del self.told[label]
+        for label in self.emitted_rows.keys() - {registered.label for registered in job.queries}:
+            del self.emitted_rows[label]
         emission = Emission(
             job, self.name, self.clock, self.counters, transactions,
             record=record, states=kept.states, tables=tables, withheld=kept.withheld,
-            kept=kept.rows, told=self.told, broken=self.broken,
+            kept=kept.rows, emitted_rows=self.emitted_rows, broken=self.broken,
             unknown_to=dict.fromkeys(before.asked_from, self.clock.now_ms() + AHEAD_MS_MAX),
         )  # fmt: skip
         time = LaneTime(config, record, self._plan.sources, self._plan.partitions, self.upstream)
@@ -279,9 +279,9 @@ class Lane:
         self._clients.close()
 
     def _give_up(self) -> None:
-        """Do not let Spark go on computing the batch under way: nothing of it was told yet.
+        """Do not let Spark go on computing the batch under way: nothing of it was emitted yet.
 
-        What is being told is not touched by it.
+        What is being emitted is not affected.
         """
         if self._running is not None:
             self.session.sparkContext.cancelJobGroup(str(self._running.query.runId))

@@ -1,7 +1,7 @@
 """The Spark query of a lane: its plan, its batches' reports, and its changes between batches.
 
 Everything here that asks Spark's insides says so: a lane needs to know of a batch, within it, what
-Spark tells only after it.
+Spark reports only after it.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class LanePlan:
 
     def suit(self, changed: DataFrame, rows: int, readings: int) -> None:
         """Set Spark's options for the next batches, given the rows and readings of this one."""
-        self._settings = next_plan.turned(changed, rows, readings, before=self._settings)
+        self._settings = next_plan.apply_settings(changed, rows, readings, before=self._settings)
 
     def set_limit(self, records: int) -> None:
         """Limit the records of the next batches; to be called from the thread of a batch."""

@@ -15,7 +15,7 @@ from edgewake.cloud.analysis.checkpoints.state_rows import kept_rows, withheld_r
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.jobs.job import Job, States, lane_place
 from edgewake.cloud.analysis.jobs.kinds import KINDS
-from edgewake.cloud.analysis.results.lane_record import LaneRecord, begin, without_other
+from edgewake.cloud.analysis.results.lane_record import LaneRecord, begin, without_recreated_topic
 from edgewake.cloud.analysis.results.transaction import Ends, read_lane_record
 from edgewake.cloud.analysis.results.withheld import Withheld
 from edgewake.cloud.kafka.config import KafkaConfig
@@ -62,7 +62,7 @@ def begun(
     for topic in sources.topics:
         places = {sources.place(number): end for number, (_, end) in kept.items()}
         of_topic = {partition: end for (of, partition), end in places.items() if of == topic}
-        record = without_other(record, topic, of_topic)
+        record = without_recreated_topic(record, topic, of_topic)
     computed = sources.flat(record.offsets)
     lost = {
         partition: (computed[partition], start)

@@ -51,7 +51,7 @@ class LaneTime:
         """What event time waits for since the last batch."""
 
     def observe(self, observed: Observed) -> None:
-        """What a batch brought."""
+        """Note the event times that a batch brought."""
         for known, latest in (
             (self.tops, observed.tops),
             (self.received_at, observed.received_at),

@@ -64,7 +64,7 @@ class Silence:
             after,
             broken=broken,
             progress=emission.progress(after, self.waits(silent_s), rate=0.0, left=left),
-            why="what it tells in silence",
+            why="what it emits in silence",
         )
         self._plan.forget_to(top)
 

@@ -85,5 +85,5 @@ def nothing_holds(_now_ms: int) -> None:
 
 
 def nothing_to_say(_now_ms: int) -> str:
-    """Why nothing is held."""
+    """Stands for the reason of a hold where nothing is held: no text."""
     return ""

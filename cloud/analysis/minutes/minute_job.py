@@ -257,7 +257,7 @@ class _Turns:
         )
 
     def close(self) -> None:
-        """Leave."""
+        """Close the producer of transactions."""
         self._transactions.close()
 
     def _read_record(self) -> SummaryRecord:
@@ -391,24 +391,25 @@ class _Turns:
                 extra={"event": "summaries.bound"},
             )
         record = SummaryRecord(revision=revision, streams=places)
-        told = [(Step.MINUTE, one) for one in changed] + list(
+        emitted = [(Step.MINUTE, one) for one in changed] + list(
             late_part.filed(parts, batch.oldest())
         )
         outputs = (
-            emit.Output(topics.SUMMARIES_PREFIX + step, one.key, one.encode()) for step, one in told
+            emit.Output(topics.SUMMARIES_PREFIX + step, one.key, one.encode())
+            for step, one in emitted
         )
         own = emit.Output(topics.LANES, KEY.encode(), record.model_dump_json().encode())
         self._transactions.write(
             chain((emit.bounded(output, now_ms=batch.now_ms) for output in outputs), [own])
         )
         self._record = self._owner.record = record
-        self._count(told, parts)
+        self._count(emitted, parts)
         self._keep_in_lake([*changed, *parts])
 
-    def _count(self, told: Collection[tuple[Step, Record]], parts: Iterable[Record]) -> None:
+    def _count(self, emitted: Collection[tuple[Step, Record]], parts: Iterable[Record]) -> None:
         counters = self._owner.counters
         counters.batches += 1
-        counters.results += len(told)
+        counters.results += len(emitted)
         counters.late += sum(part.summary.readings for part in parts if not part.series.devices)
 
     def _after(

@@ -76,7 +76,7 @@ _LAKE_TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is summed up."""
+    """The fields, devices and sketches to sum up."""
 
     streams: Mapping[str, Sequence[tuple[str, FieldType]]] = field(default_factory=dict)
     """Stream → fields and their types."""
@@ -230,7 +230,7 @@ def _devices(sets: Sequence[tuple[str, Sequence[str]]]) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a job computed."""
+    """The result of a job."""
 
     records: Sequence[Record]
     tops: Mapping[str, Mapping[int, int]]

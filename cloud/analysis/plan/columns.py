@@ -13,7 +13,6 @@ from typing import Any, Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  (the name every reader of Spark knows)
 
-from edgewake.cloud.queries.terms.expressions import Call, Expression, Field, Literal
 from edgewake.cloud.queries.terms.functions import (
     DATE_PATTERN,
     REGEX_SUBJECT_CHARS_MAX,
@@ -22,6 +21,7 @@ from edgewake.cloud.queries.terms.functions import (
     like_pieces,
     like_regex,
 )
+from edgewake.cloud.queries.terms.tree import Call, Expression, Field, Literal
 from edgewake.protocol.frames.field_type import FieldType
 
 Resolve = Callable[[str], Column]

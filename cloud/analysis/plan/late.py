@@ -26,7 +26,8 @@ from edgewake.cloud.analysis.plan.table_rows import typed
 from edgewake.cloud.analysis.plan.tags import variants, where_of
 from edgewake.cloud.queries.query import Query
 from edgewake.cloud.queries.terms.evaluate import Evaluated, evaluated
-from edgewake.cloud.queries.terms.expressions import READING, TIMES, Expression
+from edgewake.cloud.queries.terms.expressions import READING, TIMES
+from edgewake.cloud.queries.terms.tree import Expression
 from edgewake.cloud.queries.terms.windows import Window
 from edgewake.protocol.frames import record
 from edgewake.protocol.frames.corrected_time import corrected_ms, sent_ms
@@ -115,11 +116,11 @@ def late_windows(
     )
     for _, _, place, one in windows[WINDOWS_MAX:]:
         rest[place] += one.readings
-    told = [
+    emitted = [
         LateWindow(place, start, end, one.readings, one.texts(names))
         for end, start, place, one in windows[:WINDOWS_MAX]
     ]
-    return told + [
+    return emitted + [
         LateWindow(place, None, None, count) for place, count in sorted(rest.items()) if count
     ]
 

@@ -20,7 +20,7 @@ from edgewake.cloud.analysis.plan.decode import PLACE
 from edgewake.cloud.analysis.plan.shed_policy import ZONES_MAX, Zone
 from edgewake.cloud.analysis.spark.plan_values import PlanValues
 from edgewake.cloud.queries.query import Registered
-from edgewake.cloud.queries.terms.expressions import Expression
+from edgewake.cloud.queries.terms.tree import Expression
 
 _DRAW: Final = "$draw"
 _NEVER: Final = 1 << 62

@@ -30,8 +30,9 @@ from edgewake.cloud.analysis.plan.window_columns import bounds, contains
 from edgewake.cloud.queries.explain import kind_of
 from edgewake.cloud.queries.lane_kind import ITEMS, LaneKind
 from edgewake.cloud.queries.query import NUMBERS_PER_TAG, Extreme, Query, Registered
-from edgewake.cloud.queries.terms.expressions import (
-    TIMES,
+from edgewake.cloud.queries.terms.expressions import TIMES
+from edgewake.cloud.queries.terms.functions import NUMBER, TEXT_CHARS_MAX, TIME, Kind
+from edgewake.cloud.queries.terms.tree import (
     Call,
     Expression,
     Field,
@@ -39,7 +40,6 @@ from edgewake.cloud.queries.terms.expressions import (
     fields_of,
     substitute,
 )
-from edgewake.cloud.queries.terms.functions import NUMBER, TEXT_CHARS_MAX, TIME, Kind
 from edgewake.protocol.frames.field_type import FieldType
 
 TAG_COLUMNS: Final = ("expires", "query", "part", "window_start", "window_end", "key")

@@ -64,7 +64,7 @@ def seam(
 ) -> dict[int, int]:
     """Partition → the offset from which on the log is read, and below which the lake.
 
-    `first_offsets`: partition → the first one in the lake; asked only where days do not tell.
+    `first_offsets`: partition → the first one in the lake; read only where days do not decide.
     Raises Overtaken where the two do not have all readings of windows that begin at
     `first_begin_ms` or later.
     """

@@ -61,7 +61,7 @@ class _Work:
 
 
 class Previews:
-    """All that wait.
+    """The previews that wait.
 
     `on_row` and `turn` belong to one thread. One that fails, or that takes too long, fails alone.
     """
@@ -165,7 +165,7 @@ class Previews:
                 is_waited_for = self._work is not None and self._work.asked is asked
                 if is_waited_for:
                     self._work = None
-            if is_waited_for:  # else it was given up, and told so
+            if is_waited_for:  # else the caller gave it up and was answered
                 self._tell(asked, answer)
 
     def _computed(self, asked: Preview, streams: Mapping[str, Stream]) -> Iterator[dict[str, Any]]:

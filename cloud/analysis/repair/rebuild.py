@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis.checkpoints import state_parts
-from edgewake.cloud.analysis.checkpoints.log_reader import iso, kept_from, starts, told
+from edgewake.cloud.analysis.checkpoints.log_reader import emitted_rows, iso, kept_from, starts
 from edgewake.cloud.analysis.checkpoints.state_rows import kept_rows, withheld_rows
 from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob
 from edgewake.cloud.analysis.jobs.kinds import job_of
@@ -278,7 +278,7 @@ class Rebuilder:
         computed, held = withheld.parted(
             registered, _results(registered, partial(job.outputs, rows, batch))
         )
-        before = told(self._kafka, registered.topic, first, FOREVER_MS)
+        before = emitted_rows(self._kafka, registered.topic, first, FOREVER_MS)
         is_whole = plan.kept_from is None
         news = changes(registered, before, computed, {}, revision=batch.revision, is_whole=is_whole)
         return news, self._held(registered, held, first if is_whole else None)
@@ -335,7 +335,7 @@ class Rebuilder:
         news = Changes()
         # Else what was known then is known no more.
         if complete_from is None or query.is_paired or not query.is_completed:
-            before = told(self._kafka, registered.topic, begin, FOREVER_MS)
+            before = emitted_rows(self._kafka, registered.topic, begin, FOREVER_MS)
             is_whole = complete_from is None or query.is_paired
             news = changes(
                 registered,

@@ -31,7 +31,7 @@ from edgewake.cloud.analysis.plan.decode import decode
 from edgewake.cloud.analysis.repair.repair import reads_from, reads_to
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.batch_commit import Offsets
-from edgewake.cloud.analysis.results.emitted_rows import Told
+from edgewake.cloud.analysis.results.emitted_rows import EmittedRows
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.analysis.results.meter import Meter
 from edgewake.cloud.kafka.config import KafkaConfig
@@ -60,7 +60,7 @@ class TooMany(Impossible):
 
 @dataclass
 class Refolded:
-    """What a query would tell, and where it would stand."""
+    """The rows that a query would emit, and the state that it would have."""
 
     place: str
     """Begins the keys of `states`."""
@@ -97,7 +97,7 @@ class Refold:
             stop,
         )
         self._top: int | None = None
-        self._told: dict[str, Told] = {}
+        self._emitted_rows: dict[str, EmittedRows] = {}
         self._none: pa.Table | None = None
         self._rows: dict[bytes, emit.Output] = {}
 
@@ -108,7 +108,9 @@ class Refold:
         """
         self._none = rows.slice(0, 0)
         revision = self._record.revision + 1
-        batch = emit.Batch(revision=revision, top_before=self._top, top=top, told=self._told)
+        batch = emit.Batch(
+            revision=revision, top_before=self._top, top=top, emitted_rows=self._emitted_rows
+        )
         broken: emit.Broken = {}
         for output in emit.each(self._states.outputs(rows, batch, broken)):
             self._take(output)

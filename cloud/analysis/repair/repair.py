@@ -136,7 +136,7 @@ def _refusal(kind: RepairKind, query: Query) -> str | None:
         return None if kind is RepairKind.REBUILD else all_counts
     if query.is_rows and not query.is_completed:
         return (
-            "a query without aggregates tells each reading at once, whatever its time; read its "
+            "a query without aggregates emits each reading at once, whatever its time; read its "
             "stream from an earlier time instead"
         )
     if query.join is not None and (query.join.foreign or query.join.topic == topics.DEVICES):
@@ -242,7 +242,7 @@ class Changes:
 
 def changes(
     registered: Registered,
-    told: Mapping[bytes, Row],
+    emitted_rows: Mapping[bytes, Row],
     computed: Iterable[emit.Output],
     readings: Mapping[bytes, int],
     *,
@@ -251,27 +251,29 @@ def changes(
 ) -> Changes:
     """Return the computed rows that differ from the emitted ones.
 
-    `told`: key → row; `readings`: key → how many are in the row, where that is known; `revision`:
-    the least revision of a row that is emitted, higher than all that the lane emitted for closed
-    windows; `is_whole`: the log has every reading there ever was, so an emitted row that is not
-    computed again is withdrawn.
+    `emitted_rows`: key → row; `readings`: key → how many are in the row, where that is known;
+    `revision`: the least revision of a row that is emitted, higher than all that the lane emitted
+    for closed windows; `is_whole`: the log has every reading there ever was, so an emitted row that
+    is not computed again is withdrawn.
     """
     found = Changes()
     seen: set[bytes] = set()
     for output in computed:
         seen.add(output.key)
-        before = told.get(output.key)
+        before = emitted_rows.get(output.key)
         assert output.value is not None  # a result
         value = orjson.loads(output.value)
         if before is not None and _is_same(before, value, readings.get(output.key)):
             found.unchanged += 1
             continue
-        found.outputs.append(_told(output, value, before, readings.get(output.key), revision))
+        found.outputs.append(
+            _emitted_rows(output, value, before, readings.get(output.key), revision)
+        )
         if before is None:
             found.added += 1
         else:
             found.changed += 1
-    for output in _withdrawn(registered, told, seen, found, revision, is_whole=is_whole):
+    for output in _withdrawn(registered, emitted_rows, seen, found, revision, is_whole=is_whole):
         found.outputs.append(output)
         found.withdrawn += 1
     return found
@@ -287,7 +289,7 @@ def _values(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in _NO_VALUES}
 
 
-def _told(
+def _emitted_rows(
     output: emit.Output,
     value: dict[str, Any],
     before: Row | None,
@@ -303,7 +305,7 @@ def _told(
 
 def _withdrawn(
     registered: Registered,
-    told: Mapping[bytes, Row],
+    emitted_rows: Mapping[bytes, Row],
     seen: set[bytes],
     found: Changes,
     revision: int,
@@ -315,7 +317,7 @@ def _withdrawn(
     Without HAVING and LIMIT a window never loses a row, so they are left as they are.
     """
     query = registered.query
-    for key, before in told.items():
+    for key, before in emitted_rows.items():
         if key in seen or before.value.get("withdrawn"):
             continue
         if query.having is None and query.limit is None and not is_whole:

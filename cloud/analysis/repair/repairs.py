@@ -24,10 +24,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis.checkpoints.log_reader import (
     Overtaken,
+    emitted_rows,
     iso,
     kept_from,
     log_range,
-    told,
 )
 from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob
 from edgewake.cloud.analysis.jobs.kinds import job_of
@@ -289,7 +289,7 @@ class Repairs:
         self._session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
         made = self._folded if registered.query.is_completed else self._windowed
         computed, readings, stop = self._halved(repair.id, what, partial(made, standing))
-        before = told(self._kafka, registered.topic, what.start, stop)
+        before = emitted_rows(self._kafka, registered.topic, what.start, stop)
         revision = standing.record.revision + 1
         found = changes(
             registered,

@@ -15,7 +15,7 @@ from itertools import repeat
 from typing import Final, NamedTuple, TypeAlias
 
 from edgewake.cloud.analysis.plan.late import LateWindow
-from edgewake.cloud.analysis.results.emitted_rows import Told
+from edgewake.cloud.analysis.results.emitted_rows import EmittedRows
 from edgewake.cloud.analysis.results.meter import Meter
 from edgewake.cloud.queries.query import Query, Registered
 from edgewake.protocol import topics
@@ -58,7 +58,7 @@ class Batch:
     complete_from: Mapping[str, int] = field(default_factory=dict)
     """Query (label) → event time, ms: windows that begin before it may lack readings
     (lane_record)."""
-    told: dict[str, Told] = field(default_factory=dict)
+    emitted_rows: dict[str, EmittedRows] = field(default_factory=dict)
     """Query (label) → what is remembered of its results, where it needs that."""
     unknown_to: Mapping[str, int] = field(default_factory=dict)
     """Query (label) → windows that begin before it (ms) may have been emitted by an earlier
@@ -84,7 +84,7 @@ class Outputs(NamedTuple):
 
 
 def each(outputs: Iterable[Output | Outputs]) -> Iterator[Output]:
-    """One by one."""
+    """The outputs one by one."""
     for output in outputs:
         if isinstance(output, Output):
             yield output

@@ -33,17 +33,17 @@ class Ranked:
 
 
 @dataclass
-class Told:
+class EmittedRows:
     """The emitted rows of one query."""
 
     unknown_to: int | None = None
     """Windows that begin before it (ms) may have been emitted by an earlier process."""
-    said: dict[tuple[int, int], dict[str, tuple[str, int]]] = field(default_factory=dict)
+    marked: dict[tuple[int, int], dict[str, tuple[str, int]]] = field(default_factory=dict)
     """Window → group → what was said last of the row: its text, or "" where it was withdrawn, and
     the revision. A revision may be tried again, so what was said under it counts as not known."""
     windows: dict[tuple[int, int], dict[str, Ranked]] = field(default_factory=dict)
     """Rows that LIMIT chooses from: all of each window that is not closed."""
-    said_rows: int = 0
+    marked_count: int = 0
     """The number of rows in all windows of `said`: a counter, because a week that comes at once has
     ten thousand windows, and each row asks for it."""
     ranked_rows: int = 0
@@ -53,30 +53,30 @@ class Told:
         """May rows of this window have been emitted that are not remembered?"""
         return self.unknown_to is not None and start < self.unknown_to
 
-    def tell(self, place: Place, text: str, revision: int) -> None:
+    def mark(self, place: Place, text: str, revision: int) -> None:
         """Remember that the row is emitted now ("": withdrawn)."""
         start, end, group = place
-        rows = self.said.setdefault((start, end), {})
-        if group not in rows and self.said_rows >= ROWS_MAX:
+        rows = self.marked.setdefault((start, end), {})
+        if group not in rows and self.marked_count >= ROWS_MAX:
             self.unknown_to = max(start + 1, self.unknown_to or 0)
         else:
-            self.said_rows += group not in rows
+            self.marked_count += group not in rows
             rows[group] = text, revision
 
-    def stands(self, place: Place, text: str, revision: int) -> bool:
+    def is_unchanged(self, place: Place, text: str, revision: int) -> bool:
         """Is this what was said last of the row, in a revision before?"""
         start, end, group = place
-        known = self.said.get((start, end), {}).get(group)
+        known = self.marked.get((start, end), {}).get(group)
         if known is None:
             return text == "" and not self.is_unknown(start)
         return known[0] == text and known[1] < revision
 
-    def has(self, place: Place) -> bool:
+    def was_emitted(self, place: Place) -> bool:
         """Was the row emitted, and not withdrawn since?"""
         start, end, group = place
-        return self.said.get((start, end), {}).get(group, ("", 0))[0] != ""
+        return self.marked.get((start, end), {}).get(group, ("", 0))[0] != ""
 
-    def put(self, place: Place, row: Ranked | None) -> None:
+    def rank(self, place: Place, row: Ranked | None) -> None:
         """A row of a window with LIMIT changed; None: it does not pass HAVING."""
         start, end, group = place
         rows = self.windows.setdefault((start, end), {})
@@ -88,9 +88,9 @@ class Told:
         if len(rows) > 1 and self.ranked_rows > ROWS_MAX:
             self.ranked_rows -= len(self.windows.pop(min(self.windows)))
 
-    def told_of(self, window: tuple[int, int]) -> list[str]:
+    def groups(self, window: tuple[int, int]) -> list[str]:
         """Groups of a window of which something was said."""
-        return list(self.said.get(window, {}))
+        return list(self.marked.get(window, {}))
 
     def first(self, window: tuple[int, int], limit: int) -> Iterator[tuple[str, str]]:
         """Group and text of the first rows of a window."""
@@ -101,10 +101,12 @@ class Told:
     def forget(self, closed: int | None) -> None:
         """Windows that end by then take nothing any more."""
         if closed is not None:
-            self.said = {window: rows for window, rows in self.said.items() if window[1] > closed}
+            self.marked = {
+                window: rows for window, rows in self.marked.items() if window[1] > closed
+            }
             self.windows = {
                 window: rows for window, rows in self.windows.items() if window[1] > closed
             }
-            self.said_rows, self.ranked_rows = (
-                sum(map(len, of.values())) for of in (self.said, self.windows)
+            self.marked_count, self.ranked_rows = (
+                sum(map(len, of.values())) for of in (self.marked, self.windows)
             )

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edgewake.cloud.analysis.results.emit import Batch, Broken, Output, Outputs, closed, watermark
-from edgewake.cloud.analysis.results.emitted_rows import Place, Ranked, Told
+from edgewake.cloud.analysis.results.emitted_rows import EmittedRows, Place, Ranked
 from edgewake.cloud.analysis.results.result_texts import (
     KEY,
     TEXT,
@@ -30,8 +30,8 @@ from edgewake.cloud.analysis.results.result_texts import (
 from edgewake.cloud.analysis.results.shed_marks import marks
 from edgewake.cloud.queries.query import NUMBERS_PER_TAG, Aggregate, Query, Registered
 from edgewake.cloud.queries.terms.evaluate import Evaluated, Row, evaluated
-from edgewake.cloud.queries.terms.expressions import Field
 from edgewake.cloud.queries.terms.functions import TIME, Kind
+from edgewake.cloud.queries.terms.tree import Field
 from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.ops import result
 
@@ -83,16 +83,18 @@ def _results_of(
         yield from _with_ends(registered, rows, batch)
         return
     parts = _parts(rows, query)
-    told = None
+    emitted_rows = None
     if query.having is not None or query.limit is not None:
-        told = batch.told.setdefault(registered.label, Told(batch.unknown_to.get(registered.label)))
-        told.forget(before)
-    tell = _Teller(registered, batch, told)
+        emitted_rows = batch.emitted_rows.setdefault(
+            registered.label, EmittedRows(batch.unknown_to.get(registered.label))
+        )
+        emitted_rows.forget(before)
+    mark = _RowWriter(registered, batch, emitted_rows)
     changed: set[tuple[int, int]] = set()
     for at in range(0, parts[0].num_rows, SLICE_ROWS):
         slices = [part.slice(at, SLICE_ROWS) for part in parts]
         if aggregates is not None:
-            yield tell.all(
+            yield mark.all(
                 slices,
                 [_column(aggregate, slices, ranks) for aggregate in aggregates],
                 _marks(query, slices),
@@ -100,12 +102,12 @@ def _results_of(
             continue
         for row in _rows(query, slices, ranks):
             if query.limit is None:
-                yield from tell.row(row)
+                yield from mark.row(row)
             else:
-                tell.put(row)
+                mark.put(row)
                 changed.add((row.start, row.end))
     for window in sorted(changed):
-        yield from tell.window(window)
+        yield from mark.window(window)
 
 
 def _with_ends(registered: Registered, rows: pa.Table, batch: Batch) -> Iterator[Outputs]:
@@ -206,15 +208,17 @@ class _Backwards(str):
         return str.__gt__(self, other)
 
 
-class _Teller:
+class _RowWriter:
     """Makes the records of rows, and of rows that are withdrawn."""
 
-    def __init__(self, registered: Registered, batch: Batch, told: Told | None) -> None:
+    def __init__(
+        self, registered: Registered, batch: Batch, emitted_rows: EmittedRows | None
+    ) -> None:
         query = registered.query
-        self._query, self._topic, self._told, self._revision = (
+        self._query, self._topic, self._emitted_rows, self._revision = (
             query,
             registered.topic,
-            told,
+            emitted_rows,
             batch.revision,
         )
         self._complete_from = batch.complete_from.get(registered.label)
@@ -252,36 +256,38 @@ class _Teller:
         """
         place = row.start, row.end, row.key
         if row.passes:
-            if self._told is not None:
-                self._told.tell(place, "told", self._revision)
+            if self._emitted_rows is not None:
+                self._emitted_rows.mark(place, "told", self._revision)
             yield self._output(place, self._body(row), self._ends(row.start, row.end))
-        elif self._told is not None and not self._told.stands(place, "", self._revision):
+        elif self._emitted_rows is not None and not self._emitted_rows.is_unchanged(
+            place, "", self._revision
+        ):
             yield self._withdrawn(place)
 
     def put(self, row: _Row) -> None:
         """Keep a row of a window with LIMIT."""
-        assert self._told is not None
-        self._told.put(
+        assert self._emitted_rows is not None
+        self._emitted_rows.rank(
             (row.start, row.end, row.key), Ranked(row.rank, self._body(row)) if row.passes else None
         )
 
     def window(self, window: tuple[int, int]) -> Iterator[Output]:
         """What changed among the first rows of a window with LIMIT."""
-        told, limit = self._told, self._query.limit
-        assert told is not None
+        emitted_rows, limit = self._emitted_rows, self._query.limit
+        assert emitted_rows is not None
         assert limit is not None
-        first = dict(told.first(window, limit))
+        first = dict(emitted_rows.first(window, limit))
         end = self._ends(*window)
-        if told.is_unknown(window[0]) and _INCOMPLETE not in end:
+        if emitted_rows.is_unknown(window[0]) and _INCOMPLETE not in end:
             end += _INCOMPLETE
-        for group in told.told_of(window):
+        for group in emitted_rows.groups(window):
             place = (*window, group)
-            if group not in first and not told.stands(place, "", self._revision):
+            if group not in first and not emitted_rows.is_unchanged(place, "", self._revision):
                 yield self._withdrawn(place)
         for group, text in first.items():
             place = (*window, group)
-            if not told.stands(place, text, self._revision):
-                told.tell(place, text, self._revision)
+            if not emitted_rows.is_unchanged(place, text, self._revision):
+                emitted_rows.mark(place, text, self._revision)
                 yield self._output(place, text, end)
 
     def _head(self, start: int, end: int) -> str:
@@ -294,8 +300,8 @@ class _Teller:
         )
 
     def _withdrawn(self, place: Place) -> Output:
-        assert self._told is not None
-        self._told.tell(place, "", self._revision)
+        assert self._emitted_rows is not None
+        self._emitted_rows.mark(place, "", self._revision)
         start, end, key = place
         group = f",{key[1:-1]}" if len(key) > 2 else ""
         return self._output(
@@ -316,7 +322,7 @@ def _parts(rows: pa.Table, query: Query) -> list[pa.Table]:
     ]
     for part in parts[1:]:
         if part.select(_PLACE) != parts[0].select(_PLACE):
-            raise ValueError("the parts of its state do not belong together")
+            raise ValueError("the parts of its state are of different lengths")
     return parts
 
 
@@ -365,7 +371,9 @@ def _column(aggregate: Aggregate, parts: Sequence[pa.Table], ranks: Sequence[flo
     return _sums(column) if function == "sum" else _texts(column)
 
 
-_OF_A_PART: Final = ("distinct", "quantile", "quantiles", "top_k", "variance", "most", "least")
+_OF_A_PART: Final = (
+    "distinct", "quantile", "quantiles", "top_k", "mode", "variance", "most", "least",
+)  # fmt: skip
 """The functions of which a part has one."""
 
 
@@ -384,6 +392,8 @@ def _part_column(aggregate: Aggregate, rows: pa.Table, ranks: Sequence[float]) -
             for each in rows["quantiles"].to_pylist()
         ]
         return [as_json(each[0] if function == "quantile" else each) for each in found]
+    if function == "mode":
+        return [as_json(most_frequent(items, aggregate.kind)) for items in rows["top"].to_pylist()]
     k = int(aggregate.parameters[0])
     return [
         orjson.dumps(top_items(items, k, aggregate.kind)).decode()
@@ -466,8 +476,15 @@ def top_items(items: Iterable[dict[str, Any]], k: int, kind: Kind) -> list[dict[
     return [{"item": _item(item["item"], kind), "count": item["count"]} for item in known[:k]]
 
 
+def most_frequent(items: Iterable[dict[str, Any]], kind: Kind) -> str | float | bool | None:
+    """The most frequent item, the smallest of equally frequent ones; None where none is known."""
+    known = [item for item in items if item["item"] is not None]
+    most = max((item["count"] for item in known), default=0)
+    return min((_item(item["item"], kind) for item in known if item["count"] == most), default=None)
+
+
 def _item(text: str, kind: Kind) -> str | float | bool:
-    if kind is FieldType.NUMBER:
+    if kind in (FieldType.NUMBER, TIME):
         number: float = orjson.loads(text)
         return number
     return text == "true" if kind is FieldType.BOOLEAN else text

@@ -109,7 +109,7 @@ def apart(record: LaneRecord, place: str, label: str, why: str) -> LaneRecord:
     return record.model_copy(update={"stream": place, "apart": why, **only})
 
 
-def lacking(record: LaneRecord, lacks_before: Mapping[str, int]) -> LaneRecord:
+def with_incomplete_before(record: LaneRecord, lacks_before: Mapping[str, int]) -> LaneRecord:
     """Return the record after windows before these times (ms) were forgotten, by query (label)."""
     if not lacks_before:
         return record
@@ -119,7 +119,7 @@ def lacking(record: LaneRecord, lacks_before: Mapping[str, int]) -> LaneRecord:
     return record.model_copy(update={"complete_from": record.complete_from | complete_from})
 
 
-def without_other(record: LaneRecord, topic: str, ends: Mapping[int, int]) -> LaneRecord:
+def without_recreated_topic(record: LaneRecord, topic: str, ends: Mapping[int, int]) -> LaneRecord:
     """The record without the offsets of a topic that ends before them.
 
     Such a topic was deleted and created again, and none of it was computed.

@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 from edgewake.cloud.queries.query import NUMBERS_PER_TAG, Aggregate, Query, Registered
-from edgewake.cloud.queries.terms.expressions import Field
+from edgewake.cloud.queries.terms.tree import Field
 
 KEY: Final = "result_key"
 TEXT: Final = "result_text"

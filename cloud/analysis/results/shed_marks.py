@@ -26,7 +26,7 @@ import orjson
 import pyarrow as pa
 
 from edgewake.cloud.queries.query import NUMBERS_PER_TAG, Aggregate, Query
-from edgewake.cloud.queries.terms.expressions import fields_of
+from edgewake.cloud.queries.terms.tree import fields_of
 
 Z: Final = 1.96
 """Two-sided, 95 %."""

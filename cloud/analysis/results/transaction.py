@@ -259,5 +259,5 @@ class Ends:
         return {number: max(0, end - offsets[number]) for number, end in ends.items()}
 
     def close(self) -> None:
-        """Leave."""
+        """Close the client that asks Kafka."""
         self._asker.end()

@@ -162,11 +162,11 @@ def parted(
 
     The latter are by their keys on `ew.windows`; a query that emits each change has none.
     """
-    told, held = [], {}
+    emitted, held = [], {}
     for output in computed:
         if registered.query.emits_final and not is_final_row(output.value or b""):
             key = row_key(registered, output.key)
             held[key] = Output(topics.WINDOWS, key, output.value)
         else:
-            told.append(output)
-    return told, held
+            emitted.append(output)
+    return emitted, held

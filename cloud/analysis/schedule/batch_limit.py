@@ -12,7 +12,7 @@ from typing import Final
 from edgewake.cloud.analysis.schedule.piece_size import PieceSize
 
 BATCH_S: Final = 2.0
-"""Seconds that a batch of a backlog takes, about; meanwhile nothing else of the lane is told. What
+"""Seconds that a batch of a backlog takes, about; meanwhile the lane emits nothing else. What
 a batch costs beside its records, 0.1 to
 0.25 s, is little of it."""
 COMPILE_S: Final = 3.0
@@ -24,7 +24,7 @@ LEAST_READINGS: Final = 20_000
 """Readings that a batch may always have, in as many records as the first one at most: on a busy
 machine what a batch costs beside its records takes longer than BATCH_S, and ever smaller batches
 would take ever less."""
-LEAST_DEAR: Final = 1_000
+LEAST_EXPENSIVE: Final = 1_000
 """Readings that a batch may always have where the driver makes the rows, at ten to a thousand
 microseconds each, or where the query is slow (slow.py)."""
 _FULL: Final = 0.9
@@ -35,14 +35,14 @@ partitions, and rounds."""
 class BatchLimit:
     """Limits the batches of one lane, from its start on. Pure."""
 
-    def __init__(self, most: int, *, is_dear: bool) -> None:
+    def __init__(self, most: int, *, is_expensive: bool) -> None:
         """`most`: records of a batch however fast it is.
 
         `is_dear`: does the driver make the rows, or is the query slow?
         """
         self._most = most
-        self._least = LEAST_DEAR if is_dear else LEAST_READINGS
-        self._size = self._first = PieceSize() if is_dear else PieceSize(FIRST)
+        self._least = LEAST_EXPENSIVE if is_expensive else LEAST_READINGS
+        self._size = self._first = PieceSize() if is_expensive else PieceSize(FIRST)
         self._has_compiled = False
 
     @property

@@ -44,7 +44,7 @@ class LaneSchedule:
         self._config = config
         self._is_expensive = job.is_driven or job.queries[0].is_apart
         self._looks = Looks(config, job)
-        self._limit = BatchLimit(config.batch_records_max, is_dear=self._is_expensive)
+        self._limit = BatchLimit(config.batch_records_max, is_expensive=self._is_expensive)
         self._next_ms = 0
         """When the next batch begins; 0: at once."""
         self._looked_ms = 0
@@ -61,7 +61,7 @@ class LaneSchedule:
         """Let no batch have more; is that less than configured?"""
         if most == self._config.batch_records_max:
             return False
-        self._limit = BatchLimit(most, is_dear=self._is_expensive)
+        self._limit = BatchLimit(most, is_expensive=self._is_expensive)
         return True
 
     def looks(self, now_ms: int) -> None:
@@ -78,7 +78,7 @@ class LaneSchedule:
         self.behind.ends(now_s, 0, is_cut_off=False, cost=Cost(took, 0))
 
     def ends(self, done: Done, *, batches: int, is_apart: bool, now_s: float, now_ms: int) -> None:
-        """It was emitted.
+        """Note that a batch was emitted.
 
         `batches`: how many the lane finished before; `is_apart`: has one query the lane for itself?
         """

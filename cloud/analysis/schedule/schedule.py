@@ -107,7 +107,7 @@ def learned(
     oldest_ms: int | None,
     batches: int = COLD_BATCHES,
 ) -> Settle:
-    """What a batch of a calm stream tells after one that looked at `before_ms`.
+    """What a batch of a calm stream shows after one that polled at `before_ms`.
 
     `oldest_ms`: event time of its oldest reading.
 

@@ -2,9 +2,9 @@
 
 Pure; slow_search.py and meter.py measure.
 
-All queries of a lane are told in one transaction, so one that takes long delays all. Of a lane that
-falls behind, its next readings are computed by ever fewer of its queries, to find the one that
-takes most of the time. What Spark takes is measured so; what the driver takes, which makes the rows
+All queries of a lane are emitted in one transaction, so one that takes long delays all. Where a
+lane falls behind, ever fewer of its queries compute its next readings, to find the one that takes
+most of the time. What Spark takes is measured so; what the driver takes, which makes the rows
 of one query after the other, is known of the batch before. A lane that catches up is left alone,
 and where all take about the same nobody is blamed: a backlog after a restart, a device that returns
 and a busy machine look like this.
@@ -54,7 +54,7 @@ NOTHING: Final = Cost({}, 0)
 
 
 class Behind:
-    """Since when a lane has been behind without catching up. It is told the time, s."""
+    """Since when a lane has been behind without catching up. It is given the time, s."""
 
     def __init__(self) -> None:
         self.cost = NOTHING
@@ -69,7 +69,7 @@ class Behind:
         self._batch_s = now_s
 
     def ends(self, now_s: float, unread: int, *, is_cut_off: bool, cost: Cost = NOTHING) -> None:
-        """It was told.
+        """Note that a batch was emitted.
 
         `unread`: records that came meanwhile, or were left; `is_cut_off`: had it as many as it
         might?

@@ -75,7 +75,7 @@ def compiler_in(jars_dir: Path) -> Path:
 
 
 def named(session: SparkSession, name: str) -> Any:
-    """One of our classes."""
+    """One of our Java classes by its name."""
     java: Any = session.sparkContext._jvm
     loader = java.java.lang.Thread.currentThread().getContextClassLoader()
     return loader.loadClass(f"{PACKAGE}.{name}")

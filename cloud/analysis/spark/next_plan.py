@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from edgewake.cloud.analysis.spark import code_generation, grouping
 
 
-def turned(
+def apply_settings(
     batch: DataFrame, groups: int, readings: int, *, before: Mapping[str, str]
 ) -> Mapping[str, str]:
     """Set Spark's options for the batches after `batch`, and return them.

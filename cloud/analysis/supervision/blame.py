@@ -23,7 +23,7 @@ from edgewake.cloud.analysis.jobs.job import Job
 from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.lanes.batch_range import as_text, records
 from edgewake.cloud.analysis.lanes.failure_causes import cause_of, fault_of
-from edgewake.cloud.analysis.lanes.failures import Failure, Fault, guilty
+from edgewake.cloud.analysis.lanes.failures import Failure, Fault, find_failing
 from edgewake.cloud.analysis.lanes.kafka_source import source
 from edgewake.cloud.queries.query import Registered
 from edgewake.protocol.errors import EdgewakeError
@@ -106,7 +106,7 @@ def _failing(
         return False
 
     until = f"it cannot compute the readings up to {as_text(failure.reached)}"
-    return {one.label: f"{until}: {causes[one.label]}" for one in guilty(job.queries, fails)}
+    return {one.label: f"{until}: {causes[one.label]}" for one in find_failing(job.queries, fails)}
 
 
 def _one_line(error: Exception) -> str:

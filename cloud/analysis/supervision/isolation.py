@@ -1,8 +1,8 @@
-"""Gives a query of a lane one for itself, which goes on exactly where that one stands.
+"""Isolates a query: gives it a lane of its own, which goes on exactly where the old one is.
 
-The state is copied, then the lane's record: from the same offsets, with the same revision, so what
-the query tells goes on without a reading lost, doubled, or a revision told twice. The record is one
-transaction under the old lane's id; it is what makes the query apart.
+The state is copied, then the lane's record: from the same offsets, with the same revision, so no
+reading of the query is lost or doubled, and no revision is emitted twice. The record is written in
+one transaction under the old lane's id; with it the query is isolated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from edgewake.protocol import topics
 
 
 def why(slow: Slow[Registered], now_ms: int) -> str:
-    """For people."""
+    """The reason for an isolation, for people."""
     day = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return (
         f"slow: in a lane of its own since {day}, because the others of its lane waited for it: "
@@ -38,7 +38,7 @@ def why(slow: Slow[Registered], now_ms: int) -> str:
     )
 
 
-def set_apart(
+def isolate(
     config: AnalysisConfig,
     lane: Lane,
     registered: Registered,
@@ -46,7 +46,7 @@ def set_apart(
     now_ms: int,
     rng: random.Random,
 ) -> Registered:
-    """Returns the query as it is then.
+    """Gives the query a lane of its own, and returns it as it is then.
 
     `lane`: is stopped. Raises what Kafka and the disk do; then nothing has changed.
     """

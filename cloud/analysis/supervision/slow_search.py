@@ -2,7 +2,7 @@
 
 A thin shell around slow.py; isolation.py does what follows.
 
-What the lane reads next is computed once more without state, in Spark jobs that tell nothing: by
+What the lane reads next is computed once more without state, in Spark jobs that emit nothing: by
 all of its queries, then by ever fewer. What counts is the time of processor that Spark's tasks
 took, which a busy machine does not make longer, as it does every other time, and with it what the
 driver took for the same queries in the lane's last batch, for as many records: that needs the state
@@ -79,7 +79,7 @@ class GivenUp(Exception):
 
 
 class TooLittle(Exception):
-    """What waits takes too little to tell queries apart by it."""
+    """The unread readings take too little time to compare queries by it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from edgewake.cloud.analysis.lanes.counters import Counters
 from edgewake.cloud.analysis.lanes.failures import Trouble
 from edgewake.cloud.analysis.lanes.lane import Lane
-from edgewake.cloud.analysis.results.emitted_rows import Told
+from edgewake.cloud.analysis.results.emitted_rows import EmittedRows
 from edgewake.cloud.retry import Backoff
 
 
@@ -18,7 +18,7 @@ class SupervisedLane:
     backoff: Backoff
     lane: Lane | None = None
     counters: Counters = field(default_factory=Counters)
-    told: dict[str, Told] = field(default_factory=dict)
+    emitted_rows: dict[str, EmittedRows] = field(default_factory=dict)
     trouble: Trouble = field(default_factory=Trouble)
     not_before_s: float = 0.0
     failed_by: str = ""

@@ -98,7 +98,7 @@ class Lanes:
         return self._starts.record
 
     def running(self) -> dict[LaneKey, Lane]:
-        """Those that run."""
+        """The lanes that run."""
         return {key: place.lane for key, place in self.places.items() if place.lane is not None}
 
     def reconcile(self, jobs: Mapping[LaneKey, Job], stop: threading.Event) -> None:
@@ -164,7 +164,7 @@ class Lanes:
         """Stop a lane, and let it stand still until `release`."""
         place = self.places[key]
         self._stop(key, place)
-        place.told.clear()  # rows may be emitted again
+        place.emitted_rows.clear()  # rows may be emitted again
         place.is_held = True
 
     def release(self) -> None:
@@ -172,7 +172,7 @@ class Lanes:
         for place in self.places.values():
             place.is_held = False
 
-    def set_apart(self, found: Found, lane: Lane) -> None:
+    def isolate(self, found: Found, lane: Lane) -> None:
         """Give a query that others wait for a lane of its own."""
         place, query = self.places[found.lane], found.slow.query
         self._stop(found.lane, place)
@@ -180,7 +180,7 @@ class Lanes:
         now_ms = self._clock.now_ms()
         reason = isolation.why(found.slow, now_ms)
         try:
-            own = isolation.set_apart(self._config, lane, query, reason, now_ms, self._rng)
+            own = isolation.isolate(self._config, lane, query, reason, now_ms, self._rng)
         except SEARCH_FAULTS as error:
             log.warning(
                 "query %s stays in its lane: %s",
@@ -190,8 +190,12 @@ class Lanes:
             )
             return
         self.apart.add(own.label)
-        told = {label: one for label, one in place.told.items() if label == own.label}
-        self.places[lane_place(own), lane.job.kind] = SupervisedLane(self._backoff(), told=told)
+        emitted_rows = {
+            label: one for label, one in place.emitted_rows.items() if label == own.label
+        }
+        self.places[lane_place(own), lane.job.kind] = SupervisedLane(
+            self._backoff(), emitted_rows=emitted_rows
+        )
         log.warning("query %s: %s", own.query.name, reason, extra={"event": "query.slow"})
 
     def close(self) -> None:
@@ -231,7 +235,7 @@ class Lanes:
                 job,
                 self._clock,
                 place.counters,
-                place.told,
+                place.emitted_rows,
                 self._upstream,
             ),
         )
@@ -324,7 +328,7 @@ class Lanes:
         )
         if what is Step.END:
             raise LocalError(
-                f"another analysis computes {key[0]!r}: only one may, this one ends, and stands "
+                f"another analysis computes {key[0]!r}: only one may; this one ends, and stands "
                 "by when it is started again"
             )
         if what is Step.REBUILD:

@@ -303,7 +303,7 @@ def admit_status(message: Envelope, *, received_at: int) -> DeviceStatus:
         body = orjson.loads(message.payload)
     except orjson.JSONDecodeError as error:
         raise Rejected(
-            RejectReason.JSON, f"status: not JSON, and neither online nor offline: {error}"
+            RejectReason.JSON, f"status: expected online, offline or JSON: {error}"
         ) from error
     try:
         status = DeviceStatus.checked(body)

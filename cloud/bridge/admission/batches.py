@@ -96,7 +96,7 @@ def _part(packet: mqtt5.PublishPacket, item: Any, key: str | None, index: int) -
     try:
         payload = item if isinstance(item, bytes) else orjson.dumps(item)
     except TypeError as error:
-        return Part(packet, Rejected(RejectReason.SHAPE, f"no JSON can say it: {error}"))
+        return Part(packet, Rejected(RejectReason.SHAPE, f"a value that JSON cannot hold: {error}"))
     properties = packet.user_properties
     if key is not None:
         others = [one for one in properties if one[0] not in (request_key.KEY, request_key.INDEX)]

@@ -47,7 +47,7 @@ class Gateways:
         self._known: dict[tuple[str, str], bool] = {}
 
     def may_speak(self, gateway: str, thing: str) -> bool:
-        """May it?"""
+        """May the gateway send for the thing?"""
         if self._allows_all:
             return True
         pair = (gateway, thing)

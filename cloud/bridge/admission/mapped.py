@@ -128,7 +128,7 @@ def _part(packet: mqtt5.PublishPacket, reading: Mapped) -> Part:
     try:
         payload = orjson.dumps(reading.body)
     except TypeError as error:
-        return Part(packet, Rejected(RejectReason.SHAPE, f"no JSON can say it: {error}"))
+        return Part(packet, Rejected(RejectReason.SHAPE, f"a value that JSON cannot hold: {error}"))
     packet = mqtt5.PublishPacket(topics.up(reading.device, reading.stream), payload)
     return Part(packet, keeps_odd=True)
 

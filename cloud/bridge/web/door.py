@@ -79,10 +79,10 @@ class Door:
         clock: Clock,
         trusts_machine: bool = False,
     ) -> None:
-        """A door that nobody came through yet.
+        """A door that is closed until it is served.
 
-        `bodies`: the bound on the bytes of all requests. `trusts_machine`: who is on this machine
-        already is not asked who he is.
+        `bodies`: the bound on the bytes of all requests. `trusts_machine`: clients on this machine
+        need no credentials.
         """
         self._requests = requests
         self._bridge = bridge

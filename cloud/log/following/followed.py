@@ -56,7 +56,7 @@ class Followed:
         return all(tail.end >= latest for tail, latest in zip(self.tails, self.latest, strict=True))
 
     def partitions(self) -> list[TopicPartition]:
-        """Where to read on."""
+        """The partitions with the offsets to read on from."""
         return [TopicPartition(self.source.topic, p, tail.end) for p, tail in enumerate(self.tails)]
 
 

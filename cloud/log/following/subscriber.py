@@ -50,7 +50,7 @@ class Subscribed(Protocol[C]):
         """A subscriber of the cohort left it."""
 
     def leave(self, subscriber: Subscriber[C]) -> None:
-        """One subscriber less."""
+        """Remove a subscriber."""
 
 
 class Planned(Protocol):
@@ -64,11 +64,11 @@ class Standing(Protocol):
 
     @property
     def view(self) -> Planned:
-        """What it reads."""
+        """The view that the subscriber reads."""
 
     @property
     def positions(self) -> Positions:
-        """Where it stands."""
+        """The positions behind the last event that was given."""
 
     def skip(self, at: At, offset: int) -> Position:
         """Go to `offset` in one partition, unread; the position before."""

@@ -74,7 +74,7 @@ class LeaseView(BaseModel):
 
 
 class WakeView(BaseModel):
-    """How a wake-up went."""
+    """The outcome of a wake-up."""
 
     taken: bool
     """Did the endpoint take it? Where not, it is called again as with every wake-up."""

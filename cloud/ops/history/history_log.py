@@ -85,5 +85,5 @@ class HistoryLog:
             self._pending.popleft()
 
     def close(self) -> None:
-        """Leave."""
+        """Wait up to a second for what is being written."""
         self._producer.flush(1)

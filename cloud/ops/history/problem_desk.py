@@ -36,7 +36,7 @@ class ProblemDesk:
     log: ProblemLog = field(default_factory=ProblemLog)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Keep the problems up to date until cancelled."""
         while True:
             await self.clock.sleep(LOOK_EVERY_S)
             if not (self.leads() and self.system.ready.is_set()):
@@ -61,7 +61,11 @@ class ProblemDesk:
         """Somebody looks after it. Raises Problem or Unavailable."""
         row = self.tables.problems.get(problem_id)
         if row is None:
-            raise Problem(404, "no_such_problem", f"there is no problem {problem_id!r}")
+            raise Problem(
+                404,
+                "no_such_problem",
+                f"unknown problem {problem_id!r}; GET /v1/problems lists them",
+            )
         new = row.model_copy(
             update={
                 "acknowledged_at": self.clock.now_ms(),

@@ -106,7 +106,7 @@ def _same(device: str, placement: Placement, payload: bytes) -> str:
 
 
 class Replays:
-    """What was given back."""
+    """The letters that were replayed, by what identifies them."""
 
     def __init__(self) -> None:
         self._rows: dict[str, ReplayRow] = {}

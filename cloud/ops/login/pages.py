@@ -67,7 +67,9 @@ def add(app: FastAPI, access: Access) -> None:
             refused = _why_not(request, access)
             return _form(access, refused or WELCOME, 403 if refused else 200)
         if b"prefetch" in dict(request.scope["headers"]).get(b"sec-purpose", b""):
-            raise Problem(503, "prefetch", "a ticket is used once, by a person")
+            raise Problem(
+                503, "prefetch", "a ticket works once: open it yourself, without preloading"
+            )
         holder = access.tickets.use_up(ticket)
         if holder is None or not access.keys.is_valid(holder):
             text = (
@@ -80,7 +82,9 @@ def add(app: FastAPI, access: Access) -> None:
     @app.post(LOGIN_PATH, include_in_schema=False)
     async def log_in(request: Request) -> Response:
         if not is_from_own_page(dict(request.scope["headers"])):
-            raise Problem(403, "foreign_page", "the form of another server")
+            raise Problem(
+                403, "foreign_page", "this form belongs to another server: open the login page here"
+            )
         key = (
             parse_qs((await request.body()).decode("utf-8", "replace")).get("key", [""])[0].strip()
         )

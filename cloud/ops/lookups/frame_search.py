@@ -25,7 +25,7 @@ RECORDS_MAX: Final = 20_000
 
 
 class FrameFound(BaseModel):
-    """Where a reading came."""
+    """The place at which a reading arrived."""
 
     token: str
     """Follow it by `/v1/acks/{token}`."""

@@ -99,7 +99,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/publications/{name}", responses=problems(404))
     async def one_publication(name: Name) -> Publication:
-        """One publication."""
+        """Show one publication."""
         return desk.publication(name)
 
     @routes.put("/v1/publications/{name}", responses=problems(409))

@@ -62,7 +62,9 @@ def router(services: Services) -> APIRouter:
         Among the newest 20,000 records of each partition; without `epoch` the newest one.
         """
         if stream not in services.tables.streams:
-            raise Problem(404, "no_such_stream", f"there is no stream {stream!r}")
+            raise Problem(
+                404, "no_such_stream", f"unknown stream {stream!r}; GET /v1/streams lists them"
+            )
         found = await services.lookup.run(
             lambda session: frame_search.find(session, stream, device, seq, epoch)
         )

@@ -198,9 +198,13 @@ def _topic_of(services: Services, rule: Rule) -> str:
     tables = services.tables
     if rule.query is None:
         if rule.stream not in tables.streams:
-            raise Problem(422, "rule", f"stream: there is no stream {rule.stream!r} yet")
+            raise Problem(
+                422,
+                "rule",
+                f"stream: unknown stream {rule.stream!r}; it exists after its first reading",
+            )
         return topics.stream_topic(rule.stream or "")
     query = tables.queries.get(rule.query)
     if query is None:
-        raise Problem(422, "rule", f"query: there is no query {rule.query!r} yet")
+        raise Problem(422, "rule", f"query: unknown query {rule.query!r}; register it first")
     return query.topic

@@ -229,7 +229,11 @@ def enrolment(services: Services) -> APIRouter:
         """The certificate of this installation's authority."""
         found = None if services.credentials is None else services.credentials.authority
         if found is None:
-            raise Problem(404, "no_authority", "this server signs no certificates")
+            raise Problem(
+                404,
+                "no_authority",
+                "this server signs no certificates: authority_dir of ops.toml is not set",
+            )
         return Response(found.pem, media_type=PEM)
 
     return routes

@@ -169,5 +169,7 @@ def _add_settings(routes: APIRouter, services: Services) -> None:
         """What the device was set to last, and what it said of it."""
         found = services.tables.down.of(device, DownKind.SETTINGS)
         if not found:
-            raise Problem(404, "no_config", f"nothing was set on device {device!r}")
+            raise Problem(
+                404, "no_config", f"device {device!r} has no settings from here; PUT sets them"
+            )
         return view(found[0][1])

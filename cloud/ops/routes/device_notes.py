@@ -31,7 +31,11 @@ def router(services: Services) -> APIRouter:
         The device need not have been heard of yet.
         """
         if device not in notes and len(notes) >= NOTES_MAX:
-            raise Problem(409, "too_many_notes", f"{NOTES_MAX} devices have one, no more")
+            raise Problem(
+                409,
+                "too_many_notes",
+                f"{NOTES_MAX} devices have notes already, the most that are kept; remove some",
+            )
         said = DeviceNote(
             device=device,
             note=body.note,

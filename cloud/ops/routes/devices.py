@@ -83,7 +83,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/devices/{device}", responses=problems(404))
     async def device(device: DeviceName) -> DeviceView:
-        """One device."""
+        """Show one device."""
         found = table.get(device, now=clock.now_ms())
         if found is None:
             raise Problem(404, "no_such_device", f"nothing is known of device {device!r}")

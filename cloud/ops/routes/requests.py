@@ -96,7 +96,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/devices/{device}/requests/{request_id}", responses=problems(404))
     async def one(device: DeviceName, request_id: RequestIdPath) -> RequestView:
-        """One request."""
+        """Show one request."""
         return _view(desk.one(device, request_id))
 
     @routes.post(

@@ -127,7 +127,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/streams/{name}", responses=problems(404))
     async def stream(name: QueryName) -> StreamView:
-        """One stream."""
+        """Show one stream."""
         found = tables.streams.get(name)
         if found is None:
             raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class SeriesView(BaseModel):
-    """What is summed up."""
+    """A series that is summed up."""
 
     stream: str
     field: str

@@ -58,7 +58,9 @@ class AlertDesk:
         """Raises Problem(404)."""
         found = self.tables.alerts.rules.get(name)
         if found is None:
-            raise Problem(404, "no_such_rule", f"there is no alert rule {name!r}")
+            raise Problem(
+                404, "no_such_rule", f"unknown alert rule {name!r}; GET /v1/alerts lists them"
+            )
         return found
 
     async def put(
@@ -75,7 +77,11 @@ class AlertDesk:
             return before, False
         stamp = next_stamp(f"rule {name!r}", before, version, by=by, now=self.clock.now_ms())
         if before is None and len(self.tables.alerts.rules) >= RULES_MAX:
-            raise Problem(409, "too_many_rules", f"{RULES_MAX} alert rules are kept, no more")
+            raise Problem(
+                409,
+                "too_many_rules",
+                f"{RULES_MAX} alert rules exist already, the most that are kept; remove some",
+            )
         row = Rule(**text.model_dump(), name=name, **stamp)
         await self.writer.write(topics.ALERT_RULES, f"rule|{name}", row)
         return row, before is None
@@ -153,5 +159,9 @@ class AlertDesk:
     def _destination(self, name: str) -> Destination:
         found = self.tables.alerts.destinations.get(name)
         if found is None:
-            raise Problem(404, "no_such_destination", f"there is no destination {name!r}")
+            raise Problem(
+                404,
+                "no_such_destination",
+                f"unknown destination {name!r}; GET /v1/destinations lists them",
+            )
         return found

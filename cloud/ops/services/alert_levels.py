@@ -29,7 +29,7 @@ EVERY_S: Final = 2.0
 async def look_again_and_again(
     judge: Judge, tables: OpsTables, system: SystemLook, clock: Clock
 ) -> None:
-    """Until cancelled."""
+    """Look at the levels again and again, until cancelled."""
     while True:
         await clock.sleep(EVERY_S)
         if not judge.leads:

@@ -43,7 +43,7 @@ class Step(BaseModel):
 
 
 class Trial(BaseModel):
-    """What would have been."""
+    """The alerts that a rule would have raised."""
 
     is_known: bool
     """False: of this kind of rule the past is not kept; `note` says so."""

@@ -29,7 +29,9 @@ class BoardDesk:
         """Raises Problem(404)."""
         found = self.tables.boards.get(name)
         if found is None:
-            raise Problem(404, "no_such_board", f"there is no board {name!r}")
+            raise Problem(
+                404, "no_such_board", f"unknown board {name!r}; GET /v1/boards lists them"
+            )
         return found
 
     async def put(self, name: str, text: BoardText, *, version: int | None, by: str) -> Board:
@@ -43,7 +45,11 @@ class BoardDesk:
             return before
         stamp = next_stamp(f"board {name!r}", before, version, by=by, now=self.clock.now_ms())
         if before is None and len(self.tables.boards) >= BOARDS_MAX:
-            raise Problem(409, "too_many_boards", f"{BOARDS_MAX} boards are kept, no more")
+            raise Problem(
+                409,
+                "too_many_boards",
+                f"{BOARDS_MAX} boards exist already, the most that are kept; remove some",
+            )
         row = Board(**text.model_dump(), name=name, **stamp)
         await self.writer.write(topics.BOARDS, name, row)
         return row

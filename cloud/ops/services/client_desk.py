@@ -44,7 +44,9 @@ class ClientDesk:
     async def end_lease(self, lease_id: str, *, by: str) -> None:
         """End a lease. Raises Problem or Unavailable."""
         if lease_id not in self.tables.leases:
-            raise Problem(404, "no_such_lease", f"there is no lease {lease_id!r}")
+            raise Problem(
+                404, "no_such_lease", f"unknown lease {lease_id!r}; GET /v1/leases lists them"
+            )
         await self._say(
             lease_id,
             Ending(at=self.clock.now_ms(), by=by),
@@ -58,7 +60,9 @@ class ClientDesk:
         """
         before = self.tables.leases.get(lease_id)
         if before is None:
-            raise Problem(404, "no_such_lease", f"there is no lease {lease_id!r}")
+            raise Problem(
+                404, "no_such_lease", f"unknown lease {lease_id!r}; GET /v1/leases lists them"
+            )
         if before.state not in WAKEABLE:
             detail = f"it is {before.state}: expected a client that sleeps, and an endpoint in use"
             raise Problem(409, "not_asleep", detail)

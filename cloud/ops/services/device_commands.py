@@ -52,7 +52,7 @@ class DownDesk:
             raise Problem(
                 422,
                 "not_sent",
-                f"id {message_id!r}: what begins with {REPLY_PREFIX!r} is a reply; expected "
+                f"id {message_id!r}: ids that begin with {REPLY_PREFIX!r} are replies; expected "
                 "another id",
             )
         async with self._turn:
@@ -121,7 +121,7 @@ class DownDesk:
             raise Problem(
                 409,
                 "too_many",
-                f"{OPEN_MAX} messages wait for {device}, no more; ask again when one was answered",
+                f"{OPEN_MAX} messages wait for {device}, the most at once; wait for an answer",
             )
         for key in self._tables.down.to_forget(device, now_ms):
             await self._writer.write(topics.DOWN, key, None)

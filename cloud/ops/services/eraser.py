@@ -91,7 +91,9 @@ class EraserDesk:
     async def ask_stream(self, name: str, *, with_queries: bool, by: str) -> Erasure:
         """Erase a stream with all that was made of it. Raises Problem(404 | 409) or Unavailable."""
         if is_reserved(name) or topics.stream_topic(name) in (topics.LATE, topics.SHED):
-            raise Problem(409, "system_stream", f"{name!r} is a stream of the system's own")
+            raise Problem(
+                409, "system_stream", f"{name!r} belongs to the system and cannot be erased"
+            )
         if name not in self._tables.streams:
             raise Problem(404, "no_such_stream", f"no stream {name[:80]!r} is in the catalogue")
         queries = self.readers_of(name)
@@ -129,7 +131,11 @@ class EraserDesk:
                     409, "under_way", f"{name!r} is being erased already: {same[0].id} says how far"
                 )
             if sum(row.is_open for row in rows.values()) >= OPEN_MAX:
-                raise Problem(409, "too_many_erasures", f"{OPEN_MAX} are under way, no more")
+                raise Problem(
+                    409,
+                    "too_many_erasures",
+                    f"{OPEN_MAX} erasures are under way, the most at once; wait for one",
+                )
             ended = sorted((r.asked_at, r.id) for r in rows.values() if not r.is_open)
             for _, id_ in ended[: max(0, len(rows) + 1 - ROWS_MAX)]:
                 await self._forget(id_)

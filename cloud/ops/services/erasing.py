@@ -56,7 +56,7 @@ class KafkaEraser:
         self._producer: Producer = clients.producer(config, "ops-erasures")
 
     def close(self) -> None:
-        """Leave."""
+        """Close the Kafka clients."""
         self._consumer.close()
         self._producer.close()
 

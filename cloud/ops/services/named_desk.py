@@ -49,7 +49,7 @@ class NamedDesk:
         """Raises Problem(404)."""
         found = self.tables.sets.get(name)
         if found is None:
-            raise Problem(404, "no_such_set", f"there is no set {name!r}")
+            raise Problem(404, "no_such_set", f"unknown set {name!r}; GET /v1/sets lists them")
         return found
 
     async def put_set(self, name: str, text: SetText, *, version: int | None, by: str) -> NamedSet:
@@ -84,7 +84,11 @@ class NamedDesk:
         """Raises Problem(404)."""
         found = self.tables.publications.get(name)
         if found is None:
-            raise Problem(404, "no_such_publication", f"there is no publication {name!r}")
+            raise Problem(
+                404,
+                "no_such_publication",
+                f"unknown publication {name!r}; GET /v1/publications lists them",
+            )
         return found
 
     async def put_publication(
@@ -99,7 +103,9 @@ class NamedDesk:
         stamp = next_stamp(what, before, version, by=by, now=self.clock.now_ms())
         if before is None and len(self.tables.publications) >= PUBLICATIONS_MAX:
             raise Problem(
-                409, "too_many_publications", f"{PUBLICATIONS_MAX} publications are kept, no more"
+                409,
+                "too_many_publications",
+                f"{PUBLICATIONS_MAX} publications exist, the most that are kept; remove some",
             )
         row = Publication(**dict(text), name=name, **stamp)
         await self.writer.write(topics.PUBLICATIONS, name, row)
@@ -123,11 +129,15 @@ class NamedDesk:
             raise Problem(422, "filter", str(error)) from error
         missing = sorted(name for name in found.sets if known.members(name) is None)
         if missing:
-            raise Problem(422, "filter", f"where: no set is named {missing[0]!r}")
+            raise Problem(422, "filter", f"where: no set is named {missing[0]!r}; make it first")
 
     def _check_room(self, name: str, members: tuple[str, ...], before: NamedSet | None) -> None:
         if before is None and len(self.tables.sets) >= SETS_MAX:
-            raise Problem(409, "too_many_sets", f"{SETS_MAX} sets are kept, no more")
+            raise Problem(
+                409,
+                "too_many_sets",
+                f"{SETS_MAX} sets exist already, the most that are kept; remove some",
+            )
         others = sum(len(one.members) for key, one in self.tables.sets.items() if key != name)
         if others + len(members) > SETS_MEMBERS_MAX:
             raise Problem(

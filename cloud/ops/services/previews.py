@@ -25,7 +25,7 @@ LOOK_EVERY_S: Final = 0.05
 
 
 class PreviewRows(BaseModel):
-    """What a query gives."""
+    """The rows that a query gives."""
 
     rows: list[dict[str, Any]]
     """Results; a window that may have had readings before says `"complete": false`."""

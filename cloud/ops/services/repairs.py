@@ -56,7 +56,7 @@ class RepairDesk:
                 raise Problem(
                     409,
                     "too_many_repairs",
-                    f"{OPEN_MAX} repairs wait or run, no more; ask again when one has ended",
+                    f"{OPEN_MAX} repairs wait or run, the most at once; wait for one to end",
                 )
             await self._forget()
             asked = Repair(

@@ -47,20 +47,20 @@ class RequestDesk:
                     raise Problem(
                         409,
                         "replied",
-                        f"{request_id!r} of {device} is {row.reply.state}, and stays so",
+                        f"{request_id!r} of {device} is {row.reply.state}, which cannot be changed",
                     )
                 return row
             if now_ms >= row.expires_at:
                 raise Problem(
                     409,
                     "over",
-                    f"{request_id!r} of {device} is over: a reply is worth nothing any more",
+                    f"{request_id!r} of {device} is over: nobody waits for a reply",
                 )
             await self._writer.write(topics.REQUESTS, key_of(device, request_id), said)
             return said
 
     def one(self, device: str, request_id: str) -> RequestRow:
-        """One row. Raises Problem."""
+        """The row of one request. Raises Problem."""
         row = self._tables.requests.get(device, request_id)
         if row is None:
             raise Problem(

@@ -28,7 +28,7 @@ LETTERS_LOOKED_AT: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was found."""
+    """The findings of a look at the system."""
 
     problems: Sequence[KnownProblem]
     parts: Sequence[PartView]

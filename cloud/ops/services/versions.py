@@ -18,7 +18,7 @@ class Kept(Protocol):
 
     @property
     def changed_by(self) -> str:
-        """Who made this version."""
+        """The person or key that made this version."""
 
 
 class Stamp(TypedDict):

@@ -27,7 +27,7 @@ _NAMED: Final = re.compile(r"field '([^']{1,64})'")
 
 
 class FieldLook(BaseModel):
-    """One field."""
+    """A field of the stream with its latest values."""
 
     name: str
     path: str

@@ -43,11 +43,11 @@ class ClientTable:
             del self.servers[name]
 
     def all(self) -> Iterator[tuple[str, OpenClient]]:
-        """Each with its server."""
+        """Each open client with its server."""
         for name, report in self.servers.items():
             for client in report.clients:
                 yield name, client
 
     def find(self, client_id: str) -> OpenClient | None:
-        """One of them."""
+        """The client of this id; None where it is not open."""
         return next((one for _, one in self.all() if one.id == client_id), None)

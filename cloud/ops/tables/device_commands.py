@@ -17,7 +17,7 @@ UNMATCHED_MAX: Final = 10_000
 
 
 class DownTable:
-    """All rows."""
+    """The messages to devices, as rows."""
 
     def __init__(self) -> None:
         self._rows: dict[str, dict[str, DownRow]] = {}
@@ -66,7 +66,7 @@ class DownTable:
                 yield key, row.model_copy(update={"answer": answer, "answered_at": at})
 
     def get(self, device: str, message_id: str) -> DownRow | None:
-        """One row."""
+        """The row of one message."""
         return self._rows.get(device, {}).get(message_id)
 
     def of(self, device: str, kind: DownKind) -> list[tuple[str, DownRow]]:

@@ -282,7 +282,7 @@ class DeviceTable:
         return [self._event(device, entry, status, seen, now)] if is_changed else []
 
     def get(self, device: str, *, now: int) -> DeviceView | None:
-        """One device."""
+        """The view of one device."""
         entry = self._entries.get(device)
         return None if entry is None else self._view(device, entry, *entry.reports(), now)
 
@@ -357,7 +357,7 @@ class DeviceTable:
         return self._names.after(None)
 
     def total(self, state: Presence | None = None) -> int:
-        """How many there are."""
+        """The number of devices, in one state or in all."""
         return len(self._entries) if state is None else self.presences[state]
 
     def names_with(self, mark: Mark, limit: int) -> list[str]:

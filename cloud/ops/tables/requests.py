@@ -44,7 +44,7 @@ class Write:
 
 @dataclass
 class RequestTable:
-    """All rows."""
+    """The requests of devices, as rows."""
 
     served: Collection[str] | None = None
     """Names that somebody answers; others are refused at once. None: every one waits for its
@@ -105,7 +105,7 @@ class RequestTable:
         self._fresh.setdefault(device, {})[row.id] = row
 
     def get(self, device: str, request_id: str) -> RequestRow | None:
-        """One row."""
+        """The row of one request."""
         return self._rows.get(device, {}).get(request_id)
 
     def of(self, device: str) -> Iterable[RequestRow]:

@@ -81,6 +81,6 @@ class TableWriter:
         return asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def close(self) -> None:
-        """Leave."""
+        """Wait up to a second for what is being written, and stop the thread."""
         self._producer.flush(1)
         self._thread.shutdown()

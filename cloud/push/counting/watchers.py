@@ -102,7 +102,7 @@ class Watchers:
 
     @property
     def hub(self) -> Hub:
-        """Where it reads."""
+        """The hub that is read."""
         return self._hub
 
     @property
@@ -226,7 +226,7 @@ class StreamWatcher:
 
     @property
     def hub(self) -> Hub:
-        """Where it reads."""
+        """The hub that is read."""
         return self._hub
 
     @property

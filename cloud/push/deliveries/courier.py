@@ -63,7 +63,7 @@ class Writer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What couriers stand on."""
+    """The services that couriers use."""
 
     hub: Hub
     caller: webhook.Caller

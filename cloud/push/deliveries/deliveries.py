@@ -128,7 +128,7 @@ class Deliveries:
         self._count()
 
     def partition_lost(self, number: int) -> None:
-        """They are another proxy's."""
+        """Give up the deliveries of a partition: another proxy has them."""
         partition = self._partitions.pop(number, None)
         if partition is not None:
             for courier in partition.couriers.values():
@@ -277,7 +277,7 @@ class Deliveries:
         if courier.letters and not _shows(courier, reader):
             raise RequestError(
                 "letters",
-                f"{courier.delivery.name} has dead letters that were made with another right than "
+                f"{courier.delivery.name} has dead letters that were made with other rights than "
                 "yours: drop them, or delete it, first",
             )
 

@@ -87,7 +87,7 @@ class LetterView(BaseModel):
 
 
 class CallView(BaseModel):
-    """How a call ended."""
+    """The outcome of a call."""
 
     taken: bool
     error: str | None

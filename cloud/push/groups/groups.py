@@ -99,7 +99,7 @@ class Groups:
                 partition.groups[group.id] = Sharing(group, writer, self._hub, self._clock)
 
     def partition_lost(self, number: int) -> None:
-        """They are another proxy's."""
+        """Give up the groups of a partition: another proxy has them."""
         partition = self._partitions.pop(number, None)
         if partition is not None:
             for sharing in partition.groups.values():

@@ -141,7 +141,7 @@ def check_fields(principal: Principal, subscription: Subscription) -> None:
         nodes += [column.node for column in parse_select(subscription.select)]
     for name in {name for node in nodes if node is not None for name in _fields(node)}:
         if not all(scope.shows_field_of_all(name) for scope in scopes):
-            raise FilterError(f"field {name!r}: no field that you may read has this name")
+            raise FilterError(f"field {name!r}: unknown field; expected one that you may read")
 
 
 def previews(lease: Lease, events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -14,21 +14,17 @@ from sqlglot import exp
 
 from edgewake.cloud.queries.advice import of_node
 from edgewake.cloud.queries.query import Aggregate, Extreme
+from edgewake.cloud.queries.terms.calls import Typed, call
 from edgewake.cloud.queries.terms.expressions import (
     AGGREGATES,
-    Call,
-    Expression,
-    Field,
-    Literal,
     Scope,
-    Typed,
-    call,
     number,
     refused,
     sql_of,
     translate,
 )
 from edgewake.cloud.queries.terms.functions import BOOLEAN, LIST, NUMBER, STRING, TIME, Kind
+from edgewake.cloud.queries.terms.tree import Call, Expression, Field, Literal
 from edgewake.protocol.errors import QueryError
 
 TOP_K_MAX: Final = 100
@@ -85,9 +81,7 @@ class Slots:
         if isinstance(node, exp.IgnoreNulls):
             node = node.this
         elif isinstance(node, exp.RespectNulls):
-            raise QueryError(
-                f"{clause}: RESPECT NULLS: what has no value does not count here; leave it out"
-            )
+            raise QueryError(f"{clause}: RESPECT NULLS: nulls never count here; leave it out")
         return _One(self, self._scope, clause, condition).read(node)
 
     def _condition(self, node: exp.Expr, clause: str) -> Expression:
@@ -113,7 +107,7 @@ class Slots:
         return self.value(function, _place(self.numbers, expression))
 
     def variance(self, expression: Expression) -> Expression:
-        """Its population variance."""
+        """The population variance of an expression."""
         return self.value("variance", _place(self.moments, expression))
 
     def extreme(self, which: str, order: Expression, value: Expression, kind: Kind) -> Expression:
@@ -318,6 +312,8 @@ class _One:
 
     def within(self, node: exp.Expr) -> Typed:
         """percentile_cont(rank) WITHIN GROUP (ORDER BY x) and others that are exact elsewhere."""
+        if isinstance(node.this, exp.Mode):
+            raise QueryError(f"{self._clause}: {sql_of(node)}: write mode(x)")
         raise QueryError(
             f"{self._clause}: {sql_of(node)}: a quantile is a value of the readings here, to 1.3 "
             "% of rank, with nothing between two of"
@@ -339,6 +335,14 @@ class _One:
             "top_k", _place(self._slots.tops, items), (int(k),), items[1]
         ), LIST
 
+    def mode(self, node: exp.Expr) -> Typed:
+        """The most frequent value, from the same slot as approx_top_k."""
+        if node.this is None or node.args.get("deterministic"):
+            raise QueryError(f"{self._clause}: mode takes one argument")
+        items = self._value(node.this)
+        slot = _place(self._slots.tops, items)
+        return self._slots.value("mode", slot, (), items[1]), items[1]
+
 
 _READERS: Final[Mapping[type[exp.Expr], Callable[[_One, exp.Expr], Typed]]] = {
     exp.Count: _One.count,
@@ -358,6 +362,7 @@ _READERS: Final[Mapping[type[exp.Expr], Callable[[_One, exp.Expr], Typed]]] = {
     **dict.fromkeys((exp.ApproxQuantile, exp.Quantile, exp.Median), _One.quantile),
     exp.WithinGroup: _One.within,
     exp.ApproxTopK: _One.top_k,
+    exp.Mode: _One.mode,
 }
 
 

@@ -30,7 +30,7 @@ _LISTED: Final[Mapping[type[exp.Expr], Sequence[str]]] = {
             exp.Sum, exp.Avg, exp.Min, exp.Max, exp.LogicalAnd, exp.LogicalOr, exp.Variance,
             exp.VariancePop, exp.Stddev,
             exp.StddevSamp, exp.StddevPop, exp.First, exp.FirstValue, exp.Last, exp.LastValue,
-            exp.AnyValue, exp.Median,
+            exp.AnyValue, exp.Median, exp.Mode,
             exp.IgnoreNulls, exp.Paren, exp.Where, exp.Having, exp.From, exp.Star, exp.TableAlias,
             exp.TsOrDsToDate,
             exp.UnixMillis,

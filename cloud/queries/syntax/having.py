@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from edgewake.cloud.queries.terms.expressions import Call, Expression, Field, Literal
+from edgewake.cloud.queries.terms.tree import Call, Expression, Field, Literal
 
 _MIRRORED: Final[Mapping[str, str]] = {
     "=": "=",

@@ -25,17 +25,11 @@ from edgewake.cloud.queries.query import Join, Query, Within
 from edgewake.cloud.queries.syntax.foreign_table import KEY, Foreign
 from edgewake.cloud.queries.syntax.join_interval import EXPECTED_TIME, is_about_time, within
 from edgewake.cloud.queries.syntax.union import EXPECTED as UNION
-from edgewake.cloud.queries.terms.expressions import (
-    TIMES,
-    Call,
-    Expression,
-    Scope,
-    fields_of,
-    sql_of,
-)
+from edgewake.cloud.queries.terms.expressions import TIMES, Scope, sql_of
 from edgewake.cloud.queries.terms.faults import Faults, UnknownStream
 from edgewake.cloud.queries.terms.functions import Kind
 from edgewake.cloud.queries.terms.table_columns import DEVICES, columns_of
+from edgewake.cloud.queries.terms.tree import Call, Expression, fields_of
 from edgewake.cloud.queries.terms.windows import Rule
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.frames.stream import Stream
@@ -176,7 +170,8 @@ class JoinReader:
                 raise QueryError(f"UNPIVOT: not with {what}; name the fields in SELECT")
             if query.quantiles or query.tops:
                 raise QueryError(
-                    f"{what}: a query with it has all aggregates but quantiles and approx_top_k"
+                    f"{what}: a query with it has all aggregates but quantiles, mode and "
+                    "approx_top_k"
                 )
             if query.window.rule is Rule.ABSENCE:
                 raise QueryError(f"{what}: not with absence_window")

@@ -24,16 +24,11 @@ from sqlglot import exp
 
 from edgewake.cloud.queries.query import History
 from edgewake.cloud.queries.syntax.window_syntax import duration_ms
-from edgewake.cloud.queries.terms.expressions import (
-    Field,
-    Scope,
-    Typed,
-    fields_of,
-    sql_of,
-    translate,
-)
+from edgewake.cloud.queries.terms.calls import Typed
+from edgewake.cloud.queries.terms.expressions import Scope, sql_of, translate
 from edgewake.cloud.queries.terms.functions import BOOLEAN, NUMBER, STRING
 from edgewake.cloud.queries.terms.lookback import HOURS, SEEN, VALUES_MAX, Past
+from edgewake.cloud.queries.terms.tree import Field, fields_of
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.sketches import seen
 from edgewake.protocol.sketches.seen import Seen

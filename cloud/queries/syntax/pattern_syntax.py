@@ -43,7 +43,7 @@ def is_pattern(node: exp.Expr) -> bool:
 
 
 def conditions(node: exp.Expr) -> list[exp.Expr]:
-    """What decides it."""
+    """The conditions that decide a pattern's window."""
     if not is_pattern(node) or str(node.this).lower() == "absence_window":
         return []
     found = [one for one in node.expressions if not _is_length(one)]

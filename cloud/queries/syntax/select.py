@@ -8,18 +8,21 @@ once.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Final
 
 from sqlglot import exp
 
-from edgewake.cloud.queries.advice import STORED
 from edgewake.cloud.queries.query import Key, Order, Output, Query, Unpivot
 from edgewake.cloud.queries.syntax.aggregates import Slots, is_aggregate
+from edgewake.cloud.queries.syntax.column_names import (
+    check_outputs,
+    column_name,
+    slug,
+)
 from edgewake.cloud.queries.syntax.foreign_table import Foreign
+from edgewake.cloud.queries.syntax.from_clause import table_of, types_of, unpivot_kinds, unpivot_of
 from edgewake.cloud.queries.syntax.having import is_never
 from edgewake.cloud.queries.syntax.join import JoinReader, plain_name
 from edgewake.cloud.queries.syntax.lookback_syntax import HistoryReader
@@ -33,84 +36,22 @@ from edgewake.cloud.queries.syntax.window_syntax import (
     one_window,
     window,
 )
-from edgewake.cloud.queries.terms.expressions import (
-    AGGREGATES,
-    TIMES,
-    Call,
-    Expression,
-    Field,
-    Literal,
-    Scope,
-    Typed,
-    translate,
-)
-from edgewake.cloud.queries.terms.faults import Faults, UnknownStream
+from edgewake.cloud.queries.terms.calls import Typed
+from edgewake.cloud.queries.terms.expressions import AGGREGATES, TIMES, Scope, translate
+from edgewake.cloud.queries.terms.faults import Faults
 from edgewake.cloud.queries.terms.functions import BOOLEAN, LIST, STRING, TIME, Kind
+from edgewake.cloud.queries.terms.tree import Call, Expression, Field, Literal
 from edgewake.cloud.queries.terms.windows import ALL, Window
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.frames.stream import Stream
-from edgewake.protocol.names import FIELD_CHARS_MAX, FIELD_PATTERN, RESERVED_FIELDS
 
-OUTPUTS_MAX: Final = 64
-"""Columns of a result."""
 TAGS_MAX: Final = 120
 """Rows that one reading becomes: windows it lies in x fields of UNPIVOT. Each costs as much as a
 reading."""
 LIMIT_MAX: Final = 1_000
 """Rows of a window that LIMIT lets through."""
-_RESULT_FIELDS: Final = RESERVED_FIELDS | {"complete", "withdrawn", "window_number"}
-"""What a result has beside the columns of its SELECT."""
 _WINDOW_COLUMNS: Final = ("window_start", "window_end")
 _FUNCTIONS: Final = ", ".join(AGGREGATES)
-
-_READ: Final = ("expressions", "from_", "where", "group", "having", "order", "limit", "joins")
-_CLAUSES: Final = {
-    "with_": (
-        "WITH: a common table may only filter one stream: WITH x AS (SELECT * FROM stream WHERE …)"
-    ),
-    "distinct": f"SELECT DISTINCT: not supported; use GROUP BY or approx_count_distinct; {STORED}",
-    "laterals": "LATERAL VIEW: not supported; use UNPIVOT for fields",
-    "qualify": (
-        "QUALIFY: not supported; use HAVING, or ORDER BY … LIMIT n for the first of each window; "
-        f"{STORED}"
-    ),
-    "windows": "WINDOW: not supported; windows of time are written in GROUP BY",
-    "offset": "OFFSET: not supported; LIMIT n gives the first n rows of each window",
-    "match": "MATCH_RECOGNIZE: write GROUP BY pattern_window('10 minutes', first condition, second "
-    "condition), device",
-}
-
-
-def check_clauses(select: exp.Expr, faults: Faults) -> None:
-    """Refuse every clause but those that are read."""
-    for clause, value in select.args.items():
-        if not value or clause in _READ:
-            continue
-        node = value[0] if isinstance(value, list) else value
-        with faults.within(node if isinstance(node, exp.Expr) else None):
-            raise QueryError(
-                _CLAUSES.get(
-                    clause,
-                    f"{clause.strip('_').upper()}: not supported; expected SELECT, FROM, WHERE, "
-                    "GROUP BY, HAVING, ORDER BY",
-                )
-            )
-
-
-def table_of(select: exp.Expr) -> exp.Expr:
-    """The one stream in FROM; raises QueryError."""
-    from_ = select.args.get("from_")
-    table = from_.this if from_ is not None else None
-    if isinstance(table, exp.Subquery):
-        raise QueryError("FROM: a subquery; expected one stream")
-    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
-        raise QueryError("FROM: expected one stream, e.g. FROM host_metrics")
-    extra = [name for name, value in table.args.items() if value and name not in ("this", "pivots")]
-    if extra:
-        raise QueryError(
-            f"FROM {table.sql()[:60]}: {extra[0]}: expected a stream's name alone, or with UNPIVOT"
-        )
-    return table
 
 
 class SelectReader:
@@ -141,16 +82,16 @@ class SelectReader:
             table = table_of(select)
             self._stream = table.name
             with faults.within(table.this):
-                self._types = None if streams is None else _types_of(table.name, streams)
+                self._types = None if streams is None else types_of(table.name, streams)
             self._read_others(streams)
-            self._unpivot = self._read_unpivot(table)
+            self._unpivot = unpivot_of(table, self._types, faults)
         times: Mapping[str, Kind] = dict.fromkeys(TIMES, TIME)
         self._join = JoinReader(select, self._stream, self._types, streams, faults, foreign)
         self._history = HistoryReader()
         names: Mapping[str, Kind] = {
             "device": STRING,
             **times,
-            **self._unpivot_kinds(),
+            **unpivot_kinds(self._unpivot, self._types),
             **self._join.kinds,
         }
         self._scope = Scope(
@@ -190,9 +131,7 @@ class SelectReader:
                 return
             self._types = None  # what is wrong with one is said; its fields are believed
             with self._faults.within(table):
-                self._types = agreed(
-                    self._stream, types, table.name, _types_of(table.name, streams)
-                )
+                self._types = agreed(self._stream, types, table.name, types_of(table.name, streams))
 
     def _read(self, *, name: str, description: str, lateness_ms: int, reopen_ms: int) -> Query:
         if self._is_rows() or self._keyed_by:
@@ -264,53 +203,8 @@ class SelectReader:
             if slots.quantiles or slots.tops:
                 raise QueryError(
                     "SELECT: sessions, windows by count and patterns have all aggregates but "
-                    "quantiles and approx_top_k"
+                    "quantiles, mode and approx_top_k"
                 )
-
-    def _read_unpivot(self, table: exp.Expr) -> Unpivot | None:
-        pivots = table.args.get("pivots") or []
-        if not pivots:
-            return None
-        pivot = pivots[0]
-        values, lists = pivot.args.get("expressions") or [], pivot.args.get("fields") or []
-        shaped = (
-            len(pivots) == 1
-            and pivot.args.get("unpivot")
-            and len(values) == 1
-            and len(lists) == 1
-            and isinstance(lists[0], exp.In)
-        )
-        columns = lists[0].expressions if shaped else []
-        if (
-            not shaped
-            or pivot.args.get("alias")
-            or not all(
-                isinstance(c, exp.Column) and isinstance(c.this, exp.Identifier) for c in columns
-            )
-        ):
-            raise QueryError("FROM: expected `stream UNPIVOT (value FOR metric IN (field, field))`")
-        fields = tuple(column.name for column in columns)
-        kinds = {self._kind_of(column) for column in columns} - {None}
-        if len(kinds) > 1:
-            raise QueryError(
-                "UNPIVOT: fields of several types: "
-                f"{', '.join(sorted(str(kind) for kind in kinds))}"
-            )
-        return Unpivot(
-            _name(values[0].name, "UNPIVOT"), _name(lists[0].this.name, "UNPIVOT"), fields
-        )
-
-    def _kind_of(self, column: exp.Expr) -> Kind:
-        """Type of a field of the stream; None for an unknown field, which is a fault."""
-        with self._faults.within(column):
-            return Scope(self._types, {}, self._faults).kind(column.name)
-        return None
-
-    def _unpivot_kinds(self) -> Mapping[str, Kind]:
-        if self._unpivot is None:
-            return {}
-        kind = None if self._types is None else self._types.get(self._unpivot.fields[0])
-        return {self._unpivot.value: kind, self._unpivot.metric: STRING}
 
     def _is_rows(self) -> bool:
         """Is each reading a row of its own?"""
@@ -337,7 +231,7 @@ class SelectReader:
             identity = self._keyed_by or (
                 ("device", "reading", "partner") if self._join.is_paired else ("device", "reading")
             )
-            _check_outputs(
+            check_outputs(
                 len(self._select.expressions), [*identity, *(output.name for output in outputs)]
             )
         return outputs
@@ -353,7 +247,7 @@ class SelectReader:
                         f"header table: {name} differs from reading to reading; expected a name "
                         "that distinguishes rows"
                     )
-                _name(name, "header table")
+                column_name(name, "header table")
         with self._faults.within(self._select):
             if not self._is_rows():
                 raise QueryError(
@@ -370,11 +264,11 @@ class SelectReader:
                 "no query"
             )
         expression, _ = translate(node, self._scope, f"SELECT {column.alias}".rstrip())
-        name = column.alias or (plain_name(node) if isinstance(node, exp.Column) else _slug(node))
+        name = column.alias or (plain_name(node) if isinstance(node, exp.Column) else slug(node))
         # Every row has it.
         if expression == Field(name) and name in (self._keyed_by or ("device",)):
             return None
-        return Output(_name(name, "SELECT"), expression)
+        return Output(column_name(name, "SELECT"), expression)
 
     def _group(self) -> tuple[Window, Sequence[exp.Expr]]:
         """The window, and the nodes of the keys."""
@@ -458,7 +352,7 @@ class SelectReader:
                 if (found := self._column(column)) is not None:
                     outputs.append(found)
         with self._faults.within(self._select):
-            _check_outputs(
+            check_outputs(
                 len(columns),
                 [*(key.name for key in self._keys), *(output.name for output in outputs)],
             )
@@ -477,8 +371,8 @@ class SelectReader:
         if isinstance(node, exp.Column):
             written = plain_name(node)
         else:
-            written = names[0] if names else _slug(meant)
-        name = _name(written, "GROUP BY")
+            written = names[0] if names else slug(meant)
+        name = column_name(written, "GROUP BY")
         self._key_nodes.append((meant, name, kind))
         return Key(name, expression)
 
@@ -501,7 +395,7 @@ class SelectReader:
             and alias in ("", plain)
         ):
             return None
-        name = _name(alias or _slug(node), "SELECT")
+        name = column_name(alias or slug(node), "SELECT")
         self._aliases[name] = expression, kind
         return Output(name, expression)
 
@@ -573,38 +467,3 @@ class SelectReader:
                 )
             return int(text)
         return None
-
-
-def _types_of(name: str, streams: Mapping[str, Stream]) -> Mapping[str, Kind]:
-    if name not in streams:
-        close = get_close_matches(name, streams, n=1)
-        known = ", ".join(sorted(streams)[:20]) or "none yet"
-        raise UnknownStream(
-            f"FROM: unknown stream {name!r}: "
-            + (f"did you mean {close[0]!r}?" if close else f"known are {known}")
-        )
-    return {field: info.type for field, info in streams[name].fields.items()}
-
-
-def _check_outputs(columns: int, names: Sequence[str]) -> None:
-    if columns > OUTPUTS_MAX:
-        raise QueryError(f"SELECT: {columns} columns: expected at most {OUTPUTS_MAX}")
-    if twice := {name for name in names if names.count(name) > 1}:
-        raise QueryError(f"SELECT: the name {min(twice)!r} twice; give one of them another with AS")
-
-
-def _slug(node: exp.Expr) -> str:
-    """A name for a column that has none: `avg(speed)` is `avg_speed`."""
-    text = re.sub(r"[^A-Za-z0-9]+", "_", node.sql(dialect="spark").lower()).strip("_")[
-        :FIELD_CHARS_MAX
-    ]
-    return text if re.match("[a-z]", text) else f"column_{text}"[:FIELD_CHARS_MAX]
-
-
-def _name(name: str, clause: str) -> str:
-    if FIELD_PATTERN.fullmatch(name) is None or (name in _RESULT_FIELDS and name != "device"):
-        raise QueryError(
-            f"{clause}: the name {name[:80]!r} is reserved or not 1-64 of A-Z a-z 0-9 _; give it "
-            "another with AS"
-        )
-    return name

@@ -17,13 +17,13 @@ from functools import lru_cache
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from edgewake.cloud.queries.terms.expressions import Call, Expression, Field, Literal
 from edgewake.cloud.queries.terms.functions import (
     REGEX_SUBJECT_CHARS_MAX,
     TEXT_CHARS_MAX,
     like_pieces,
     like_regex,
 )
+from edgewake.cloud.queries.terms.tree import Call, Expression, Field, Literal
 
 Row = Sequence[Any]
 Evaluated = Callable[[Row], Any]

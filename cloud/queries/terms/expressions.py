@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from typing import Final, TypeAlias
@@ -21,29 +21,32 @@ from zoneinfo import ZoneInfo
 from sqlglot import exp
 
 from edgewake.cloud.queries import advice
+from edgewake.cloud.queries.terms.calls import Typed, call, check_kinds, one_kind
 from edgewake.cloud.queries.terms.faults import Faults
 from edgewake.cloud.queries.terms.functions import (
     BOOLEAN,
-    COPIES,
     DATE_PATTERN,
     FUNCTIONS,
     NAMES,
     NUMBER,
     READ_AS,
     READ_BY_NAME,
-    SAME,
     STRING,
     TIME,
     TIME_PARTS,
     TIME_UNITS,
     Kind,
-    OtherKind,
-    Signature,
     check_like,
     check_regex,
 )
+from edgewake.cloud.queries.terms.tree import (
+    Call,
+    Expression,
+    Field,
+    Literal,
+    size_of,
+)
 from edgewake.protocol.errors import QueryError
-from edgewake.protocol.frames.field_type import FieldType
 
 DEPTH_MAX: Final = 30
 """Nesting of an expression; deeper ones are refused. Python and Spark both recurse over it."""
@@ -53,45 +56,6 @@ what is larger is refused. Spark's time and memory grow with it."""
 LIST_MAX: Final = 200
 """Items of an IN list or arguments of a function; more are refused."""
 
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A field of a reading, `device` or a time; over results, one of their columns."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Literal:
-    """A constant; None is SQL's NULL."""
-
-    value: float | int | str | bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """An operator or function from FUNCTIONS."""
-
-    function: str
-    arguments: tuple[Expression, ...]
-    size: int = field(init=False, compare=False, repr=False, default=1)
-    """Functions, names and constants that Spark's column of it has. Counted here: to walk a tree in
-    which one part stands in many places would take as long as Spark's plan of it."""
-
-    def __post_init__(self) -> None:
-        copies = COPIES.get(self.function, ())
-        sizes = [size_of(argument) for argument in self.arguments]
-        counted = [size * (copies[i] if i < len(copies) else 1) for i, size in enumerate(sizes)]
-        object.__setattr__(self, "size", 1 + sum(counted))
-
-
-def size_of(expression: Expression) -> int:
-    """Functions, names and constants that Spark's column of it has."""
-    return expression.size if isinstance(expression, Call) else 1
-
-
-Expression: TypeAlias = Field | Literal | Call
-Typed: TypeAlias = tuple[Expression, Kind]
 
 TIMES: Final[Mapping[str, str]] = {
     "event_time": "t",
@@ -110,7 +74,7 @@ AGGREGATES: Final = (
     "count", "sum", "avg", "min", "max", "count_if", "stddev", "stddev_pop", "variance", "var_pop",
     "corr", "covar_pop", "covar_samp",
     "regr_slope", "regr_intercept", "first", "last", "min_by", "max_by", "bool_and", "bool_or",
-    "median", "percentile",
+    "median", "percentile", "mode",
     "approx_count_distinct", "approx_percentile", "approx_top_k",
 )  # fmt: skip
 """What stands for all readings of a window and group; `aggregates` reads it."""
@@ -349,7 +313,7 @@ def refused(node: exp.Expr, clause: str) -> QueryError:
     allowed = sorted(NAMES)
     if name.lower() in allowed:
         return QueryError(
-            f"{clause}: {text!r}: {name.lower()}() does not take what is given to it here"
+            f"{clause}: {text!r}: {name.lower()}() does not take these arguments (docs/queries.md)"
         )
     close = get_close_matches(name.lower(), [*allowed, *AGGREGATES], n=1)
     what = f"function {name}() is not allowed" if name else f"{text!r} is not supported"
@@ -441,8 +405,8 @@ def _if(
 
 
 def _branches(pairs: Sequence[tuple[Typed, Typed]], default: Typed, clause: str) -> Typed:
-    _check_kinds("CASE condition", [condition[1] for condition, _ in pairs], BOOLEAN, clause)
-    kind = _one_kind("CASE", [*(value[1] for _, value in pairs), default[1]], clause)
+    check_kinds("CASE condition", [condition[1] for condition, _ in pairs], BOOLEAN, clause)
+    kind = one_kind("CASE", [*(value[1] for _, value in pairs), default[1]], clause)
     arguments = [part[0] for pair in pairs for part in pair] + [default[0]]
     return Call("case", tuple(arguments)), kind
 
@@ -585,62 +549,3 @@ def _pattern(node: exp.Expr, clause: str) -> str:
             "e.g. 'yyyy-MM-dd HH:mm'"
         )
     return pattern
-
-
-def call(function: str, arguments: Sequence[Typed], clause: str) -> Typed:
-    """A call with its type; raises QueryError where an argument has another type."""
-    signature = FUNCTIONS[function]
-    kinds = [kind for _, kind in arguments]
-    same: Kind = None
-    if SAME in signature.takes:
-        same = _one_kind(function, kinds, clause)
-    else:
-        for taken, kind in zip(_taken(signature, len(kinds)), kinds, strict=True):
-            _check_kinds(function, [kind], taken, clause)
-    gives = same if signature.gives == SAME else _kind(signature.gives)
-    return Call(function, tuple(argument for argument, _ in arguments)), gives
-
-
-def _kind(name: FieldType | OtherKind | str) -> Kind:
-    return TIME if name == TIME else FieldType(name)
-
-
-def _taken(signature: Signature, count: int) -> Sequence[FieldType | OtherKind | str]:
-    return signature.takes * count if signature.repeats else signature.takes
-
-
-def _check_kinds(
-    what: str, kinds: Sequence[Kind], expected: FieldType | OtherKind | str, clause: str
-) -> None:
-    for kind in kinds:
-        if kind is not None and kind != expected:
-            hint = "; use cast(x AS string)" if expected == STRING and what == "concat" else ""
-            raise QueryError(f"{clause}: {what} takes a {expected}, found a {kind}{hint}")
-
-
-def _one_kind(what: str, kinds: Sequence[Kind], clause: str) -> Kind:
-    found = {kind for kind in kinds if kind is not None}
-    if len(found) > 1:
-        raise QueryError(f"{clause}: {what} compares a {' with a '.join(sorted(found))}")
-    return found.pop() if found else None
-
-
-def fields_of(expression: Expression) -> Iterator[str]:
-    """The names that an expression uses."""
-    if isinstance(expression, Field):
-        yield expression.name
-    elif isinstance(expression, Call):
-        for argument in expression.arguments:
-            yield from fields_of(argument)
-
-
-def substitute(expression: Expression, values: Mapping[str, Expression]) -> Expression:
-    """Replace names in an expression, which UNPIVOT does once for each of its fields."""
-    if isinstance(expression, Field):
-        return values.get(expression.name, expression)
-    if isinstance(expression, Call):
-        return Call(
-            expression.function,
-            tuple(substitute(argument, values) for argument in expression.arguments),
-        )
-    return expression

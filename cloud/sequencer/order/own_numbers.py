@@ -47,7 +47,7 @@ class OwnNumbers:
         self._pieces = [_Piece(*values) for values in _PIECE.iter_unpack(encoded)]
 
     def encode(self) -> bytes:
-        """For a row."""
+        """Encode the numbers for a row."""
         return b"".join(_PIECE.pack(*piece) for piece in self._pieces)
 
     def is_new(self, number: object, time_ms: int) -> bool:

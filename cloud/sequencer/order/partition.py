@@ -27,7 +27,7 @@ SWEEP_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is written together."""
+    """The records that are written together."""
 
     outputs: Sequence[Output]
     rows: Sequence[tuple[int, bytes]]

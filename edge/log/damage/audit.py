@@ -42,7 +42,7 @@ class Verdict:
     fault_count: int = 0
 
     def fault(self, text: str) -> None:
-        """One more."""
+        """Note a fault."""
         self.fault_count += 1
         if len(self.faults) < FAULTS_SAID_MAX:
             self.faults.append(text)
@@ -183,7 +183,7 @@ def backup(directory: Path, into: Path) -> int:
     Raises LocalError.
     """
     if into.exists():
-        raise LocalError(f"{into} is there already")
+        raise LocalError(f"{into} exists already; expected a new file")
     fresh = into.with_name(into.name + ".part")
     with reading(directory) as source:
         try:

@@ -13,18 +13,19 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from edgewake.edge.log.damage.pages import Pages, Row, rows
 from edgewake.edge.log.tables.codec import checksum
-from edgewake.edge.log.tables.consumers import ConsumerState
+from edgewake.edge.log.tables.consumers import ConsumerState, passed_by_all
 from edgewake.edge.log.tables.gaps import GivenUp, gap_at, gap_checksum, write_gap
 from edgewake.edge.log.tables.schema import LOG_NAME, LogDamagedError, boundary_checksum
 from edgewake.edge.log.tables.sidecar import SIDECAR_NAME, Known
 from edgewake.edge.log.tables.streams import StreamState
+from edgewake.edge.log.tables.tables import frame_ranges
 from edgewake.protocol.frames.frame import GAP_REASON_CHARS_MAX
 
 DAMAGED_NAME: Final = LOG_NAME + ".damaged-"
@@ -273,7 +274,7 @@ class GapRow:
 
     @property
     def size(self) -> int:
-        """It has no body."""
+        """The bytes of its body: it has none."""
         return 0
 
 
@@ -318,6 +319,25 @@ def take_over(db: sqlite3.Connection, row: SavedRow, wanted: Sequence[tuple[int,
         return True
     batch = (row.stream, row.first, row.count, row.commit, row.accepted_at, row.crc, row.body)
     return row.is_sound and db.execute(_TAKE_BATCH, batch).rowcount > 0
+
+
+def needed(
+    db: sqlite3.Connection,
+    row: SavedRow,
+    streams: Iterable[StreamState],
+    consumers: Iterable[ConsumerState],
+) -> list[tuple[int, int]] | None:
+    """Positions from before the damage whose readings somebody still needs, in the row's stream.
+
+    None for an unknown stream.
+    """
+    stream = next((one for one in streams if one.id == row.stream), None)
+    if stream is None:
+        return None
+    through = stream.older[-1].last if stream.older else stream.framed
+    passed = passed_by_all(consumers, stream.name)
+    begins = stream.framed if passed is None else min(stream.framed, passed)
+    return [*frame_ranges(db, stream.id), (begins + 1, through)]
 
 
 def _take_frame(db: sqlite3.Connection, row: FrameRow) -> bool:
@@ -386,7 +406,7 @@ class Salvage:
         self._rows = None
 
     def delete(self) -> None:
-        """Everything is saved."""
+        """Delete the damaged files: everything is saved."""
         for path in self._paths:
             delete(path)
 

@@ -56,7 +56,7 @@ class Quotas:
     by_lane: Mapping[Lane, LaneQuota] = field(default_factory=dict)
 
     def of(self, lane: Lane) -> LaneQuota:
-        """One lane's."""
+        """The quota of one lane."""
         return self.by_lane.get(lane, LaneQuota())
 
     def is_full(self, lane: Lane, waiting: Mapping[Lane, int], total: int) -> bool:

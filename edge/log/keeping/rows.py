@@ -20,7 +20,7 @@ ROW_BYTES: Final = 64
 
 
 class LogRows:
-    """One connection's."""
+    """The rows of the log over one connection."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db

@@ -28,7 +28,7 @@ def no_failpoint(_place: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FrameKey:
-    """What an acknowledgement names."""
+    """The frame that an acknowledgement names."""
 
     stream: str
     epoch: int
@@ -170,7 +170,7 @@ def settle(answers: Iterable[Future[Any]], error: Exception | None = None) -> No
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a transaction did."""
+    """The outcome of a transaction."""
 
     frames: Sequence[OutFrame]
     dropped: int

@@ -29,7 +29,7 @@ CORRUPT: Final = "corrupt"
 
 @dataclass(frozen=True, slots=True)
 class ConsumerState:
-    """One consumer's row."""
+    """The row of one consumer."""
 
     name: str
     cursor: Mapping[str, int]
@@ -42,7 +42,7 @@ class ConsumerState:
     """None where it never committed one, or where it was lost with a damaged log."""
 
     def row(self) -> tuple[str, str, int, int, int, bytes | None]:
-        """For the table."""
+        """The row for the table."""
         cursor = orjson.dumps(dict(self.cursor), option=orjson.OPT_SORT_KEYS).decode()
         return self.name, cursor, self.missed, self.commit, self._checksum(cursor), self.state
 
@@ -60,7 +60,7 @@ class ConsumerState:
         return found
 
     def without_state(self) -> list[Any]:
-        """For the sidecar."""
+        """The row for the sidecar, without its state."""
         return [self.name, dict(self.cursor), self.missed, self.commit]
 
     @classmethod
@@ -87,7 +87,7 @@ class ConsumerState:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """What a consumer commits."""
+    """A commit of a consumer."""
 
     cursor: Mapping[str, int]
     state: bytes | None = None
@@ -172,7 +172,7 @@ class RawBatch:
     body: bytes
 
     def received(self) -> Received:
-        """With its readings."""
+        """The part with its readings."""
         return Received(self.stream, self.first + self.skip, readings_of(self.body)[self.skip :])
 
 

@@ -27,7 +27,7 @@ class GivenUp:
 
     @property
     def row(self) -> tuple[int, int, int, str, int]:
-        """With its CRC."""
+        """The row with its CRC."""
         return (
             self.stream,
             self.first,
@@ -38,7 +38,7 @@ class GivenUp:
 
     @property
     def last(self) -> int:
-        """Its last position."""
+        """The last position of the gap."""
         return self.first + self.count - 1
 
 

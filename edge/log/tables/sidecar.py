@@ -46,7 +46,7 @@ Boundary: TypeAlias = tuple[int, int, int]
 
 @dataclass(slots=True)
 class Change:
-    """What a commit changed."""
+    """The changes of one commit."""
 
     streams: list[StreamState] = field(default_factory=list)
     formed: list[tuple[FrameId, Boundary]] = field(default_factory=list)

@@ -39,7 +39,7 @@ class EpochRange:
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """One stream's counters.
+    """The counters of one stream.
 
     `base`, `frame` and what follows them belong to the epoch that goes on.
     """

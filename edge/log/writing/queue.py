@@ -33,7 +33,7 @@ def size_of(reading: Reading) -> int:
 
 @dataclass(slots=True)
 class Queue:
-    """One stream's."""
+    """The readings of one stream that wait for the writer."""
 
     lane: Lane = Lane.NORMAL
     pending: list[Reading] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Queue:
 
 
 class Queues:
-    """All of them."""
+    """The queues of all streams."""
 
     def __init__(self, *, readings_max: int, bytes_max: int) -> None:
         """At most `readings_max` readings in each, `bytes_max` bytes in all.

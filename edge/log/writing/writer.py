@@ -192,7 +192,7 @@ class LogWriter:
                 self._wake.notify_all()
 
     def set_sending(self, sending: bool) -> None:
-        """May frames be formed?"""
+        """Allow or forbid frames to be formed."""
         with self._lock:
             self._waiting.sending = sending
             self._wake.notify_all()

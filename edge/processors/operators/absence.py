@@ -19,7 +19,7 @@ from edgewake.edge.processors.config import AbsenceConfig
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """What the rule knows."""
+    """The state of an absence rule."""
 
     since_s: float
     """Monotonic time from which the silence counts."""

@@ -116,7 +116,7 @@ class OpenFile:
         return lines
 
     def known(self) -> Known:
-        """What to remember."""
+        """The state to remember."""
         head, tail = min(self.offset, PROOF_BYTES), min(self.offset, PROOF_BYTES)
         head_crc = zlib.crc32(os.pread(self.fd, head, 0))
         tail_crc = zlib.crc32(os.pread(self.fd, tail, self.offset - tail))
@@ -188,7 +188,7 @@ class Follower:
         del self._open[file.seen.identity]
 
     def position(self) -> FilePositions:
-        """What to remember."""
+        """The positions to remember."""
         return FilePositions(self._since_ns, tuple(self._known.values()), self._foreign_ns)
 
     def _remember(self, known: Known) -> None:

@@ -24,7 +24,7 @@ COLUMNS_MAX: Final = 200
 
 
 class LineFormat(StrEnum):
-    """What a line is."""
+    """The format of a line."""
 
     JSON = "json"  # an object
     TEXT = "text"  # becomes the field `line`
@@ -97,7 +97,9 @@ class LineReader:
         try:
             (row,) = csv.reader([text], delimiter=self._separator, skipinitialspace=True)
         except (csv.Error, ValueError) as error:
-            raise Rejected(RejectReason.SHAPE, f"no line of CSV: {text[:60]!r}") from error
+            raise Rejected(
+                RejectReason.SHAPE, f"expected a line of CSV, found {text[:60]!r}"
+            ) from error
         if tuple(row) == self._columns:
             return None
         if len(row) != len(self._columns):

@@ -61,7 +61,7 @@ def _words(line: bytes) -> tuple[str, list[str]]:
     # What stands before is the rest of a sentence that was cut.
     start = max(line.rfind(b"$"), line.rfind(b"!"))
     if start < 0 or len(line) - start > SENTENCE_BYTES_MAX:
-        raise Rejected(RejectReason.SHAPE, "no sentence of NMEA 0183")
+        raise Rejected(RejectReason.SHAPE, "expected a sentence of NMEA 0183")
     body, star, said = line[start + 1 :].strip().partition(b"*")
     try:
         right = (
@@ -69,7 +69,7 @@ def _words(line: bytes) -> tuple[str, list[str]]:
         )
         text = body.decode("ascii")
     except ValueError as error:
-        raise Rejected(RejectReason.ENCODING, "a sentence with bytes that are no ASCII") from error
+        raise Rejected(RejectReason.ENCODING, "a sentence with bytes that are not ASCII") from error
     if not right:
         raise Rejected(RejectReason.SHAPE, "a sentence whose checksum is wrong")
     return chr(line[start]), text.split(",")

@@ -95,7 +95,7 @@ class Waiting(asyncio.DatagramProtocol):
         self._came = asyncio.Event()
 
     def datagram_received(self, data: bytes, addr: object) -> None:  # noqa: ARG002
-        """One came."""
+        """Queue a datagram that has come."""
         if self._bytes + len(data) > WAITING_BYTES_MAX:
             lines = data.count(b"\n") + (not data.endswith(b"\n"))
             self._intake.refuse(RejectReason.QUOTA, "no room for a datagram", lines)

@@ -75,7 +75,7 @@ class HostMetrics:
                     await intake.put([reading])
 
     def measure(self) -> dict[str, Any]:
-        """One reading."""
+        """Measure one reading."""
         memory = psutil.virtual_memory()
         network = psutil.net_io_counters()
         now_s = self._clock.monotonic_s()

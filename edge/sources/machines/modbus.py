@@ -14,7 +14,7 @@ from typing import Final
 
 
 class Table(StrEnum):
-    """Where a value is."""
+    """The table in which a value lies."""
 
     HOLDING = "holding"
     INPUT = "input"
@@ -23,7 +23,7 @@ class Table(StrEnum):
 
 
 class NumberType(StrEnum):
-    """What registers hold."""
+    """The type of number that registers hold."""
 
     INT16 = "int16"
     UINT16 = "uint16"
@@ -81,7 +81,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One question."""
+    """The registers of one request."""
 
     table: Table
     address: int

@@ -105,7 +105,7 @@ class ModbusConfig(SourceConfig):
     def __post_init__(self) -> None:
         names = [point.name for point in self.point]
         if len(set(names)) < len(names):
-            raise ValueError("point: two have one name")
+            raise ValueError("point: two of the same name; expected each name once")
 
 
 class NoSuchAddress(Unavailable):

@@ -132,7 +132,7 @@ class OpcUaConfig(SourceConfig):
     def __post_init__(self) -> None:
         names = [node.name for node in self.node]
         if len(set(names)) < len(names):
-            raise ValueError("node: two have one name")
+            raise ValueError("node: two of the same name; expected each name once")
         files = (self.cert_file, self.key_file, self.server_cert_file)
         if self.security != "none" and None in files:
             raise ValueError("security: expected cert_file, key_file and server_cert_file with it")
@@ -140,13 +140,13 @@ class OpcUaConfig(SourceConfig):
             raise ValueError("also: expected server_cert_file of each, with security")
         urls = [one.url for one in self.servers]
         if len(set(urls)) < len(urls):
-            raise ValueError("also: a server is named twice")
+            raise ValueError("also: expected each server once")
         if self.password_file is not None and self.security == "none":
             raise ValueError("password_file: expected `security` with it, which encrypts it")
 
     @property
     def servers(self) -> tuple[AlsoConfig, ...]:
-        """All of them."""
+        """All servers, the main one first."""
         return (AlsoConfig(url=self.url, server_cert_file=self.server_cert_file), *self.also)
 
     def source(self, context: SourceContext) -> OpcUa:

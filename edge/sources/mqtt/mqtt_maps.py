@@ -42,7 +42,7 @@ class SourceMaps:
 
     @property
     def filters(self) -> Sequence[str]:
-        """What is subscribed to."""
+        """The topic filters to subscribe to."""
         return self._file.maps.filters
 
     def look(self) -> None:

@@ -338,7 +338,7 @@ def _text(payload: bytes) -> str | None:
     try:
         text = payload.decode()
     except UnicodeDecodeError as error:
-        raise Rejected(RejectReason.ENCODING, "neither JSON nor UTF-8") from error
+        raise Rejected(RejectReason.ENCODING, "expected JSON or UTF-8") from error
     return None if text.strip().lower() in NO_NUMBERS else text
 
 
@@ -347,7 +347,7 @@ class Session(Protocol):
 
     @property
     def broker(self) -> BrokerConfig:
-        """Where."""
+        """The broker's address and credentials."""
 
     @property
     def session_s(self) -> int:

@@ -72,7 +72,7 @@ def parse_url(text: str, *schemes: str) -> SplitResult:
 
 
 def port_of(url: SplitResult) -> int:
-    """Its port."""
+    """The port of a URL."""
     return url.port or (443 if url.scheme in ("https", "wss") else 80)
 
 

@@ -106,7 +106,7 @@ class HttpIntakeConfig(SourceConfig):
         except ValueError as error:
             raise ValueError("host: expected an address") from error
         if not loopback and self.token_file is None and self.tokens_file is None:
-            raise ValueError("host: who listens beyond this machine needs a token_file")
+            raise ValueError("host: to listen beyond this machine set token_file")
         if self.presets and self.maps is not None:
             raise ValueError("expected `presets` or `maps`; a map file names its own presets")
         if self.tokens_file is not None and not self.has_maps:
@@ -127,7 +127,7 @@ class HttpIntakeConfig(SourceConfig):
 
     @property
     def map_presets(self) -> tuple[str, ...]:
-        """Their names."""
+        """The names of the presets."""
         if self.presets != ("all",):
             return self.presets
         from edgewake.protocol.maps.http_forms import PRESETS
@@ -326,7 +326,7 @@ class Taking:
 
 
 class Connection:
-    """One sender."""
+    """The connection of one sender."""
 
     def __init__(
         self,

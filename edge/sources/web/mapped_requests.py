@@ -31,7 +31,7 @@ at one port is in one stream."""
 
 
 class Bodies(NamedTuple):
-    """What a request says."""
+    """The contents of a request."""
 
     items: Sequence[dict[str, Any]]
     refused: Sequence[Unmapped]

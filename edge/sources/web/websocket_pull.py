@@ -134,7 +134,7 @@ class WebSocketPull:
 
 
 def hello_of(hello: str, resume: str) -> str:
-    """What is said first.
+    """The message that is sent first.
 
     The value stands in it as in a JSON string: what a server wrote into its messages says nothing
     else. Pure.

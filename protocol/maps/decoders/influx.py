@@ -24,7 +24,7 @@ _ESCAPED: Final = frozenset(", =\\")
 
 
 def decode(payload: bytes, _of: Map, _now_ms: int) -> list[Any]:
-    """For maps. Raises Rejected(encoding)."""
+    """Decode a payload for maps. Raises Rejected(encoding)."""
     return points(payload)
 
 

@@ -44,7 +44,7 @@ _DELTA: Final = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
 
 
 def decode(payload: bytes, _of: Map, _now_ms: int) -> list[Any]:
-    """For maps. Raises Rejected."""
+    """Decode a payload for maps. Raises Rejected."""
     return readings(payload, is_json=is_meant_as_json(payload))
 
 
@@ -59,7 +59,9 @@ def readings(
         else:
             request.ParseFromString(payload)
     except (ParseError, DecodeError, ValueError, RecursionError) as error:
-        raise Rejected(RejectReason.ENCODING, f"no metrics of OTLP: {str(error)[:200]}") from error
+        raise Rejected(
+            RejectReason.ENCODING, f"expected metrics of OTLP: {str(error)[:200]}"
+        ) from error
     found: list[dict[str, Any]] = []
     for one in request.resource_metrics:
         for reading in _of_resource(one):

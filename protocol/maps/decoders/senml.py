@@ -29,7 +29,7 @@ RECORDS_MAX: Final = 16 * READINGS_MAX
 
 
 def decode(payload: bytes, _of: Map, now_ms: int) -> list[Any]:
-    """For maps. Raises Rejected."""
+    """Decode a payload for maps. Raises Rejected."""
     return readings(payload, now_ms)
 
 

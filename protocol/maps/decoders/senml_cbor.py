@@ -40,7 +40,7 @@ holds up the whole process for most of a minute."""
 
 
 def decode(payload: bytes, _of: Map, now_ms: int) -> list[Any]:
-    """For maps. Raises Rejected."""
+    """Decode a payload for maps. Raises Rejected."""
     return readings(payload, now_ms)
 
 

@@ -55,7 +55,7 @@ def fold(window: Window, times: list[int]) -> tuple[KeyState, Told]:
         for start in changed.withdrawn:
             del told[start]
         for one in changed.windows.values():
-            one.is_told = True
+            one.is_emitted = True
         told |= {place: row(one) for place, one in changed.windows.items()}
         state = load(orjson.loads(orjson.dumps(dump(state))))
     return state, told

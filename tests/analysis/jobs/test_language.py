@@ -8,6 +8,7 @@ import math
 import random
 import shutil
 import statistics
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter
@@ -154,7 +155,20 @@ MORE: dict[str, Oracle] = {
     ),
     "approx_percentile(speed, array(0, 1))": lambda r: [min(speeds(r)), max(speeds(r))],
     "median(speed)": lambda r: sorted(speeds(r))[(len(speeds(r)) - 1) // 2],
+    "mode(street)": lambda r: most_frequent(streets(r)),
+    "mode(floor(speed / 10))": lambda r: most_frequent([s // 10 for s in speeds(r)]),
+    "mode(`on`)": lambda r: most_frequent([x["on"] for x in r if "on" in x]),
+    "mode(date_trunc('minute', event_time))": lambda r: most_frequent(
+        [x["t"] - x["t"] % MINUTE for x in r]
+    ),
+    "upper(mode(street) FILTER (WHERE speed < 0))": lambda _: None,
 }
+
+
+def most_frequent(values: Sequence[Any]) -> Any:
+    """The smallest of those that occur most often."""
+    counts = Counter(values)
+    return min(value for value, count in counts.items() if count == max(counts.values()))
 
 
 def by_window(

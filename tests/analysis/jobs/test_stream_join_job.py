@@ -24,7 +24,7 @@ from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.jobs.stream_join_job import PairJob, PairStates
 from edgewake.cloud.analysis.repair.preview import preview
 from edgewake.cloud.analysis.results import emit
-from edgewake.cloud.analysis.results.emitted_rows import Told
+from edgewake.cloud.analysis.results.emitted_rows import EmittedRows
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.query import Query, Registered, Within
@@ -99,7 +99,7 @@ class Run:
     offsets: list[int] = field(default_factory=lambda: [0, 0])
     top: int | None = None
     revision: int = 0
-    remembered: dict[str, Told] = field(default_factory=dict)
+    remembered: dict[str, EmittedRows] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         types = {
@@ -141,7 +141,7 @@ class Run:
             top_before=before,
             top=self.top,
             emitted=emitted or {},
-            told=self.remembered,
+            emitted_rows=self.remembered,
         )
         table = pa.Table.from_pylist(rows[::-1], schema=SCHEMA)
         self.late += sum(

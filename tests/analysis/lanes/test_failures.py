@@ -10,7 +10,7 @@ from edgewake.cloud.analysis.lanes.failures import (
     Step,
     Trouble,
     classify,
-    guilty,
+    find_failing,
     step,
 )
 
@@ -89,5 +89,5 @@ def test_the_guilty_are_found_by_halving(bad: set[int]) -> None:
         runs.append(queries)
         return bool(bad & set(queries))  # type: ignore[call-overload]
 
-    assert set(guilty(list(range(8)), fails)) == bad
+    assert set(find_failing(list(range(8)), fails)) == bad
     assert len(runs) <= 1 + 6 * max(1, len(bad))

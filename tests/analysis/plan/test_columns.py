@@ -15,7 +15,6 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis.plan import columns
 from edgewake.cloud.queries.terms import evaluate
-from edgewake.cloud.queries.terms.expressions import Call, Expression, Field, Literal
 from edgewake.cloud.queries.terms.functions import (
     BOOLEAN,
     FUNCTIONS,
@@ -27,6 +26,7 @@ from edgewake.cloud.queries.terms.functions import (
     TIME,
     check_regex,
 )
+from edgewake.cloud.queries.terms.tree import Call, Expression, Field, Literal
 from edgewake.protocol.errors import QueryError
 
 NUMBERS = [None, 0.0, 1.0, -1.0, 2.5, -2.5, 0.125, 7.0, 1e-5, 123456.789, -3.0, 1e15, 0.15]

@@ -167,10 +167,10 @@ def test_after_a_pause_everything_goes_on_but_absences_that_were_waited_for() ->
         )
 
     rows = {
-        f"s|{quiet.label}|told": state(is_told=True),
-        f"s|{quiet.label}|waits": state(is_told=False),
-        f"s|{hot.label}|x": state(is_told=False),
-        "s|paused@9|x": state(is_told=False),
+        f"s|{quiet.label}|told": state(is_emitted=True),
+        f"s|{quiet.label}|waits": state(is_emitted=False),
+        f"s|{hot.label}|x": state(is_emitted=False),
+        "s|paused@9|x": state(is_emitted=False),
     }
     for heard, kept in (({quiet.label, hot.label}, {"told", "waits"}), (set(), {"told"})):
         record = RECORD.model_copy(update={"asked_from": {label: {} for label in heard}})

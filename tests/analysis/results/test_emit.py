@@ -124,6 +124,14 @@ def test_sketch_values_are_picked_by_rank_and_cut_to_k() -> None:
     assert found["top"] == [{"item": "a", "count": 5}, {"item": "b", "count": 5}]
 
 
+def test_the_mode_is_the_smallest_of_the_most_frequent_values() -> None:
+    query = registered("mode(a * 1) AS a, mode(street) AS street")
+    numbers = [{"item": "10", "count": 5}, {"item": "9", "count": 5}, {"item": None, "count": 9}]
+    first, second = row(query, top=numbers), row(query, part=1, top=[{"item": None, "count": 9}])
+    (found,) = values(query, [first, second])
+    assert (found["a"], found["street"]) == (9, None)
+
+
 def test_items_get_the_type_of_their_field_back() -> None:
     items = [{"item": "17", "count": 1}]
     assert finish.top_items(items, 1, FieldType.NUMBER) == [{"item": 17, "count": 1}]

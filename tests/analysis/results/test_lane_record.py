@@ -8,7 +8,7 @@ from edgewake.cloud.analysis.results.lane_record import (
     CLOCKS_APART_MS,
     LaneRecord,
     begin,
-    without_other,
+    without_recreated_topic,
 )
 
 NOW = 1_790_000_000_000
@@ -84,8 +84,8 @@ def test_a_lane_of_summaries_has_no_queries_and_forgets_nothing() -> None:
 
 
 def test_a_topic_that_was_made_anew_is_computed_from_its_beginning() -> None:
-    assert without_other(RECORD, "ew.s.s", {0: 50, 1: 61}) == RECORD
-    assert without_other(RECORD, "ew.s.s", {0: 50, 1: 3}).offsets == {}
-    assert without_other(RECORD, "ew.s.s", {}) == RECORD, (
+    assert without_recreated_topic(RECORD, "ew.s.s", {0: 50, 1: 61}) == RECORD
+    assert without_recreated_topic(RECORD, "ew.s.s", {0: 50, 1: 3}).offsets == {}
+    assert without_recreated_topic(RECORD, "ew.s.s", {}) == RECORD, (
         "where there is a checkpoint nobody asks for the ends"
     )

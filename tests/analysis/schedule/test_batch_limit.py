@@ -10,7 +10,7 @@ from edgewake.cloud.analysis.schedule.batch_limit import (
     BATCH_S,
     COMPILE_S,
     FIRST,
-    LEAST_DEAR,
+    LEAST_EXPENSIVE,
     LEAST_READINGS,
     BatchLimit,
 )
@@ -57,7 +57,7 @@ def test_a_backlog_of_large_frames_is_read_in_short_batches(record_s: float, bat
 
     All at once they would take 20 or 400 seconds.
     """
-    limit = BatchLimit(MOST, is_dear=record_s > 0.01)
+    limit = BatchLimit(MOST, is_expensive=record_s > 0.01)
     live(limit, batches)
     found = took(limit, MOST, record_s, readings=1000, compile_s=0.0 if batches else COMPILE_S)
     assert max(found[1:]) < 2 * BATCH_S
@@ -66,7 +66,7 @@ def test_a_backlog_of_large_frames_is_read_in_short_batches(record_s: float, bat
 
 
 def test_a_backlog_of_small_frames_is_soon_read_as_fast_as_it_can_be() -> None:
-    limit = BatchLimit(MOST, is_dear=False)
+    limit = BatchLimit(MOST, is_expensive=False)
     live(limit, 5)
     found = took(limit, 10 * MOST, 0.00001)
     assert len(found) <= 10 + 3, "three small ones more"
@@ -76,13 +76,15 @@ def test_a_backlog_of_small_frames_is_soon_read_as_fast_as_it_can_be() -> None:
 @pytest.mark.parametrize("is_dear", [False, True])
 @pytest.mark.parametrize("readings", [1, 10, 1000])
 def test_on_a_busy_machine_batches_do_not_become_ever_smaller(
-    readings: int, *, is_dear: bool
+    readings: int, *, is_expensive: bool
 ) -> None:
     """Each takes longer than it should, whatever is in it."""
-    limit = BatchLimit(MOST, is_dear=is_dear)
+    limit = BatchLimit(MOST, is_expensive=is_expensive)
     live(limit, 3)
     found = took(limit, 5 * MOST // readings, 0.0, readings=readings, beside_s=2 * BATCH_S)
-    least = min((100, LEAST_DEAR // readings) if is_dear else (FIRST, LEAST_READINGS // readings))
+    least = min(
+        (100, LEAST_EXPENSIVE // readings) if is_expensive else (FIRST, LEAST_READINGS // readings)
+    )
     assert len(found) <= 5 * MOST // readings // least
 
 
@@ -95,14 +97,14 @@ def test_on_a_busy_machine_batches_do_not_become_ever_smaller(
 )
 @settings(max_examples=examples(100))
 def test_whatever_batches_took_the_next_one_is_bounded(
-    batches: list[tuple[int, int, float]], most: int, is_dear: bool
+    batches: list[tuple[int, int, float]], most: int, is_expensive: bool
 ) -> None:
-    limit = BatchLimit(most, is_dear=is_dear)
+    limit = BatchLimit(most, is_expensive=is_expensive)
     for i, (read, readings, took_s) in enumerate(batches):
         before = limit.records
         limit.learn(read, read * readings, took_s, left=0)
         assert 1 <= limit.records <= most
-        always = (LEAST_DEAR if is_dear else LEAST_READINGS) // readings
+        always = (LEAST_EXPENSIVE if is_expensive else LEAST_READINGS) // readings
         assert limit.records <= max(always, GROWTH * max(before, read)) or limit.records == most
         if read and i and took_s > BATCH_S:
             assert limit.records <= max(1, always, read * BATCH_S / took_s + 1e-6)

@@ -8,7 +8,7 @@ import random
 
 from edgewake.cloud.analysis.checkpoints.state_rows import kept_rows
 from edgewake.cloud.analysis.results.transaction import lane_rows
-from edgewake.cloud.analysis.supervision.isolation import set_apart
+from edgewake.cloud.analysis.supervision.isolation import isolate
 from edgewake.cloud.queries.query import Registered
 from edgewake.cloud.queries.query_file import parse
 from edgewake.protocol import topics
@@ -79,9 +79,7 @@ def test_a_query_that_is_apart_is_paused_resumed_repaired_rebuilt_and_replaced(
         )
     own = as_registered(feed, moved)
     lane = analysis.run([as_registered(feed, stays), own], feed)
-    set_apart(
-        analysis.config, lane, own, "slow: too slow for the others", now_ms(), random.Random(1)
-    )
+    isolate(analysis.config, lane, own, "slow: too slow for the others", now_ms(), random.Random(1))
 
     def stands() -> tuple[str, bool, bool]:
         said = progress(feed.config, moved)

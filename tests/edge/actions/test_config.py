@@ -53,8 +53,11 @@ def absence(**keys: Any) -> dict[str, Any]:
             "'unknown' is not a stream of",
         ),
         ({"action": [COMMAND | {"name": "a", "stream": "loose"}]}, "'loose' is not a stream of"),
-        ({"action": [COMMAND | {"name": "a", "stream": "speed"}] * 2}, "action: two have one name"),
-        ({"absence": [absence(), absence()]}, "absence: two have one name"),
+        (
+            {"action": [COMMAND | {"name": "a", "stream": "speed"}] * 2},
+            "action: two of the same name",
+        ),
+        ({"absence": [absence(), absence()]}, "absence: two of the same name"),
         ({"absence": [absence(stream="loose")]}, "'loose' is not a stream of"),
         ({"absence": [absence(into="speed")]}, "made by somebody else"),
         ({"absence": [absence(), absence(name="b", lane="bulk")]}, "or in another way"),

@@ -55,7 +55,7 @@ def test_what_may_be_a_broker_is_good(said: bytes, words: str) -> None:
         (b"\x16\x03\x01", "b:1: speaks TLS"),
         (
             b"HTTP/1.1 400 Bad Request\r\n\r\n",
-            "b:1: answers, but no MQTT (b'HTTP/1.1 400 Bad Request",
+            "b:1: the answer is not MQTT (b'HTTP/1.1 400 Bad Request",
         ),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "answers, but no MQTT (b'SSH-2.0-OpenSSH_9.2"),
         (b"\x1b]0;evil\x07", "answers, but no MQTT (b'\\x1b]0;evil\\x07')"),

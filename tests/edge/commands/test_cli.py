@@ -56,7 +56,7 @@ def test_a_first_configuration_is_asked_for_written_and_usable(tmp_path: Path) -
     )
     assert path.stat().st_mode & 0o777 == 0o600
     again = call("init", path, "--device", "other", "--broker", "b:1")
-    assert (again.exit_code, "is there already" in again.output) == (1, True)
+    assert (again.exit_code, "exists already" in again.output) == (1, True)
     assert (
         call(
             "init",

@@ -62,7 +62,7 @@ def test_a_clock_before_this_program_was_written_was_never_set(
         good,
         "set"
         if good
-        else "it stands before 2026: it was never set. Install chrony or systemd-timesyncd",
+        else "a time before 2026, so it was never set: install chrony or systemd-timesyncd",
     )
 
 

@@ -125,7 +125,7 @@ def test_a_configuration_that_is_there_stays_unless_told_otherwise(tmp_path: Pat
     done = init(path)
     assert (
         done.exit_code,
-        "is there already; --force writes over it" in done.output,
+        "exists already; --force overwrites it" in done.output,
         path.read_text(),
     ) == (1, True, "mine")
 

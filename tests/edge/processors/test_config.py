@@ -145,11 +145,11 @@ def link(stream: str, into: str) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("chains", "said"),
     [
-        ([link("speed", "speed")], "the stream 'speed' that it makes is made by somebody else too"),
-        ([link("speed", "loose")], "the stream 'loose' that it makes is made by somebody else too"),
+        ([link("speed", "speed")], "the stream 'speed' is made by another source or chain too"),
+        ([link("speed", "loose")], "the stream 'loose' is made by another source or chain too"),
         (
             [link("speed", "a"), link("speed", "a")],
-            "the stream 'a' that it makes is made by somebody else too",
+            "the stream 'a' is made by another source or chain too",
         ),
         ([link("loose", "a")], "it cannot read 'loose': its source is one_way, which logs nothing"),
         (

@@ -206,8 +206,8 @@ def test_of_1348_values_ten_times_each_goes_on_once_and_a_new_one_is_rarely_held
         ({"error": 0.0001}, "error"),
         ({"error": 0.6}, "error"),
         ({"forget_s": 0.5}, "forget_s"),
-        ({"mark": "card"}, "is a field that is there already"),
-        ({"mark": "gate", "by": "gate"}, "is a field that is there already"),
+        ({"mark": "card"}, "the field 'card' exists already"),
+        ({"mark": "gate", "by": "gate"}, "the field 'gate' exists already"),
         ({"mark": "t"}, "envelope"),
     ],
 )

@@ -360,7 +360,7 @@ def test_the_version_changes_with_what_is_said() -> None:
 
 
 WRONG = {
-    'topic = "a/#/b"': "line 2: [[map]] 1: topic: # stands alone at the end",
+    'topic = "a/#/b"': "line 2: [[map]] 1: topic: #: expected alone, as the last level",
     'topic = "a/{x}"\ndevice = "{y}"': "unknown part {y}: the topic has x",
     'topic = "a"\nstrem = "s"': "line 3: [[map]] 1: strem: unknown key: did you mean 'stream'?",
     'topic = "a"\nstream = "Hall"': "'Hall': expected a legal name, e.g. 'hall'",

@@ -11,7 +11,7 @@ from edgewake.cloud.queries import query_file
 from edgewake.cloud.queries.query import Query
 from edgewake.cloud.queries.query_file import parse
 from edgewake.cloud.queries.syntax.consumed import PARTS
-from edgewake.cloud.queries.terms.expressions import fields_of
+from edgewake.cloud.queries.terms.tree import fields_of
 from edgewake.protocol.errors import QueryError
 from tests.queries.test_language_words import READ, STREAMS
 
@@ -190,7 +190,7 @@ SAMPLES = [
     "SELECT corr(lat, lon) AS a, covar_pop(lat, lon) AS b, regr_slope(lat, lon) AS c, "
     "bool_and(charging) AS d, regr_intercept(lat, lon) AS e FROM vehicle_position",
     "SELECT approx_percentile(lat, 0.5) AS a, median(lat) AS b, approx_top_k(street, 3) AS c, "
-    "approx_count_distinct(street) AS d"
+    "approx_count_distinct(street) AS d, mode(street) AS e"
     " FROM vehicle_position GROUP BY window(event_time, '1 minute')",
     "SELECT if(lat > 1, 1, 2) AS a, nvl2(lat, 1, 2) AS b, nullif(lat, 1) AS c, coalesce(lat, lon) "
     "AS d, least(lat, lon) AS e,"

@@ -267,7 +267,7 @@ def test_a_consumer_may_begin_with_the_next_reading_or_with_the_oldest_there_is(
 def test_a_program_error_is_refused(tmp_path: Path) -> None:
     with opened(tmp_path) as events:
         mean = events.open_consumer("mean", ["speed"])
-        with pytest.raises(ValueError, match="has not read"):
+        with pytest.raises(ValueError, match="beyond what it read"):
             mean.submit({"speed": 1})
         with pytest.raises(ValueError, match="expected at most"):
             mean.submit({}, state=bytes(STATE_BYTES_MAX + 1))

@@ -330,5 +330,5 @@ def test_a_template_may_have_a_rest(
 
 
 def test_the_rest_stands_at_the_end() -> None:
-    with pytest.raises(ValueError, match="stands at the end"):
+    with pytest.raises(ValueError, match="expected only as the last level"):
         TopicTemplate.parse("a/{rest...}/b")
