@@ -10,9 +10,8 @@ from pydantic import AfterValidator, Field, model_validator
 from edgewake.cloud.bridge.admission.allowance import DeviceConfig
 from edgewake.cloud.bridge.admission.gateways import RULES_MAX, GatewayRule, Pattern
 from edgewake.cloud.bridge.feeds import FeedConfig
-from edgewake.cloud.bridge.http_config import HttpConfig
+from edgewake.cloud.bridge.http_config import HttpConfig, ThingsBoardConfig
 from edgewake.cloud.bridge.sparkplug_config import SparkplugConfig
-from edgewake.cloud.bridge.thingsboard_config import ThingsBoardConfig
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.traces.config import SampledConfig
 from edgewake.protocol.broker import BrokerConfig

@@ -15,9 +15,9 @@ from typing import Any, Final
 import mqtt5
 
 from edgewake.cloud.bridge.admission.mapped import Mapper
+from edgewake.cloud.bridge.http_config import ThingsBoardConfig
 from edgewake.cloud.bridge.outbox import Outbox
 from edgewake.cloud.bridge.thingsboard.client import Client, Recent
-from edgewake.cloud.bridge.thingsboard_config import ThingsBoardConfig
 from edgewake.cloud.bridge.web.door import Taker
 from edgewake.cloud.client_share import Bound
 from edgewake.protocol.clock import Clock
