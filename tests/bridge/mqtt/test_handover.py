@@ -57,7 +57,10 @@ async def door(
                 await sink.drain()
         sink.close()
 
+    writers: list[asyncio.StreamWriter] = []
+
     async def serve(client: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        writers.append(back)
         if came is not None:
             came.set()
         hello = await client.read(65_536)
@@ -66,6 +69,7 @@ async def door(
             return
         on_hello(hello)
         answers, broker = await asyncio.open_connection("127.0.0.1", target)
+        writers.append(broker)
         broker.write(hello)
         await asyncio.gather(copy(client, broker), copy(answers, back))
 
@@ -74,6 +78,9 @@ async def door(
         yield
     finally:
         server.close()
+        for one in writers:
+            one.close()
+        await asyncio.sleep(0)
 
 
 async def until(condition: Callable[[], bool], what: str) -> None:
@@ -193,6 +200,8 @@ async def test_what_is_handed_back_is_acknowledged_as_far_as_it_was_taken() -> N
         assert [(await hears(mqtt5.PubAckPacket)).packet_id for _ in range(2)] == [1, 2]
         assert (await hears(mqtt5.DisconnectPacket)).session_expiry_interval == SESSION_EXPIRY_S
         assert await running is Ended.HANDED_BACK
+        peers[0].close()
+        await peers[0].wait_closed()
     assert [one.packet_id for one in taken] == [1, 2], "the third one stays in the session"
 
 
