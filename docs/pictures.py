@@ -52,8 +52,8 @@ class Screen:
     address: str
     is_full: str = "() => document.querySelector('main .card') !== null"
     is_town: bool = False
-    scroll: str = ""
-    """What is to be at the top of the picture; empty: the page's beginning."""
+    press: str = ""
+    """The button that is pressed first; empty: none is."""
 
 
 ROWS: Final = "() => document.querySelectorAll('main tbody tr').length > 0"
@@ -65,6 +65,7 @@ SCREENS: Final = {
         "stats.shown.vehicles >= 10 && stats.shown.windows >= 4; }",
         is_town=True,
     ),
+    "shared_board": Screen("/#/boards/town", CHART, is_town=True),
     "live": Screen("/", "() => document.querySelectorAll('.spark polyline').length > 3", True),
     "system": Screen("#/", CHART),
     "boards": Screen("#/boards", ROWS),
@@ -80,17 +81,25 @@ SCREENS: Final = {
     ),
     "queries": Screen("#/queries", ROWS),
     "query": Screen("#/queries/top_streets", "() => document.querySelector('.console') !== null"),
-    "editor": Screen("#/queries/new?from=top_streets", "() => document.querySelector('#text')"),
-    "ask": Screen("#/ask", "() => document.querySelector('#sql')"),
+    "editor": Screen(
+        "#/queries/new?from=top_streets", "() => document.querySelector('#text')", press="Check"
+    ),
+    "ask": Screen("#/ask", "() => document.querySelector('#sql')", press="Ask"),
     "summaries": Screen("#/summaries", ROWS),
     "summary": Screen("#/summaries/vehicle_position.speed_kmh", CHART),
     "letters": Screen("#/letters", ROWS),
     "letter": Screen("#/letters/0", "() => document.querySelector('#letter') !== null"),
     "clients": Screen("#/clients", ROWS),
-    "trace": Screen("#/trace"),
+    "trace": Screen("#/trace?token={token}", "() => document.querySelector('ol.way') !== null"),
     "problems": Screen("#/history"),
     "history": Screen("#/history?show=events", ROWS),
     "audit": Screen("#/audit", ROWS),
+    "gaps": Screen("#/gaps", press="Look for gaps"),
+    "faults": Screen(
+        "#/faults",
+        "() => [...document.querySelectorAll('.told li')].some((one) => "
+        "one.textContent.includes('over after'))",
+    ),
 }
 
 
@@ -115,7 +124,7 @@ def running(data: Path) -> Iterator[System]:
     data.parent.mkdir(parents=True, exist_ok=True)
     log = (data.parent / "up.log").open("wb")
     process = subprocess.Popen(
-        [*command, "--data", str(data), "--port-base", str(PORT)],
+        [*command, "--data", str(data), "--port-base", str(PORT), "--faults"],
         stdout=log,
         stderr=subprocess.STDOUT,
         start_new_session=True,
@@ -169,6 +178,12 @@ def furnish(system: System) -> None:
         "the stream of the kitchen is there",
     )
     send(system, "kitchen", "kitchen_climate", {"temperature": "warm", "humidity": 47})
+    verdict = lambda: system.ops.get("/v1/faults").json()["verdict"]  # noqa: E731
+    until(lambda: verdict() is not None, "the ledger counts")
+    for kind, target in (("kill", "bridge-1"), ("cut", "devices"), ("freeze", "sequencer-1")):
+        order = {"kind": kind, "target": target}
+        system.ops.post("/v1/faults", json=order).raise_for_status()
+        until(lambda: system.ops.get("/v1/faults").json()["faults"][0]["over_at"], "it is over")
 
 
 def send(system: System, device: str, stream: str, reading: dict[str, Any]) -> None:
@@ -199,16 +214,26 @@ def take(browser: Browser, system: System, names: Sequence[str], link: str) -> N
         page = context.new_page()
         page.goto(link if size == "desk" else system.link())
         page.wait_for_selector("nav#rail a")
-        home = page.url.split("#")[0]
+        home, token = page.url.split("#")[0], token_of(system)
         for name in names:
             screen = SCREENS[name]
-            page.goto(system.access + screen.address if screen.is_town else home + screen.address)
+            start = system.access if screen.is_town else home
+            page.goto(start + screen.address.replace("{token}", token))
             page.wait_for_function(screen.is_full, timeout=PATIENCE_S * 1000, polling=200)
+            if screen.press:
+                page.get_by_role("button", name=screen.press, exact=True).click()
             page.wait_for_timeout(1500)  # charts and maps are drawn in the next frames
             for theme in THEMES:
                 show(page, theme)
                 write(page, FOLDER / f"{name}-{size}-{theme}.webp")
         context.close()
+
+
+def token_of(system: System) -> str:
+    """The token of a frame whose way is shown."""
+    asked = {"device": EVENTS_DEVICE, "stream": POSITION, "seq": 30}
+    found = system.ops.get("/v1/acks", params=asked).raise_for_status().json()
+    return str(found["token"])
 
 
 def show(page: Page, theme: str) -> None:

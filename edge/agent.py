@@ -83,6 +83,7 @@ class Agent:
         self._stop = asyncio.Event()
         self._dead: BaseException | None = None
         self._version = version
+        self._began_s = clock.monotonic_s()
         try:
             self._events = EventLog(
                 config.data_dir,
@@ -285,6 +286,7 @@ class Agent:
             "pid": os.getpid(),
             "device": self._config.device,
             "version": self._version,
+            "uptime_s": round(self._clock.monotonic_s() - self._began_s, 1),
             "connection": self._uplink.session.state.value,
             "log_state": self._events.state.value,
             "uplink": dict(self._uplink.counts()),

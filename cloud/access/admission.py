@@ -35,23 +35,22 @@ class Holding:
 
     def __init__(self) -> None:
         self._sights: Counter[Sight] = Counter()
+        self._names: Counter[str] = Counter()
+        """Each stream → how many of these subscriptions read it."""
         self.devices = 0
         """Devices that its requests name one by one."""
-
-    @property
-    def filters(self) -> int:
+        self.filters = 0
         """Its different subscriptions that not everybody uses."""
-        return sum(not one.is_common for one in self._sights)
 
     @property
-    def names(self) -> frozenset[str]:
+    def names(self) -> Set[str]:
         """The streams that are followed for it."""
-        return frozenset(name for one in self._sights for name in one.subscription.streams)
+        return self._names.keys()
 
     def add(self, sight: Sight) -> None:
         """Count a view that this client reads as well."""
         if sight not in self._sights:
-            self.devices += _named(sight)
+            self._change(sight, 1)
         self._sights[sight] += 1
 
     def more_devices(self, sight: Sight) -> int:
@@ -63,7 +62,16 @@ class Holding:
         self._sights[sight] -= 1
         if self._sights[sight] <= 0:
             del self._sights[sight]
-            self.devices -= _named(sight)
+            self._change(sight, -1)
+
+    def _change(self, sight: Sight, by: int) -> None:
+        """Keep the counts: to count at each opening would cost as much as is open."""
+        self.devices += by * _named(sight)
+        self.filters += by * (not sight.is_common)
+        for name in sight.subscription.streams:
+            self._names[name] += by
+            if not self._names[name]:
+                del self._names[name]
 
 
 class Admission:

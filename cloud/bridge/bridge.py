@@ -287,16 +287,17 @@ class Bridge:
             self.metrics.mapped["ignored"] += 1
             whole.parts = []
             return
-        topic = packet.topic
-        account = self._payers.of_mapped(topic, mapper.device_of(topic), now_s)
+        account = self._payers.of_mapped(packet.topic, mapper.device_of(packet.topic), now_s)
         size = size_of(packet)
         if (wait_s := account.wait_s(now_s)) > 0:
             parts = [Part(packet, over_share(account, wait_s).refusal)]
         else:
             began_s = time.thread_time() if size >= MEASURED_BYTES else None
             parts = mapper.parts(packet, received_at)
-            if began_s is not None or not account.device:  # of a device each part pays
-                account.pay(size, 0.0 if began_s is None else time.thread_time() - began_s)
+            if began_s is not None:
+                account.pay(size, time.thread_time() - began_s)
+            if not account.device:  # else each part pays
+                account.pay_for(len(parts), size)
         self.metrics.mapped["ignored" if not parts else "mapped"] += 1
         named = self._payers.named(parts, "", now_s)
         self._accept_parts(whole, named, account, received_at)
@@ -318,9 +319,11 @@ class Bridge:
         self._work.set()
         return whole
 
-    def account(self, device: str) -> Account:
-        """What a device has left."""
-        return self._allowance.account(device, self._clock.monotonic_s())
+    def account(self, payer: str, *, is_named: bool = False) -> Account:
+        """What a device has left; `is_named`: what all have that its payloads name."""
+        now_s = self._clock.monotonic_s()
+        of_names = self._payers.of_names
+        return of_names(payer, now_s) if is_named else self._allowance.account(payer, now_s)
 
     def wait_s(self, device: str) -> float:
         """Seconds that a device has to wait, which may be one that nobody knows."""
@@ -388,7 +391,8 @@ class Bridge:
 
         Without one, all share the expense.
         """
-        account.pay_refused(size_of(packet), REFUSED_S)
+        if why.reason is not RejectReason.QUOTA:  # who is over its share waits, and owes no more
+            account.pay_refused(size_of(packet), REFUSED_S)
         record = self._refusals.letter(packet, delivery, why, account, received_at)
         if record is None:
             return

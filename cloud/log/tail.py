@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from itertools import islice
-from typing import Final
+from typing import Any, Final, cast
 
 from edgewake.cloud.log.decode import Record
 from edgewake.protocol.cursor import Position
@@ -70,7 +69,9 @@ class Tail:
 
     def read_from(self, position: Position) -> Iterator[Record]:
         """Records from `position` on; the first may be one whose events were partly passed."""
-        return islice(self._records, self._index(position[0]), None)
+        found: Any = iter(self._records)
+        found.__setstate__(self._index(position[0]))  # islice would go through all before it
+        return cast("Iterator[Record]", found)
 
     def canonical(self, position: Position) -> Position:
         """The canonical form of a position: right after the last record before it.

@@ -212,7 +212,7 @@ async def run(settings: PushConfig) -> None:
         clock=clock,
     )
     delivery_routes.add_to(app, deliveries, clients)
-    group_routes.add_to(app, groups, clients)
+    group_routes.add_to(app, groups, clients, rights)
     parts = {
         "membership": member.run(),
         "reads": reads.run(),

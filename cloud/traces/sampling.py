@@ -23,6 +23,7 @@ class Sampling:
 
     def __init__(self, config: SampledConfig, rng: random.Random) -> None:
         self._ratio, self._per_min = config.ratio, config.asked_per_min
+        self._most = 0.0 if config.asked_per_min == 0 else max(1.0, config.asked_per_min)
         self._rng = rng
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
         """Device → traces that are left, and the monotonic clock when they were."""
@@ -33,8 +34,8 @@ class Sampling:
 
     def may(self, device: str, now_s: float) -> bool:
         """May this device have one more message traced?"""
-        left, at_s = self._left.get(device, (self._per_min, now_s))
-        left = min(self._per_min, left + (now_s - at_s) * self._per_min / MINUTE_S)
+        left, at_s = self._left.get(device, (self._most, now_s))
+        left = min(self._most, left + (now_s - at_s) * self._per_min / MINUTE_S)
         is_allowed = left >= 1
         self._left[device] = (left - is_allowed, now_s)
         if len(self._left) > DEVICES_MAX:

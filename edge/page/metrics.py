@@ -27,6 +27,9 @@ def _families(status: Mapping[str, Any]) -> Iterator[tuple[str, str, str, list[S
     log, sources = status["log"], status.get("sources", {})
     streams = log["streams"]
     yield "up", "gauge", "1 while the agent runs.", [({}, int(status["running"]))]
+    version = status.get("version")
+    yield "build_info", "gauge", "1; what runs.", [({"version": version}, 1)] if version else []
+    yield "uptime_seconds", "gauge", "Since the agent started.", [({}, _uptime_s(status))]
     yield (
         "connected",
         "gauge",
@@ -100,6 +103,13 @@ def _families(status: Mapping[str, Any]) -> Iterator[tuple[str, str, str, list[S
         for r, n in of["refused"].items()
     ]
     yield "source_refused_total", "counter", "Readings refused, by reason.", refused
+
+
+def _uptime_s(status: Mapping[str, Any]) -> float:
+    """Seconds since the start, with those since it was said; 0 of an agent that does not run."""
+    if not status["running"]:
+        return 0.0
+    return float(status.get("uptime_s", 0.0) + status.get("age_s", 0.0))
 
 
 def _is_connected(status: Mapping[str, Any]) -> bool:

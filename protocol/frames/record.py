@@ -19,8 +19,9 @@ something to say:
 
 On `ew.up` the header PLACEMENT_HEADER holds what the sequencer needs to know of the frame, so that
 it need not read the value; on `ew.s.*` the header ORIGIN_HEADER names where on `ew.up` it came from
-(the ack token's place), and LATE_HEADER marks a frame that came after later ones had passed. A gap
-record without origin is the sequencer's own statement; its reason is one of
+(the ack token's place), and LATE_HEADER marks a frame that came after later ones had passed.
+TRACE_HEADERS go along where a frame is traced, from topic to topic (docs/traces.md). A gap record
+without origin is the sequencer's own statement; its reason is one of
 
     open            frames first_frame to frame were not there in time: later ones pass, these may
                     still come, marked late. Count 0

@@ -2,7 +2,8 @@
 repeated, and sample their age.
 
 `python -m tests.bench.sse_clients PORT PATH CLIENTS` connects them; `{k}` in PATH is the client's
-number, `{k%100}` the same modulo 100. Then one command a line:
+number, `{k%100}` the same modulo 100. It says `connected` when all are answered. Then one command a
+line:
 
     measure SECONDS   prints {"deliveries_per_s", "p50_ms", "p99_ms", "live", "writes_per_s",
                       "clients"}
@@ -30,11 +31,16 @@ from typing import cast
 import uvloop
 
 CHECKED = 10
+ANSWERED_S = 120.0
+"""Seconds that all may take to be answered: what is measured begins when nobody is being opened."""
 NUMBER = re.compile(rb'"n":(\d+)')
 
 
 class Reader(asyncio.Protocol):
     """One connection."""
+
+    answers_at_once = True
+    """Is it answered before there is an event?"""
 
     def __init__(self, path: str, *, is_checked: bool) -> None:
         self.path = path
@@ -47,6 +53,7 @@ class Reader(asyncio.Protocol):
         self.newest_sent = 0.0
         self.ages_s: list[float] = []
         self.is_open = False
+        self.is_answered = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.is_open = True
@@ -57,6 +64,7 @@ class Reader(asyncio.Protocol):
         self.is_open = False
 
     def data_received(self, data: bytes) -> None:
+        self.is_answered = True
         self.reads += 1
         data = self._rest + data
         cut = data.rfind(b"\n\n") + 2
@@ -133,6 +141,10 @@ async def run(port: int, path: str, clients: int, make: Callable[..., Reader] = 
     began, busy = time.perf_counter(), time.process_time()
     for reader in readers:
         await loop.create_connection(lambda reader=reader: reader, "127.0.0.1", port)  # type: ignore[misc]
+    if readers and readers[0].answers_at_once:
+        until = time.perf_counter() + ANSWERED_S
+        while not all(reader.is_answered for reader in readers) and time.perf_counter() < until:
+            await asyncio.sleep(0.1)
     print("connected", flush=True)
     while command := (await loop.run_in_executor(None, sys.stdin.readline)).split():
         match command:

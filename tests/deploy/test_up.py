@@ -16,6 +16,7 @@ from urllib.parse import urljoin, urlsplit
 
 import httpx
 import psutil
+from prometheus_client.parser import text_string_to_metric_families
 
 from edgewake.deploy.plan import Plan, Ports
 from tests.services import PATIENCE_S, Process, free_ports, port_is_open, wait_until
@@ -223,7 +224,11 @@ def test_everything_starts_shows_results_and_stops(tmp_path: Path) -> None:
             event["part"]: event["state"]
             for event in events(f"{page}/v1/streams/part_status/events", 20)
         }
-        assert states == dict.fromkeys(Plan(data=tmp_path, ports=Ports(base)).names, "ready")
+        names = Plan(data=tmp_path, ports=Ports(base)).names
+        assert states == dict.fromkeys(names, "ready")
+        ours = {name.removesuffix("-1") for name in names} & PARTS_WITH_METRICS
+        assert ours == PARTS_WITH_METRICS
+        check_what_each_part_is(Ports(base))
         key = (tmp_path / "data" / "secrets" / "ops.key").read_text().strip()
         assert key not in process.output()
         assert httpx.get(f"{ops}/v1/devices").status_code == 401
@@ -240,6 +245,27 @@ def test_everything_starts_shows_results_and_stops(tmp_path: Path) -> None:
         wait_until(lambda: not process.is_running(), "it ended")
         assert process.stop() == 0
     assert not any(map(lives, below))
+
+
+PARTS_WITH_METRICS = {"bridge", "sequencer", "analysis", "lake", "access", "push", "ops"}
+
+
+def check_what_each_part_is(ports: Ports) -> None:
+    """Each says to Prometheus what it is and how long it runs."""
+    metrics = {one: ports.metrics(one) for one in ("bridge", "sequencer", "analysis", "lake")}
+    metrics |= {"access": ports.access(0), "push": ports.push, "ops": ports.ops}
+    assert metrics.keys() == PARTS_WITH_METRICS
+    for part, port in metrics.items():
+        text = httpx.get(f"http://127.0.0.1:{port}/metrics").raise_for_status().text
+        told = {
+            sample.name: sample
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+        build = told["edgewake_build_info"]
+        assert (build.labels["part"], build.value) == (part, 1)
+        assert build.labels["version"]
+        assert 0 < told["edgewake_uptime_seconds"].value < 3600
 
 
 def add_example(ops: str, key: str) -> None:

@@ -140,19 +140,19 @@ def configured(*sources: dict[str, Any], **tables: Any) -> AgentConfig:
         pytest.param(
             [source("a")],
             {"chain": [chain("a", "a")]},
-            "made by somebody else too",
+            "made by another source or chain too",
             id="a chain into itself",
         ),
         pytest.param(
             [source("a"), source("b")],
             {"chain": [chain("a", "b")]},
-            "made by somebody else too",
+            "made by another source or chain too",
             id="a chain into a source",
         ),
         pytest.param(
             [source("a")],
             {"chain": [chain("a", "b"), chain("a", "b")]},
-            "made by somebody else too",
+            "made by another source or chain too",
             id="two chains into one",
         ),
         pytest.param(
@@ -176,7 +176,7 @@ def configured(*sources: dict[str, Any], **tables: Any) -> AgentConfig:
         pytest.param(
             [source("a")],
             {"absence": [absence(into="a")]},
-            "made by somebody else too",
+            "already made by another source or chain",
             id="alerts into a source",
         ),
         pytest.param(

@@ -4,6 +4,8 @@ same.
 
 from __future__ import annotations
 
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,3 +75,20 @@ def test_reading_after_any_evictions_gives_all_that_is_left(
         tail.evict()
     assert offsets_from(tail, 0) == offsets[min(evictions, len(offsets)) :]
     assert len(tail) == len(offsets_from(tail, 0))
+
+
+def test_reading_near_the_end_passes_over_nothing_before() -> None:
+    """Ten thousand readers at the live end of a long tail are looked at each second."""
+    tail = Tail(0)
+    for offset in range(200_000):
+        tail.append(Record(offset, 0, b"", is_result=False))
+    assert [record.offset for record in tail.read_from((199_998, 0))] == [199_998, 199_999]
+
+    def seconds(offset: int) -> float:
+        began = time.perf_counter()
+        for _ in range(200):
+            assert next(iter(tail.read_from((offset, 0)))).offset == offset
+        return time.perf_counter() - began
+
+    first, last = (min(seconds(offset) for _ in range(5)) for offset in (0, 199_999))
+    assert last < 50 * first, "a walk through all records takes a thousand times as long"

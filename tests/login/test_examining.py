@@ -131,7 +131,7 @@ def test_what_lies_on_this_machine_is_looked_at(doctor: Doctor, tmp_path: Path) 
     unknown = doctor(lambda values: values["login"].update(isuer="x"))
     assert "isuer" in unknown["configuration"]["detail"]
     reader = doctor(lambda values: values.update(rights={"roles": {}}))
-    assert "rights.roles has no such role" in reader["groups"]["detail"]
+    assert "expected one of rights.roles" in reader["groups"]["detail"]
 
 
 def test_a_file_without_a_login_is_no_matter(doctor: Doctor) -> None:

@@ -17,6 +17,7 @@ from edgewake.cloud.push.groups import routes as group_routes
 from edgewake.cloud.rights.config import RightsConfig
 from edgewake.cloud.rights.rights import Rights
 from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.leases.group import WAIT_S_MAX
 from tests.feeds import unique
 from tests.push.receiver import receiving
 from tests.push.service import Service
@@ -51,7 +52,7 @@ def test_every_route_has_a_rule() -> None:
         clock=clock,
     )
     delivery_routes.add_to(made, None, Clients())  # type: ignore[arg-type]
-    group_routes.add_to(made, None, Clients())  # type: ignore[arg-type]
+    group_routes.add_to(made, None, Clients(), Rights(RightsConfig(), clock))  # type: ignore[arg-type]
     assert paths_of(made) == set(RULES)
 
 
@@ -213,6 +214,29 @@ async def test_another_right_of_the_same_name_reaches_no_dead_letter(
         receiver.answer = lambda n: (204, {})
         assert (await asked(push, "POST", replay, good)).json()["taken"] is True
         assert (await asked(push, "DELETE", path, good)).status_code == 204
+
+
+async def test_who_waits_for_a_group_s_events_is_given_none_once_its_right_has_ended(
+    rights_world: World, push: Service
+) -> None:
+    """Control: another one that waits as long is given them."""
+    world, name = rights_world, unique("g")
+    path = f"/v1/groups/{name}/take"
+    body = {"streams": [world.mine.name], "from": "latest"}
+    taken_back, good = world.token(jti="one-of-a-group"), world.token()
+    assert (await asked(push, "PUT", f"/v1/groups/{name}", good, body)).status_code == 201
+    first = await asked(push, "POST", path, good, {"wait_s": 1})
+    assert (first.status_code, first.json()["events"]) == (200, [])
+    waiting = asyncio.create_task(asked(push, "POST", path, taken_back, {"wait_s": WAIT_S_MAX}))
+    await asyncio.sleep(0.5)
+    assert not waiting.done()
+    world.file("revoked", "jti one-of-a-group\n")
+    assert (await waiting).status_code == 401
+    other = asyncio.create_task(asked(push, "POST", path, good, {"wait_s": WAIT_S_MAX}))
+    await asyncio.sleep(0.5)
+    await asyncio.to_thread(world.mine.send, "car-1")
+    assert len((await other).json()["events"]) == 1
+    assert (await asked(push, "DELETE", f"/v1/groups/{name}", good)).status_code == 204
 
 
 async def test_a_group_is_shared_by_who_sees_the_same(rights_world: World, push: Service) -> None:

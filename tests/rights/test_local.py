@@ -81,5 +81,5 @@ def test_it_stands_alone_and_behind_no_proxy() -> None:
 
 
 def test_one_address_of_the_network_among_several_needs_rights() -> None:
-    with pytest.raises(ConfigError, match="nobody said who may read"):
+    with pytest.raises(ConfigError, match="nothing says who may read"):
         checked(None, hosts=(LOOPBACK, NETWORK), public_names=(), trusted_proxies=())

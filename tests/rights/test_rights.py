@@ -104,8 +104,8 @@ async def test_keys_of_a_file(clock: ManualClock, tmp_path: Path) -> None:
         ("anna cars annas-own-key-000002 car-*", "claim 'device'"),
         ("anna guest short", "key: expected at least 16"),
         ("an/na guest annas-own-key-000002", "name"),
-        ("board guest annas-own-key-000002", "there twice"),
-        ("anna guest everything-key-0001", "there twice"),
+        ("board guest annas-own-key-000002", "expected each once"),
+        ("anna guest everything-key-0001", "expected each once"),
     ],
 )
 def test_a_line_that_is_wrong(line: str, what: str, clock: ManualClock, tmp_path: Path) -> None:
@@ -402,7 +402,7 @@ ISSUER_TOML = f'[[issuers]]\nissuer = "{ISSUER}"\naudience = "x"\n'
         (f'{ISSUER_TOML}jwks_file = "x"\nalgorithms = ["HS256"]', "HS256"),
         (f'{ISSUER_TOML}jwks_file = "x"\nalgorithms = ["none"]', "none"),
         (f'{ISSUER_TOML}jwks_file = "x"\nroles = ["x"]', "expected one of everything"),
-        (f'{ISSUER_TOML}jwks_file = "x"\n' * 2, "there twice"),
+        (f'{ISSUER_TOML}jwks_file = "x"\n' * 2, "expected each issuer once"),
     ],
 )
 def test_a_configuration_that_is_wrong(text: str, what: str, tmp_path: Path) -> None:

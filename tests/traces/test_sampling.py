@@ -35,6 +35,8 @@ def test_a_device_has_so_many_in_a_minute_and_another_has_its_own():
     assert not one.may("a", 119.9)
     assert one.may("a", 140.0), "one more each third of a minute"
     assert not decided(SampledConfig(asked_per_min=0)).may("a", 0.0)
+    seldom = decided(SampledConfig(asked_per_min=0.5))
+    assert [seldom.may("a", at_s) for at_s in (0.0, 60.0, 120.0)] == [True, False, True]
 
 
 def test_devices_that_ask_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch):

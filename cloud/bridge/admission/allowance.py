@@ -193,6 +193,13 @@ class Account:
         if self.gateway is not None:
             self.gateway.pay_refused(size, busy_s)
 
+    def pay_for(self, messages: int, size: int) -> None:
+        """Several messages came together, of `size` bytes."""
+        self.messages -= messages
+        self.bytes -= size
+        if self.gateway is not None:
+            self.gateway.pay_for(messages, size)
+
     def may_say_status(self, now_s: float) -> bool:
         """May another status be written? It counts."""
         if self.statuses <= 0:

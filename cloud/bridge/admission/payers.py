@@ -40,13 +40,17 @@ class Payers:
             return self._allowance.of_name(device, self._mapped, now_s)
         return self._allowance.of_topic(topic, self._mapped, now_s)
 
+    def of_names(self, payer: str, now_s: float) -> Account:
+        """What `payer` has, or all maps, for devices that payloads name."""
+        return self._allowance.together(payer, now_s) if payer else self._mapped
+
     def named(self, parts: Sequence[Part], payer: str, now_s: float) -> list[Part]:
         """Parts whose devices have their names from a payload: they cost nothing to invent.
 
         What all of them have together is `payer`'s, or without one that of all maps. A name too
         many is refused.
         """
-        shared = self._allowance.together(payer, now_s) if payer else self._mapped
+        shared = self.of_names(payer, now_s)
         found: list[Part] = []
         for part in parts:
             device = device_in(part.packet.topic)

@@ -220,9 +220,11 @@ class HostSession:
                 return
             began_s = time.thread_time()
             events = self._host.message(topic, payload, now_ms, now_s)
+            self._act(events, topic, payload, packet.packet_id, node)
             is_lost = any(isinstance(one, Odd) and one.is_lost for one in events)
             pay = account.pay_refused if is_lost else account.pay
             pay(len(payload), time.thread_time() - began_s)
+            return
         self._act(events, topic, payload, packet.packet_id, node)
 
     def _node_of(self, topic: str) -> str:

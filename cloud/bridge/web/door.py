@@ -52,8 +52,8 @@ class Taker(Protocol):
     def is_full(self) -> bool:
         """Is nothing more taken now?"""
 
-    def account(self, device: str) -> Account:
-        """What a device has left."""
+    def account(self, payer: str, *, is_named: bool = False) -> Account:
+        """What a device has left; `is_named`: what all have that its payloads name."""
 
     def wait_s(self, device: str) -> float:
         """Seconds that a device has to wait."""
@@ -104,7 +104,7 @@ class Door:
             self._outcomes["asked" if asked.status < 300 else "denied"] += 1
             await _response(asked)(scope, receive, send)
             return
-        account = self._bridge.account(asked.payer)
+        account = self._bridge.account(asked.payer, is_named=asked.is_named)
         wait_s = account.wait_s(self._clock.monotonic_s())
         if wait_s > 0:
             outcome = _too_much(asked.payer, wait_s)
@@ -165,12 +165,12 @@ class Door:
                 if parts is None:
                     wait_s = account.wait_s(self._clock.monotonic_s())
                     return _too_much(asked.payer, wait_s), wait_s
+                if asked.is_named:
+                    account.pay_for(len(parts), len(body))
                 late = self._too_much_of_one(parts)
                 if late is not None:
                     return late
-                whole = self._bridge.take(
-                    parts, asked.payer, settled.set, is_named=not asked.head.device
-                )
+                whole = self._bridge.take(parts, asked.payer, settled.set, is_named=asked.is_named)
                 await settled.wait()
         except TimeoutError:
             return Outcome(503, detail=NOT_NOW), RETRY_S

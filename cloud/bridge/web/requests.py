@@ -54,6 +54,11 @@ class Asked(NamedTuple):
         return self.head.device or self.head.gateway
 
     @property
+    def is_named(self) -> bool:
+        """Do its payloads name the devices?"""
+        return not self.head.device
+
+    @property
     def key(self) -> str | None:
         """The sender's name for the request. An event of CloudEvents has one: source and id."""
         headers = self.head.headers

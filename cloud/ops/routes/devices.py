@@ -31,6 +31,8 @@ class DevicesPage(Page[DeviceView]):
 
     counts: dict[str, int]
     """State or mark → how many of all devices have it."""
+    versions: dict[str, int]
+    """Version of an agent → how many of all devices run it."""
 
 
 def router(services: Services) -> APIRouter:
@@ -54,13 +56,15 @@ def router(services: Services) -> APIRouter:
         has: Mark | None = None,
         stream: AskedStream = None,
         sort: Sort = Sort.NAME,
+        version: Annotated[str | None, Query(max_length=64)] = None,
     ) -> DevicesPage:
         """List devices by name, or those first that were heard last, wait or lost most.
 
         `state` is at most a second old; `has`: readings that wait for a minute and more, or were
-        lost; an agent, or none; `stream`: those that sent on it.
+        lost; an agent, or none; `stream`: those that sent on it; `version`: those whose agent says
+        it.
         """
-        if not q and sort is Sort.NAME and (group, has, stream) == (None, None, None):
+        if not q and sort is Sort.NAME and (group, has, stream, version) == (None,) * 4:
             found = table.page(after, limit + 1, state, now=clock.now_ms())
             total = table.total(state)
         else:
@@ -73,13 +77,20 @@ def router(services: Services) -> APIRouter:
                 mark=has,
                 stream=stream,
                 sort=sort,
+                version=version,
                 now=clock.now_ms(),
             )
         following = found[limit - 1].device if len(found) > limit else None
         counts = {one.value: table.total(one) for one in Presence}
         counts |= {one.value: table.marked[one] for one in Mark}
         items = [noted(one) for one in found[:limit]]
-        return DevicesPage(items=items, next=following, total=total, counts=counts)
+        return DevicesPage(
+            items=items,
+            next=following,
+            total=total,
+            counts=counts,
+            versions=dict(table.versions),
+        )
 
     @routes.get("/v1/devices/{device}", responses=problems(404))
     async def device(device: DeviceName) -> DeviceView:

@@ -53,8 +53,12 @@ LEFT: Final[Mapping[str, tuple[str, ...]]] = {
         "Kafka removes the bytes of summaries when it compacts their topics, within hours",
     ),
     "device": (
-        "summaries over all devices and results of queries: what it contributed is in their "
-        "figures; remove or rebuild a query, or erase the whole stream",
+        "summaries over all devices, or over a set that the analysis declares, and results of "
+        "queries: what it contributed is in their figures, and texts that it sent may be among "
+        "their most frequent values and samples; remove or rebuild a query, or erase the whole "
+        "stream",
+        "the bytes of what was cut, in the files that Kafka still writes to: it deletes a file "
+        "once another one is begun and nothing in it is kept",
         "the device's own log, and what clients have read",
         "the last values that access servers hold in memory, until nobody asks for five minutes",
     ),

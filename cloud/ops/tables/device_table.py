@@ -101,6 +101,7 @@ class _Entry:
     marks: frozenset[Mark] = frozenset()
     waiting: int = 0
     lost: int = 0
+    version: str = ""
 
     def place(self, name: str, sort: Sort) -> tuple[int, str]:
         """Where it stands in a list of this order."""
@@ -138,6 +139,8 @@ class DeviceTable:
         """By gateway, those that are behind it now."""
         self._to_look_at: dict[str, None] = {}
         """Things whose gateway came or went."""
+        self.versions: Counter[str] = Counter()
+        """Devices by the version of their agent, those that say one."""
         self.presences: Counter[Presence] = Counter()
         """Devices by presence."""
         self.dropped = 0
@@ -183,6 +186,7 @@ class DeviceTable:
             self._count(device, entry.presence, 1)
         self._entries.move_to_end(device)
         self._mark(device, entry, _marks_of(status))
+        self._runs(entry, "" if status is None else status.version)
         entry.waiting = 0 if status is None else status.backlog_readings or 0
         entry.lost = 0 if status is None else status.lost_readings or 0
         if seen is not None and not entry.streams.issuperset(seen.streams):
@@ -253,6 +257,7 @@ class DeviceTable:
         self._to_look_at |= dict.fromkeys(self._things.get(device, ()))
         self._count(device, entry.presence, -1)
         self._mark(device, entry, frozenset())
+        self._runs(entry, "")
         self._names.remove(device)
         return {"kind": "device", "device": device, "removed": True}
 
@@ -320,6 +325,7 @@ class DeviceTable:
         mark: Mark | None = None,
         stream: str | None = None,
         sort: Sort = Sort.NAME,
+        version: str | None = None,
         now: int,
     ) -> tuple[list[DeviceView], int]:
         """Up to `limit` of the wanted devices after `after`, and how many there are.
@@ -336,6 +342,7 @@ class DeviceTable:
             if is_wanted(name)
             and (stream is None or stream in self._entries[name].streams)
             and (state is None or self._entries[name].presence is state)
+            and (version is None or self._entries[name].version == version)
         ]
         if sort is Sort.NAME:
             behind = wanted if after is None else wanted[bisect_right(wanted, after) :]
@@ -372,6 +379,17 @@ class DeviceTable:
             self._names_with[mark].add(device)
             self.marked[mark] += 1
         entry.marks = marks
+
+    def _runs(self, entry: _Entry, version: str) -> None:
+        """Note the version of a device's agent; empty: it says none."""
+        if version == entry.version:
+            return
+        if entry.version:
+            self.versions[entry.version] -= 1
+            self.versions += Counter()  # without those that nobody runs any more
+        if version:
+            self.versions[version] += 1
+        entry.version = version
 
     def _count(self, device: str, state: Presence, change: int) -> None:
         self.presences[state] += change

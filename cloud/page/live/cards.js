@@ -94,7 +94,7 @@ export function Table({ rows, columns, isFinal = () => true, caption }) {
   const isNumber = (name) => rows.some((row) => typeof row[name] === "number");
   return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}><table>
     <thead><tr>${columns.map((name) => html`<th scope="col" class=${isNumber(name) ? "n" : ""}>${words(name)}</th>`)}</tr></thead>
-    <tbody>${rows.map((row) => html`<tr data-final=${isFinal(row)}>${columns.map((name) => html`<td class=${isNumber(name) ? "n" : ""}>${cell(row[name])}</td>`)}</tr>`)}</tbody>
+    <tbody>${rows.map((row) => html`<tr data-final=${isFinal(row)}>${columns.map((name) => html`<td class=${isNumber(name) ? "n" : ""}>${cell(row[name], name)}</td>`)}</tr>`)}</tbody>
   </table></div>`;
 }
 

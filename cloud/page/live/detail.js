@@ -37,11 +37,21 @@ function fieldsOf({ stream, device, epoch, seq, t, received_at, ...fields }) {
   return JSON.stringify(fields);
 }
 
+const PAUSES = 4; /* usual pauses between two points, after which nothing is drawn between them */
+
+/** Points with an empty one in each hole, so that no line says what was not measured. */
+function withGaps(steps) {
+  const pauses = steps.slice(1).map((step, i) => step[0] - steps[i][0]).sort((a, b) => a - b);
+  const hole = PAUSES * pauses[Math.floor(pauses.length / 2)];
+  return steps.flatMap((step, i) => (i > 0 && step[0] - steps[i - 1][0] > hole ? [[steps[i - 1][0] + 1, null, null, null], step] : [step]));
+}
+
 /** A number over time: the mean as a line, least and most as a band. `steps`: [time, mean, least, most]; `span`: [from, to] in ms, without it the last minutes. */
 export function Chart({ steps, name, span }) {
   const element = useRef(null);
   const plot = useRef(null);
-  const data = [steps.map((s) => s[0] / 1000), steps.map((s) => s[3]), steps.map((s) => s[2]), steps.map((s) => s[1])];
+  const shown = withGaps(steps);
+  const data = [shown.map((s) => s[0] / 1000), shown.map((s) => s[3]), shown.map((s) => s[2]), shown.map((s) => s[1])];
   useEffect(() => {
     const make = () => {
       plot.current?.destroy();
@@ -54,7 +64,7 @@ export function Chart({ steps, name, span }) {
         width: element.current.clientWidth || 300, height: element.current.clientHeight || CHART_HEIGHT, legend: { show: false }, cursor: { drag: { x: false, y: false } },
         axes: [{ ...axis, values: hour, space: isLong ? 90 : 60 }, { ...axis, size: 58 }],
         scales: { x: { time: true, range: () => (span ? [span[0] / 1000, span[1] / 1000] : [(Date.now() - KEPT_MS) / 1000, Date.now() / 1000]) } },
-        series: [{}, { stroke: "transparent" }, { stroke: "transparent" }, { stroke: line, width: 2, label: name }],
+        series: [{}, { stroke: "transparent", points: { show: false } }, { stroke: "transparent", points: { show: false } }, { stroke: line, width: 2, label: name }],
         bands: [{ series: [1, 2], fill: themeColour("--band") }],
       }, data, element.current);
     };

@@ -34,10 +34,20 @@ export const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour12: false
 export const moment = (ms) =>
   new Date(ms).toLocaleString([], { dateStyle: "medium", timeStyle: "long" });
 
-/** A cell of a table: numbers short, objects as JSON, nothing as a dash. */
-export function cell(content) {
+/** A whole number with its thousands apart: 7 368. */
+export const whole = (number) => number.toLocaleString("en", { maximumFractionDigits: 0 }).replaceAll(",", "\u2009");
+
+/** `1 client`, `2 clients`. `many`: as it is called where there are several. */
+export const counted = (number, many) => `${whole(number)} ${number === 1 ? many.replace(/ies$/, "y").replace(/s$/, "") : many}`;
+
+const isCounted = (one) => one !== null && typeof one === "object" && "item" in one && "count" in one;
+const DEGREES = new Set(["lat", "lon"]); /* four digits of a place are a kilometre */
+
+/** A cell of a table: numbers short, lists as words, other objects as JSON, nothing as a dash. `name`: of its column. */
+export function cell(content, name) {
   if (content === null || content === undefined) return "–";
-  if (typeof content === "number") return value(content);
+  if (typeof content === "number") return DEGREES.has(name) ? content.toFixed(5) : value(content);
+  if (Array.isArray(content)) return content.map((one) => (isCounted(one) ? `${one.item} ${whole(one.count)}` : cell(one))).join(", ") || "–";
   if (typeof content === "object") return JSON.stringify(content);
   return String(content);
 }

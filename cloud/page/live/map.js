@@ -33,7 +33,10 @@ function draw(state, stream) {
     there.add(device);
     const place = [reading.lat, reading.lon];
     const point = state.points.get(device);
-    if (point) point.setLatLng(place);
+    if (point) {
+      point.setLatLng(place);
+      if (point.options.color !== colour) point.setStyle({ color: colour, fillColor: colour });
+    }
     else state.points.set(device, L.circleMarker(place, { radius: 6, weight: 2, color: colour, fillOpacity: 0.5 }).bindTooltip(textOf(device)).addTo(state.map));
   }
   for (const [device, point] of state.points) {

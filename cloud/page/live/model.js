@@ -85,8 +85,9 @@ export class StreamModel {
 
   take(reading, now) {
     this.count += 1;
-    this.heardAt = now;
-    this.arrivals.push(now);
+    const came = Math.min(now, reading.received_at ?? now); /* what is read from the past did not come now */
+    this.heardAt = Math.max(came, this.heardAt ?? 0);
+    this.arrivals.push(came);
     if (this.arrivals.length > 200) this.arrivals.splice(0, 100);
     const before = this.devices.get(reading.device);
     if (!before || isNewer(reading, before)) {

@@ -56,7 +56,7 @@ function Row({ alert, again, withRule }) {
   const isSnoozed = alert.snoozed_until > Date.now();
   const isOpen = alert.state === "firing" || alert.state === "acknowledged";
   return html`<li><i class="dot" data-state=${DOTS[alert.state]} aria-hidden="true"></i>
-    <span class="what">${withRule && html`<a href=${`#/alerts/${enc(alert.rule)}`}>${alert.rule}</a> `}<b>${alert.key}</b> ${alert.value}</span>
+    <span class="what">${withRule && html`<a href=${`#/alerts/${enc(alert.rule)}`}>${alert.rule}</a> `}<b>${alert.key}</b> ${alert.value.startsWith(`${alert.key} `) ? alert.value.slice(alert.key.length + 1) : alert.value}</span>
     <small>${alert.flapping ? "flaps, " : ""}${alert.state === "resolved" ? "over" : words(alert.state)} <${Ago} at=${alert.since} />${alert.by && ` by ${alert.by}`}${isSnoozed && html`, snoozed until <time title=${moment(alert.snoozed_until)}>${clock(alert.snoozed_until)}</time>`}</small>
     ${isOpen && html`<span class="actions">
       ${alert.state === "firing" && html`<${Do} act=${() => say("ack", {})} done="taken" label=${`Acknowledge ${alert.key}`}>Acknowledge<//>`}

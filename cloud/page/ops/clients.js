@@ -1,6 +1,7 @@
 /* Clients: who reads at the access servers now, who sleeps, and ending one; what devices ask for. */
 
 import { html } from "../vendor/htm/standalone.module.js";
+import { whole } from "../live/format.js";
 import { api, enc, get } from "./api.js";
 import { Ago, bytes, Chips, Do, kept, Loaded, More, Rows, State, useLoaded } from "./ui.js";
 
@@ -29,7 +30,7 @@ function Connected({ params }) {
         ["principal", "who", { view: (row) => html`<a href=${`#/clients?principal=${enc(row.principal)}`}>${row.principal}</a> <small>${row.address}</small>` }],
         ["streams", "reads", { view: (row) => html`${row.streams.join(", ") || "–"}${row.where && html` <code title=${row.where}>${row.where}</code>`}` }],
         ["state", "state", { view: (row) => html`<${State} state=${row.state} />` }],
-        ["behind_records", "behind", { number: true, view: (row) => (row.behind_records ? html`${row.behind_records.toLocaleString("en")} <small>${row.behind_s.toFixed(1)} s</small>` : "–") }],
+        ["behind_records", "behind", { number: true, view: (row) => (row.behind_records ? html`${whole(row.behind_records)} <small>${row.behind_s.toFixed(1)} s</small>` : "–") }],
         ["sent_bytes", "sent", { number: true, view: (row) => bytes(row.sent_bytes) }],
         ["opened_at", "since", { view: (row) => html`<${Ago} at=${row.opened_at} />` }],
         ["protocol", "how", { view: (row) => html`<span title=${`while it takes less than there is: ${row.slow}`}>${KINDS[row.protocol]}</span> <small>${row.server}</small>` }],
@@ -68,12 +69,12 @@ const Filter = ({ streams, where }) => html`${streams.join(", ")}${where && html
 function Deliveries() {
   const loaded = useLoaded(() => get("/v1/deliveries?limit=500"), "deliveries");
   return html`<h2 class="gap">Deliveries</h2>
-    <${Loaded} loaded=${loaded} empty=${html`Nothing is delivered to a webhook: <code>edgewake delivery set NAME URL --stream STREAM</code>`}>${({ items }) => html`<${Rows} caption="Deliveries" rows=${items} sorts columns=${[
+    <${Loaded} loaded=${loaded} empty=${html`Nothing is delivered to a webhook: <code>edgewake delivery apply FILE</code>`}>${({ items }) => html`<${Rows} caption="Deliveries" rows=${items} sorts columns=${[
       ["name"], ["streams", "delivers", { view: (row) => html`<${Filter} ...${row} />` }], ["endpoint_host", "to"],
       ["state", "state", { view: (row) => html`<${State} state=${row.state === "active" ? (row.failures ? "retrying" : "running") : row.state} />` }],
       ["events", "delivered", { number: true }], ["delivered_at", "last", { view: (row) => html`<${Ago} at=${row.delivered_at} />` }],
       ["failures", "failures", { number: true }], ["letters", "refused", { number: true }],
-      ["error", "what is wrong", { view: (row) => row.why || row.error || "–" }],
+      ["error", "what is wrong", { wraps: true, view: (row) => row.why || row.error || "–" }],
     ]} />`}<//>`;
 }
 

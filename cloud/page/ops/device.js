@@ -4,7 +4,7 @@ import { html, useState } from "../vendor/htm/standalone.module.js";
 import { duration } from "../dom.js";
 import { Table } from "../live/cards.js";
 import { Chart } from "../live/detail.js";
-import { age, moment, words } from "../live/format.js";
+import { age, moment, whole, words } from "../live/format.js";
 import { PlaceMap } from "../live/map.js";
 import { api, enc, get } from "./api.js";
 import { Erase } from "./erasures.js";
@@ -26,10 +26,10 @@ export function Device({ name }) {
         ["last heard", html`<${Ago} at=${device.last_seen} />`],
         ["kind", device.agent ? `agent ${device.version || "of no known version"}` : device.via ? "behind a gateway" : "plain MQTT device"],
         ...(device.via ? behind(device) : []),
-        ["waiting on it", device.backlog_readings === null ? null : `${device.backlog_readings.toLocaleString("en")} readings, ${bytes(device.backlog_bytes)}`],
+        ["waiting on it", device.backlog_readings === null ? null : `${whole(device.backlog_readings)} readings, ${bytes(device.backlog_bytes)}`],
         ["oldest not acknowledged", device.oldest_unacked_s === null ? null : duration(device.oldest_unacked_s)],
-        ["lost", device.lost_readings ? `${device.lost_readings.toLocaleString("en")} readings` : "nothing"],
-        ["its clock is off by", device.skew_ms === null ? null : `${device.skew_ms.toLocaleString("en")} ms`],
+        ["lost", device.lost_readings ? `${whole(device.lost_readings)} readings` : "nothing"],
+        ["its clock is off by", device.skew_ms === null ? null : `${whole(device.skew_ms)} ms`],
         ["streams", device.streams.length === 0 ? null : device.streams.map((stream, i) => html`${i > 0 && ", "}<a href=${`#/streams/${enc(stream)}`}>${stream}</a>`)],
       ]} />
       <${Presence} name=${name} />
@@ -137,6 +137,6 @@ function Refused({ device }) {
   if (!loaded.data?.items.length) return "";
   return html`<h2 class="gap">What was refused of it</h2><${Loaded} loaded=${loaded}>${({ items }) => html`<${Rows} caption="Refused" rows=${items} columns=${[
     ["received_at", "when", { view: (row) => html`<a href=${`#/letters/${row.offset}`}><${Ago} at=${row.received_at} /></a>` }],
-    ["reason", "reason", { view: (row) => words(row.reason) }], ["detail"],
+    ["reason", "reason", { view: (row) => words(row.reason) }], ["detail", "detail", { wraps: true }],
   ]} /><p><a href=${`#/letters?device=${enc(device)}`}>All of them</a></p>`}<//>`;
 }

@@ -1,6 +1,7 @@
 /* Erasures: asked for on the page of a stream or a device by typing its name, and followed here. */
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
+import { whole } from "../live/format.js";
 import { api, enc, get } from "./api.js";
 import { Ago, Do, Facts, Loaded, Rows, useLoaded } from "./ui.js";
 
@@ -10,7 +11,7 @@ const STEPS = {
   settle: "waiting for what the analysis has in hand", analysis: "analysis: taking it out of files", done: "gone",
 };
 const said = ({ step, detail }) => `${STEPS[step]}${detail ? `; waits for ${detail}` : ""}`;
-const sum = (cuts, name) => cuts.reduce((all, cut) => all + cut[name], 0).toLocaleString("en");
+const sum = (cuts, name) => whole(cuts.reduce((all, cut) => all + cut[name], 0));
 
 export function Erasures() {
   const loaded = useLoaded(() => get("/v1/erasures?limit=100"), "erasures");
@@ -33,8 +34,8 @@ export function Erasure({ name: id }) {
         ["topics deleted", Object.keys(row.topics).join(", ") || "none"],
         ["queries removed", row.queries.join(", ") || "none"],
         ["records taken from shared topics", `${sum(row.cuts, "records")}, and ${sum(row.cuts, "others")} of others before them`],
-        ["summaries removed", row.summaries.toLocaleString("en")],
-        ["files of the lake", `${row.files}, with ${row.rows.toLocaleString("en")} rows of it`],
+        ["summaries removed", whole(row.summaries)],
+        ["files of the lake", `${row.files}, with ${whole(row.rows)} rows of it`],
       ]} />
       ${row.left.length > 0 && html`<section class="card"><h2>What is left</h2><ul>${row.left.map((one) => html`<li>${one}</li>`)}</ul></section>`}`}<//>`;
 }

@@ -1,6 +1,7 @@
 /* Gaps: what of streams was lost or is missing. They stand in the log beside the readings, so they are looked for there, when somebody asks. */
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
+import { whole } from "../live/format.js";
 import { enc, get } from "./api.js";
 import { Ago, Chips, Do, kept, linkTo, Loaded, Rows, useLoaded } from "./ui.js";
 
@@ -33,7 +34,7 @@ export function Look({ streams, device }) {
   };
   const many = found?.items.length;
   return html`<section class="card"><h2>Lost or missing</h2><p class="actions"><${Do} act=${look} done="">Look for gaps<//></p>
-      ${found && html`<p class="quiet" role="status">${many || "No"} gap${many === 1 ? "" : "s"} in its newest ${found.records.toLocaleString("en")} records${streams.length > 1 ? `, ${found.done} of ${streams.length} streams` : ""}${found.isCut ? "; there are older ones" : ""}.</p>`}</section>
+      ${found && html`<p class="quiet" role="status">${many || "No"} gap${many === 1 ? "" : "s"} in its newest ${whole(found.records)} records${streams.length > 1 ? `, ${found.done} of ${streams.length} streams` : ""}${found.isCut ? "; there are older ones" : ""}.</p>`}</section>
     ${many > 0 && html`<${Rows} caption="Gaps" rows=${found.items} sorts columns=${[
       ["at", "said", { view: ({ at }) => html`<${Ago} at=${at} />` }],
       ...(streams.length > 1 ? [["stream", "stream", { view: ({ stream }) => html`<a href=${`#/streams/${enc(stream)}`}>${stream}</a>` }]] : []),

@@ -15,7 +15,9 @@ export const PAGES = {
 };
 
 const HERE = { device: "devices", query: "queries", erasure: "erasures" };
-const said = (facts) => Object.entries(facts).filter(([, fact]) => fact !== 0 && fact !== false).map(([name, fact]) => (name === "state" || name === "step" ? fact : `${name.replaceAll("_", " ")} ${fact}`)).join(" · ") || "–";
+const PLAIN = new Set(["state", "step", "detail"]); /* they say by themselves what they are */
+const said = (facts) => Object.entries(facts).filter(([name, fact]) => fact !== 0 && fact !== false && !(name === "registered" && fact === true))
+  .map(([name, fact]) => (PLAIN.has(name) ? fact : `${name.replaceAll("_", " ")} ${fact}`)).join(" · ") || "–";
 
 export function History({ kind, name, before = "" }) {
   const query = new URLSearchParams({ limit: name ? 20 : 100, ...(kind && { kind }), ...(name && { name }), ...(before && { before }) });
@@ -24,7 +26,7 @@ export function History({ kind, name, before = "" }) {
     <${Loaded} loaded=${loaded} empty="Nothing happened yet that would stand here.">${({ items, next }) => html`<${Rows} caption="What happened" rows=${items.map((one) => ({ id: one.number, ...one }))} columns=${[
       ["at", "when", { view: ({ at }) => html`<${Ago} at=${at} />` }],
       ...(name ? [] : [["name", "what", { view: (row) => html`${row.kind} ${HERE[row.kind] ? html`<a href=${`#/${HERE[row.kind]}/${enc(row.name)}`}>${row.name}</a>` : row.name}` }]]),
-      ["facts", "from then on", { view: ({ facts }) => said(facts) }],
+      ["facts", "from then on", { wraps: true, view: ({ facts }) => said(facts) }],
     ]} />${next !== null && html`<p><a href=${`#/history?show=events&before=${next}`}>Older</a></p>`}`}<//>`;
 }
 
@@ -49,7 +51,7 @@ function Problems({ params }) {
   };
   return html`<${Loaded} loaded=${loaded} empty="No problem in the last 90 days.">${({ items, next }) => html`<${Rows} caption="Problems" rows=${items} columns=${[
     ["state", "state", { view: (row) => html`<${State} state=${row.ended_at ? "over" : row.acknowledged_at ? "acknowledged" : "open"} />` }],
-    ["text", "what", { view: (row) => (PAGES[row.kind] ? html`<a href=${PAGES[row.kind](row.name)}>${row.text}</a>` : row.text) }],
+    ["text", "what", { wraps: true, view: (row) => (PAGES[row.kind] ? html`<a href=${PAGES[row.kind](row.name)}>${row.text}</a>` : row.text) }],
     ["began_at", "began", { view: (row) => html`<${Ago} at=${row.began_at} />` }],
     ["ended_at", "lasted", { view: (row) => duration(((row.ended_at ?? Date.now()) - row.began_at) / 1000) }],
     ["acknowledged_by", "who has it", { view: (row) => (row.acknowledged_at ? html`<b>${row.acknowledged_by}</b> <small>${row.note} <${Ago} at=${row.acknowledged_at} /></small>` : row.ended_at ? "–" : html`<${Do} act=${acknowledge(row.id)} label=${`Take it: ${row.text}`} done="">Take it<//>`) }],

@@ -1,10 +1,10 @@
 /* Dead letters: how many of which reason, the list, one of them: what came, what is wrong, mend it, check it, give it back. */
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
-import { clock, moment, words } from "../live/format.js";
+import { clock, moment, whole, words } from "../live/format.js";
 import { api, enc, get, getBytes, sendBytes } from "./api.js";
 import { Table } from "../live/cards.js";
-import { Ago, bytes, Do, Facts, kept, linkTo, Loaded, More, Rows, useLoaded } from "./ui.js";
+import { Ago, Breaks, bytes, Do, Facts, kept, linkTo, Loaded, More, Rows, useLoaded } from "./ui.js";
 
 const HEX_MAX = 512; /* bytes shown as hex */
 
@@ -24,7 +24,7 @@ export function Letters({ params }) {
       ["received_at", "when", { view: (row) => html`<a href=${`#/letters/${row.offset}`}><${Ago} at=${row.received_at} /></a>` }],
       ["device", "device", { view: ({ device }) => html`<a href=${`#/devices/${enc(device)}`}>${device}</a>` }],
       ["reason", "reason", { view: (row) => words(row.reason) }],
-      ["detail"],
+      ["detail", "detail", { wraps: true }],
       ["preview", "begins with", { view: ({ preview }) => html`<code>${preview}</code>` }],
       ["bytes", "size", { number: true, view: (row) => bytes(row.bytes) }],
       ["offset", "what to do", { view: ({ offset }) => html`<${Do} act=${async () => {
@@ -50,9 +50,9 @@ function Hours({ counts, reason }) {
   const hours = Array.from({ length: 24 }, (_, i) => [begin + i * HOUR_MS, found.get(begin + i * HOUR_MS) ?? 0]);
   const most = Math.max(1, ...hours.map(([, count]) => count));
   const all = hours.reduce((sum, [, count]) => sum + count, 0);
-  const text = `${all.toLocaleString("en")} in the last 24 hours, at most ${most.toLocaleString("en")} in an hour`;
+  const text = `${whole(all)} in the last 24 hours, at most ${whole(most)} in an hour`;
   return html`<figure class="card hours"><figcaption><b>Refused in each hour</b> <small>${text}${counts.is_cut ? "; older ones are not counted" : ""}</small></figcaption>
-    <div role="img" aria-label=${`Refused in each hour: ${text}`}>${hours.map(([at, count]) => html`<i key=${at} title=${`${count.toLocaleString("en")} from ${moment(at)}`} style=${{ height: `${(100 * count) / most}%` }}></i>`)}</div>
+    <div role="img" aria-label=${`Refused in each hour: ${text}`}>${hours.map(([at, count]) => html`<i key=${at} title=${`${whole(count)} from ${moment(at)}`} style=${{ height: `${(100 * count) / most}%` }}></i>`)}</div>
     <p class="strip-ends"><small>${clock(begin).slice(0, 5)}</small><small>now</small></p></figure>`;
 }
 
@@ -63,7 +63,7 @@ function GiveAllBack({ filter, again }) {
   const work = async () => {
     const counted = await get(`/v1/dead-letter-counts?${filter}`);
     const about = [...filter].map(([name, value]) => `${name} ${value}`).join(", ") || "of every reason and device";
-    if (!confirm(`${counted.letters.toLocaleString("en")}${counted.is_cut ? " and more" : ""} letters of the last day, and older ones that are kept (${about}): give all of them back, the oldest first? Those that would still be refused stay.`)) return "nothing was done";
+    if (!confirm(`${whole(counted.letters)}${counted.is_cut ? " and more" : ""} letters of the last day, and older ones that are kept (${about}): give all of them back, the oldest first? Those that would still be refused stay.`)) return "nothing was done";
     const sums = { given_back: 0, were_back: 0, refused: 0 };
     let why = "";
     for (let first = 0; first !== null; ) {
@@ -106,7 +106,7 @@ export function Letter({ name }) {
       ${facts && html`<${Facts} of=${[
         ["why", words(facts.reason)],
         ["device", html`<a href=${`#/devices/${enc(facts.device)}`}>${facts.device}</a>`],
-        ["topic", html`<code>${facts.topic}</code>`],
+        ["topic", html`<code><${Breaks} text=${facts.topic} /></code>`],
         ["came", html`<span>${moment(facts.received_at)}</span>`],
         ["refused by", facts.part],
         ["size", `${bytes(facts.bytes)}${facts.content_type ? `, ${facts.content_type}` : ""}`],

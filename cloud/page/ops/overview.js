@@ -2,7 +2,7 @@
 
 import { html } from "../vendor/htm/standalone.module.js";
 import { duration } from "../dom.js";
-import { rate, value } from "../live/format.js";
+import { counted, rate, value, whole } from "../live/format.js";
 import { get } from "./api.js";
 import { PAGES } from "./history.js";
 import { Lines } from "./lines.js";
@@ -49,7 +49,7 @@ const HOPS = { devices: ["devices", "online", "#/devices"], bridge: ["bridge", "
 const Chain = ({ hops }) => html`<ol class="card chain" aria-label="The way of a reading">${hops.map((hop) => {
   const [title, what, href] = HOPS[hop.name];
   return html`<li><a href=${href}><span class="state"><i class="dot" data-state=${{ well: "well", soon: "late", bad: "bad" }[hop.state] ?? "off"}></i>${title}</span>
-    <b>${hop.per_s === null ? `${hop.count} ${what}` : rate(hop.per_s)}</b><small>${hop.per_s === null ? "" : `${hop.count} ${what}`}${hop.behind ? ` · ${hop.behind.toLocaleString("en")} behind` : ""}\u00a0</small></a></li>`;
+    <b>${hop.per_s === null ? counted(hop.count, what) : rate(hop.per_s)}</b><small>${hop.per_s === null ? "" : counted(hop.count, what)}${hop.behind ? ` · ${whole(hop.behind)} behind` : ""}\u00a0</small></a></li>`;
 })}</ol>`;
 
 const FLOWS = [["received", 1, "--cpu", []], ["passed on", 2, "--memory", [6, 4]]];
@@ -65,7 +65,7 @@ function Topics() {
   const loaded = useLoaded(() => get("/v1/topics"), "topics", 15_000);
   return html`<details class="card"><summary>Topics of Kafka <small>${loaded.data?.length ?? ""}</small></summary><${Loaded} loaded=${loaded}>${(rows) => html`<${Rows} caption="Topics" rows=${rows} sorts columns=${[
     ["name", "topic", { view: ({ name }) => html`<code>${name}</code>` }], ["partitions", "partitions", { number: true }],
-    ["records", "records kept", { number: true, view: (row) => row.records.toLocaleString("en") }], ["written", "ever written", { number: true, view: (row) => row.written.toLocaleString("en") }],
+    ["records", "records kept", { number: true, view: (row) => whole(row.records) }], ["written", "ever written", { number: true, view: (row) => whole(row.written) }],
   ]} />`}<//></details>`;
 }
 

@@ -3,12 +3,12 @@
 import { html, useState } from "../vendor/htm/standalone.module.js";
 import { columnsOf, Table } from "../live/cards.js";
 import { Chart } from "../live/detail.js";
-import { clock, rate, words } from "../live/format.js";
+import { clock, rate, whole, words } from "../live/format.js";
 import { Series } from "../live/model.js";
 import { api, enc, get } from "./api.js";
 import { History } from "./history.js";
 import { useModels } from "./live_data.js";
-import { Ago, Do, Facts, Loaded, Rows, State, useLoaded } from "./ui.js";
+import { Ago, At, Do, Facts, Loaded, Rows, State, useLoaded } from "./ui.js";
 
 const FIRST = `-- name: my_query
 -- description: How often each device sends
@@ -26,8 +26,8 @@ export function Queries() {
       ["readings_per_s", "readings", { number: true, view: (row) => (row.readings_per_s ? rate(row.readings_per_s) : "–") }],
       ["lag", "not computed yet", { number: true }],
       ["late", "late", { number: true }],
-      ["watermark", "final to", { view: ({ watermark }) => (watermark ? clock(watermark) : "–") }],
-      ["detail"],
+      ["watermark", "final to", { view: ({ watermark }) => html`<${At} at=${watermark} />` }],
+      ["detail", "detail", { wraps: true }],
     ]} />`}<//>`;
 }
 
@@ -40,8 +40,8 @@ export function Query({ name }) {
         ["why", query.detail || null],
         ["reads", query.streams.join(", ") || query.stream],
         ["readings", query.readings_per_s ? rate(query.readings_per_s) : null],
-        ["not computed yet", query.lag === null ? null : `${query.lag.toLocaleString("en")} records`],
-        ["windows final to", query.watermark ? clock(query.watermark) : null],
+        ["not computed yet", query.lag === null ? null : `${whole(query.lag)} records`],
+        ["windows final to", query.watermark ? html`<${At} at=${query.watermark} />` : null],
         ["late readings", query.late],
         ["registered", html`<${Ago} at=${query.registered_at} />`],
       ]} />
@@ -73,7 +73,7 @@ function Results({ query }) {
     <section class="card"><h2>Newest results</h2>${rows.length === 0
       ? html`<p class="quiet">No result in the last 15 minutes. A window is told when its first readings are computed.</p>`
       : html`<div class="console"><${Table} rows=${rows.map((row) => ({ window: clock(row.window_end), ...row}))} columns=${["window", ...columns]} isFinal=${(row) => model.isFinal(row)} caption="Newest results" /></div>
-        <p class="quiet">Pale: still open. Windows up to ${watermark ? clock(watermark) : "–"} are final. ${query.late ? `${query.late.toLocaleString("en")} readings came too late for theirs: ` : ""}${query.late ? html`<a href="#/streams/late_readings">late readings</a>` : ""}</p>`}
+        <p class="quiet">Pale: still open. Windows up to ${watermark ? clock(watermark) : "–"} are final. ${query.late ? `${whole(query.late)} readings came too late for theirs: ` : ""}${query.late ? html`<a href="#/streams/late_readings">late readings</a>` : ""}</p>`}
       <p class="actions"><a class="button" href=${`#/boards`}>Put on a board</a><a class="button" href=${`#/ask?sql=${enc(`SELECT * FROM ${name} ORDER BY window_end DESC LIMIT 100`)}`}>Ask in SQL</a></p>
       <dl class="ways"><dt>in a terminal</dt><dd><code>edgewake tail ${name}</code></dd><dt>by HTTP</dt><dd><code>curl -N '${query.events_urls[0] ?? `http://ACCESS-SERVER${query.events_path}`}'</code></dd></dl></section>`;
 }

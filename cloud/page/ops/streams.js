@@ -2,12 +2,12 @@
 
 import { html, useRef, useState } from "../vendor/htm/standalone.module.js";
 import { Table } from "../live/cards.js";
-import { clock, rate } from "../live/format.js";
+import { clock, rate, whole } from "../live/format.js";
 import { enc, get } from "./api.js";
 import { Erase } from "./erasures.js";
 import { Look } from "./gaps.js";
 import { useRecent } from "./live_data.js";
-import { Facts, Loaded, Rows, useLoaded } from "./ui.js";
+import { Breaks, Facts, Loaded, Rows, useLoaded } from "./ui.js";
 
 const recordsOf = ({ partitions }) => partitions.reduce((sum, p) => sum + p.next - p.first, 0);
 
@@ -16,7 +16,7 @@ export function Streams() {
   return html`<${Loaded} loaded=${loaded} empty="No stream yet. The first reading makes one.">${({ items }) => html`<${Rows} caption="Streams" rows=${items} sorts columns=${[
     ["name", "stream", { view: ({ name }) => html`<a href=${`#/streams/${enc(name)}`}>${name}</a>` }],
     ["records_per_s", "records", { number: true, view: (row) => (row.records_per_s ? rate(row.records_per_s) : "–") }],
-    ["kept", "records kept", { number: true, by: recordsOf, view: (row) => recordsOf(row).toLocaleString("en") }],
+    ["kept", "records kept", { number: true, by: recordsOf, view: (row) => whole(recordsOf(row)) }],
     ["fields", "fields", { by: () => null, view: ({ fields }) => Object.keys(fields).join(", ") }],
     ["description"],
   ]} />`}<//>`;
@@ -28,7 +28,7 @@ export function Stream({ name }) {
     <${Loaded} loaded=${loaded}>${(stream) => html`
       <${Facts} of=${[
         ["records", stream.records_per_s ? rate(stream.records_per_s) : "none now"],
-        ["topic", stream.topic],
+        ["topic", html`<${Breaks} text=${stream.topic} />`],
         ["partitions", stream.partitions.length],
         ["description", stream.description || null],
         ["devices", html`<a href=${`#/devices?stream=${enc(name)}`}>that send it</a>`],

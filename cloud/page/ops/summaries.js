@@ -50,7 +50,7 @@ function Side({ stream, field, devices, span, step, back }) {
   return html`<div class="stack"><${Loaded} loaded=${loaded}>${({ whole, steps, from, to }) => html`
     <p class="quiet">${moment(from)} to ${moment(to)}</p>
     <${Facts} of=${[
-      ["readings", whole.figures.readings?.toLocaleString("en")],
+      ["readings", whole.figures.readings == null ? null : value(whole.figures.readings)],
       ["mean", value(whole.figures.mean)],
       ["least", value(whole.figures.min)],
       ["most", value(whole.figures.max)],

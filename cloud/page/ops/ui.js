@@ -1,7 +1,7 @@
 /* What the screens have in common: a list that is loaded again and again, with its four states; tables, buttons, facts. */
 
 import { html, useEffect, useState } from "../vendor/htm/standalone.module.js";
-import { age, cell, moment, words } from "../live/format.js";
+import { age, cell, clock, moment, words } from "../live/format.js";
 
 export const AGAIN_MS = 3_000;
 
@@ -41,7 +41,7 @@ export function Loaded({ loaded, empty, children }) {
   return html`${wrong}${isEmpty && empty ? html`<p class="card quiet">${empty}</p>` : children(data)}`;
 }
 
-/** A table. `columns`: [name, heading, options]; options: number, view(row), by(row): what it is sorted by, where the row itself has no such value.
+/** A table. `columns`: [name, heading, options]; options: number, wraps (a text of several lines), view(row), by(row): what it is sorted by, where the row itself has no such value.
     `sorts`: a press on a heading sorts what is here, so only where all of it is; `order`: {by, link(name)} where the server sorts. */
 export function Rows({ rows, columns, caption, sorts, order }) {
   const [sorted, setSorted] = useState(null);
@@ -52,16 +52,16 @@ export function Rows({ rows, columns, caption, sorts, order }) {
   const head = (column) => {
     const [name, heading, { number } = {}] = column;
     const text = heading ?? words(name);
-    if (order?.link(name)) return html`<th scope="col" class=${number ? "n" : ""} aria-sort=${order.by === name ? (name === "device" ? "ascending" : "descending") : null}><a href=${order.link(name)}>${text}</a></th>`;
+    if (order?.link(name)) return html`<th scope="col" role="columnheader" class=${number ? "n" : ""} aria-sort=${order.by === name ? (name === "device" ? "ascending" : "descending") : null}><a href=${order.link(name)}>${text}</a></th>`;
     const isSortable = sorts && name && rows.some((row) => ["number", "string"].includes(typeof keyOf(column, row)));
-    if (!isSortable) return html`<th scope="col" class=${number ? "n" : ""}>${text}</th>`;
+    if (!isSortable) return html`<th scope="col" role="columnheader" class=${number ? "n" : ""}>${text}</th>`;
     const way = sorted?.name === name ? { 1: "ascending", [-1]: "descending" }[sorted.way] : null;
-    return html`<th scope="col" class=${number ? "n" : ""} aria-sort=${way}><button type="button" class="sort" onClick=${press(column)}>${text}</button></th>`;
+    return html`<th scope="col" role="columnheader" class=${number ? "n" : ""} aria-sort=${way}><button type="button" class="sort" onClick=${press(column)}>${text}</button></th>`;
   };
-  return html`<div class="card scroll" tabindex="0" role="region" aria-label=${caption}><table>
-    <thead><tr>${columns.map(head)}</tr></thead>
-    <tbody>${shown.map((row) => html`<tr key=${row.id ?? row.name ?? row.device ?? row.offset}>${columns.map(([name, , { number, view } = {}]) =>
-      html`<td class=${number ? "n" : ""}>${view ? view(row) : cell(row[name])}</td>`)}</tr>`)}</tbody>
+  return html`<div class="card scroll rows" tabindex="0" role="region" aria-label=${caption}><table role="table">
+    <thead role="rowgroup"><tr role="row">${columns.map(head)}</tr></thead>
+    <tbody role="rowgroup">${shown.map((row) => html`<tr role="row" key=${row.id ?? row.name ?? row.device ?? row.offset}>${columns.map(([name, heading, { number, view, wraps } = {}]) =>
+      html`<td role="cell" class=${number ? "n" : wraps ? "w" : ""} data-label=${heading ?? words(name)}>${view ? view(row) : cell(row[name])}</td>`)}</tr>`)}</tbody>
   </table></div>`;
 }
 
@@ -75,6 +75,12 @@ export const State = ({ state }) => html`<span class="state"><i class="dot" data
 
 /** A time as its age, with the moment in its title. */
 export const Ago = ({ at }) => (at ? html`<time title=${moment(at)}>${age(Date.now() - at)}</time>` : "–");
+
+/** A time of day, with date and zone in its title. */
+export const At = ({ at }) => (at ? html`<time title=${moment(at)}>${clock(at)}</time>` : "–");
+
+/** A long name that may break behind its dots, slashes and underscores. */
+export const Breaks = ({ text }) => text.split(/(?<=[./_])/).map((part, i) => html`${i > 0 && html`<wbr />`}${part}`);
 
 export const Facts = ({ of }) => html`<dl class="card facts-list">${of.map(([name, content]) => html`<div><dt>${name}</dt><dd>${content ?? "–"}</dd></div>`)}</dl>`;
 
@@ -108,8 +114,8 @@ export const linkTo = (path, params, more) => {
   return query.size ? `${path}?${query}` : path;
 };
 
-/** Links that choose one of some values; the first is all of them. `counts`: how many there are of each; `isName`: they are names that people gave. */
-export const Chips = ({ path, params, name, values, counts = {}, isName }) => html`<p class="chips" role="group" aria-label=${words(name)}>${values.map((one) => html`
+/** Links that choose one of some values; the first is all of them. `label`: what stands before them; `counts`: how many there are of each; `isName`: they are names that people gave. */
+export const Chips = ({ path, params, name, values, counts = {}, isName, label }) => html`<p class="chips" role="group" aria-label=${label ?? words(name)}>${label && html`<small>${label}</small>`}${values.map((one) => html`
   <a href=${linkTo(path, params, { [name]: one })} aria-current=${(params.get(name) ?? "") === one ? "true" : "false"}>${one ? (isName ? one : words(one)) : "all"}${counts[one] != null && html` <small>${counts[one]}</small>`}</a>`)}</p>`;
 
 /** To the next page of a list. */

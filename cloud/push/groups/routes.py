@@ -11,7 +11,8 @@ from pydantic import BaseModel
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.push.groups.groups import GroupDiffers, Groups, NoSuchGroup, TooManyGroups
 from edgewake.cloud.push.groups.sharing import Sharing, Taken
-from edgewake.cloud.rights.guard import ReaderAsks
+from edgewake.cloud.rights.guard import ReaderAsks, ended
+from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.leases.delivery import NAME_PATTERN
@@ -67,9 +68,9 @@ class AckView(BaseModel):
     released: int
 
 
-def add_to(app: FastAPI, groups: Groups, clients: Clients) -> None:
+def add_to(app: FastAPI, groups: Groups, clients: Clients, rights: Rights) -> None:
     """Serve them."""
-    app.include_router(_router(groups, clients))
+    app.include_router(_router(groups, clients, rights))
 
     @app.exception_handler(NoSuchGroup)
     async def no_such(_: Request, error: NoSuchGroup) -> Response:
@@ -85,7 +86,7 @@ def add_to(app: FastAPI, groups: Groups, clients: Clients) -> None:
         return Problem(429, "too_many_groups", str(error), headers=headers).response()
 
 
-def _router(groups: Groups, clients: Clients) -> APIRouter:
+def _router(groups: Groups, clients: Clients, rights: Rights) -> APIRouter:
     routes = APIRouter()
 
     @routes.put(
@@ -123,6 +124,9 @@ def _router(groups: Groups, clients: Clients) -> APIRouter:
         """
 
         async def is_there() -> bool:
+            why = rights.end_of(reader)
+            if why is not None:  # it ended while the client waited
+                raise ended(why)
             return not await http.is_disconnected()
 
         client = clients.of_request(http)

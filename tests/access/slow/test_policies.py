@@ -222,6 +222,10 @@ async def test_what_is_not_allowed_is_refused(running: Server, feed: Feed) -> No
     for query in refused:
         async with open_stream(running.url, feed.name, **query) as stream:
             assert stream.status == 400
+    url = f"{running.url}/v1/streams/{feed.name}/events"
+    answer = httpx.post(url, json={"slow": "drop"}, timeout=PATIENCE_S)
+    assert answer.status_code == 400
+    assert "expected wait, conflate, skip or end" in answer.json()["detail"]
 
 
 async def test_a_socket_without_credits_is_moved_as_it_asked(

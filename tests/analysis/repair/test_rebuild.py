@@ -161,9 +161,9 @@ def test_after_a_pause_everything_goes_on_but_absences_that_were_waited_for() ->
     )
     hot = Registered(hot.query, 2)
 
-    def state(*, is_told: bool) -> bytes:
+    def state(*, is_emitted: bool) -> bytes:
         return orjson.dumps(
-            dump(KeyState([Open(T0, T0 + 30_000, [], 1)], rule=True if is_told else None))
+            dump(KeyState([Open(T0, T0 + 30_000, [], 1)], rule=True if is_emitted else None))
         )
 
     rows = {

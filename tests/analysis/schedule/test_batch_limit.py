@@ -73,7 +73,7 @@ def test_a_backlog_of_small_frames_is_soon_read_as_fast_as_it_can_be() -> None:
     assert sum(found[:3]) < 1.3
 
 
-@pytest.mark.parametrize("is_dear", [False, True])
+@pytest.mark.parametrize("is_expensive", [False, True])
 @pytest.mark.parametrize("readings", [1, 10, 1000])
 def test_on_a_busy_machine_batches_do_not_become_ever_smaller(
     readings: int, *, is_expensive: bool

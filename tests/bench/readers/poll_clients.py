@@ -27,6 +27,8 @@ _PLACE: Final = re.compile(rb"\r\n(last-modified|etag): ([^\r]+)", re.IGNORECASE
 class PollReader(Reader):
     """One connection that is kept."""
 
+    answers_at_once = False
+
     def __init__(self, path: str, *, is_checked: bool) -> None:
         super().__init__(path, is_checked=is_checked)
         self._is_ours = not path.startswith("/events")

@@ -46,6 +46,7 @@ class SocketReader(Reader):
         )
 
     def data_received(self, data: bytes) -> None:
+        self.is_answered = True
         self._buffer += data
         if not self._is_upgraded and not self._upgrade():
             return

@@ -228,3 +228,24 @@ value = "x"
     assert sorted(record.decode(one.value() or b"").frame.fields["x"][0] for one in found) == [
         *range(81)
     ]
+
+
+async def test_a_topic_that_names_no_device_pays_for_each_reading_that_it_brings(
+    here: World,
+) -> None:
+    """Names in its payloads are new each time. Control: another topic has a share of its own."""
+    maps = MAPS.replace("m1/{device}/readings", "m8/{room}").replace("{device}", "{@.id}")
+    maps = maps.replace("mapped_meter", "mapped_nameless")
+    bridge(here, "b-nameless", maps, "[device]\nmessages_per_s = 0.01\nburst_s = 1000\n")
+
+    def rows(name: str) -> bytes:
+        found = (f'{{"at": {SECONDS + n}, "id": "{name}-{n}", "n": {n}}}' for n in range(12))
+        return f'{{"list": [{", ".join(found)}]}}'.encode()
+
+    await publish_all(here, [("m8/loud", rows(f"loud-{n}")) for n in range(5)])
+    await publish_all(here, [("m8/quiet", rows("quiet"))])
+    await read_some(here.config, topics.UP, "quiet-11")
+    devices = {(one.key() or b"").decode() for one in read(here.config, topics.UP)}
+    assert {one for one in devices if one.startswith("loud")} == {f"loud-0-{n}" for n in range(12)}
+    letters = [DeadLetter.from_headers(one.headers()) for one in read(here.config, topics.DEAD)]
+    assert [one.reason for one in letters if one.topic == "m8/loud"] == ["quota"] * 4

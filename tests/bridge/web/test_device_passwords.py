@@ -112,8 +112,8 @@ def test_no_text_is_more_than_a_wrong_password(name: str, password: str) -> None
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ('host = "0.0.0.0"', "needs a tokens_file or a password_file"),
-        ('also_hosts = ["192.168.1.5"]', "needs a tokens_file or a password_file"),
+        ('host = "0.0.0.0"', "set tokens_file or password_file"),
+        ('also_hosts = ["192.168.1.5"]', "set tokens_file or password_file"),
         ('also_hosts = ["shed"]', "also_hosts: expected an address"),
         ('local = true\ntrusted_proxies = ["10.0.0.0/8"]', "local: a proxy asks for others"),
     ],

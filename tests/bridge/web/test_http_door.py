@@ -24,6 +24,7 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 
 from edgewake.cloud.bridge.config import BridgeConfig
+from edgewake.cloud.kafka.headers import headers_of
 from edgewake.protocol import topics
 from edgewake.protocol.config import parse
 from edgewake.protocol.errors import ConfigError, RejectReason
@@ -141,6 +142,20 @@ async def test_each_form_becomes_records_of_its_device_before_it_is_answered(her
     assert here.metric("b-forms", OUTCOMES % "taken") == len(FORMS)
 
 
+async def test_the_trace_of_a_request_goes_on_with_its_reading(here: World) -> None:
+    trace_id, span_id = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    asked = f"00-{trace_id}-{span_id}-01"
+    # Nobody takes the spans, and the reading passes all the same.
+    url = door(here, "b-traced", '[traces]\nendpoint = "http://127.0.0.1:9"\n')
+    await post(f"{url}/ew/v1/web-traced/up/web_traced", b'{"n": 1}', traceparent=asked)
+    await post(f"{url}/ew/v1/web-traced/up/web_traced", b'{"n": 2}')
+    traced, plain = await read_some(here.config, topics.UP, "web-traced", 2)
+    version, found, own, flags = headers_of(traced)["traceparent"].decode().split("-")
+    assert (version, found, flags) == ("00", trace_id, "01")
+    assert own != span_id, "the bridge's own span is the parent of what follows"
+    assert "traceparent" not in headers_of(plain)
+
+
 async def test_a_plain_device_sends_lists_lines_and_its_presence(here: World) -> None:
     url = door(here, "b-plain")
     at = f"{url}/ew/v1/web-1"
@@ -196,7 +211,7 @@ async def test_what_is_wrong_is_said_and_kept_and_costs_itself_alone(here: World
     said = [DeadLetter.from_headers(one.headers()).reason for one in letters]
     assert said == [RejectReason.FIELD_TYPE, RejectReason.JSON]
     got = await post(f"{url}/v1/metrics", b"\xff\xff", Content_Type="application/x-protobuf")
-    assert (got.status_code, b"no metrics of OTLP" in got.content) == (400, True)
+    assert (got.status_code, b"expected metrics of OTLP" in got.content) == (400, True)
     got = await post(f"{url}/nobody", b"{}")
     assert (got.status_code, "no map takes" in got.json()["error"]) == (422, True)
 
@@ -282,7 +297,7 @@ async def test_who_sends_too_much_waits_alone_and_what_is_too_large_is_not_held(
 @pytest.mark.parametrize(
     ("http", "why"),
     [
-        ({"port": 8086, "host": "0.0.0.0"}, "needs a tokens_file"),
+        ({"port": 8086, "host": "0.0.0.0"}, "set tokens_file"),
         ({"port": 8086, "file": "maps.toml", "presets": ["influx"]}, "names its own presets"),
     ],
 )

@@ -9,7 +9,12 @@ from pathlib import Path
 
 import httpx
 
-from edgewake.cloud.bridge.admission.allowance import Account, Allowance, DeviceConfig
+from edgewake.cloud.bridge.admission.allowance import (
+    THINGS_TIMES,
+    Account,
+    Allowance,
+    DeviceConfig,
+)
 from edgewake.cloud.bridge.admission.mapped import Mapper, Part
 from edgewake.cloud.bridge.mqtt.ack_ledger import Awaited
 from edgewake.cloud.bridge.web.door import Door
@@ -29,12 +34,14 @@ class Shares:
 
     is_full = False
 
-    def __init__(self, clock: FakeClock) -> None:
-        self._allowance, self._clock = Allowance(DeviceConfig()), clock
+    def __init__(self, clock: FakeClock, config: DeviceConfig | None = None) -> None:
+        self._allowance, self._clock = Allowance(config or DeviceConfig()), clock
         self.taken: list[str] = []
 
-    def account(self, device: str) -> Account:
-        return self._allowance.account(device, self._clock.monotonic_s())
+    def account(self, payer: str, *, is_named: bool = False) -> Account:
+        now_s = self._clock.monotonic_s()
+        of = self._allowance.together if is_named else self._allowance.account
+        return of(payer, now_s)
 
     def wait_s(self, device: str) -> float:
         return self._allowance.wait_s(device, self._clock.monotonic_s())
@@ -56,6 +63,35 @@ class Read(Requests):
 
 
 READ: Counter[str] = Counter()
+
+
+async def test_a_gateway_pays_for_all_that_its_payloads_name(tmp_path: Path) -> None:
+    """Small bodies under ever new names: each name would have a device's share."""
+    file = tmp_path / "tokens"
+    file.write_text("GATE gate gateway\nQUIET quiet\n")
+    file.chmod(0o600)
+    maps = MapFile(None, ("influx",), zone="UTC", needs_names=True).maps
+    clock = FakeClock()
+    shares = Shares(clock, DeviceConfig(messages_per_s=1, burst_s=2))
+    door = Door(
+        Requests(Mapper(maps, ""), DeviceTokens(file), "", 1 << 20),
+        shares,
+        Counter(),
+        body_bytes_max=1 << 20,
+        bodies=Bound("bytes", 64 << 20, 1),
+        clients=Clients(),
+        clock=clock,
+    )
+    transport = httpx.ASGITransport(app=door)
+    async with httpx.AsyncClient(transport=transport, base_url="http://door") as client:
+
+        async def say(token: str, host: str) -> int:
+            lines = f"cpu,host={host} v=1\n" * 2
+            return (await client.post(f"/write?db=d&p={token}", content=lines)).status_code
+
+        statuses = [await say("GATE", f"h{n}") for n in range(30)]
+        assert statuses == [204] * THINGS_TIMES + [429] * (30 - THINGS_TIMES)
+        assert await say("QUIET", "h1") == 204
 
 
 async def test_who_used_up_its_share_meanwhile_is_not_read(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_a_server_of_the_web_is_no_broker() -> None:
         one.sendall(b"HTTP/1.0 400 Bad request\r\n\r\n")
 
     with answering(http) as broker:
-        assert "answers, but no MQTT (b'HTTP/1.0 400" in said(broker)
+        assert "the answer is not MQTT (b'HTTP/1.0 400" in said(broker)
 
 
 def test_a_port_that_answers_by_an_alert_of_tls_wants_tls() -> None:

@@ -277,7 +277,7 @@ def test_it_says_something_of_each_source_while_the_agent_is_stopped(tmp_path: P
     words = [
         "2 bytes",
         "not there yet",
-        "no directory",
+        "does not exist",
         "is a directory",
         "free to listen",
         "taken by another",

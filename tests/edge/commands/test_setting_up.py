@@ -217,9 +217,9 @@ def test_a_claim_code_gives_password_and_broker(tmp_path: Path) -> None:
     [
         (403, {"detail": "this code is not known"}, "this code is not known"),
         (502, b"<html>", "answered 502"),
-        (200, b"<html>", "none of the operations API"),
-        (200, {"items": []}, "none of the operations API"),
-        (200, b"[" * 20_000, "none of the operations API"),
+        (200, b"<html>", "not one of the operations API"),
+        (200, {"items": []}, "not one of the operations API"),
+        (200, b"[" * 20_000, "not one of the operations API"),
     ],
 )
 def test_a_refusal_or_another_server_is_said_and_leaves_no_file(

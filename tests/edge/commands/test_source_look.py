@@ -29,7 +29,7 @@ def test_a_port_for_datagrams_is_free_or_taken() -> None:
 
 def test_a_program_is_there_or_not() -> None:
     assert "can be started" in look(source("exec", command=[sys.executable]))
-    with pytest.raises(LocalError, match="no program"):
+    with pytest.raises(LocalError, match="not a program"):
         look(source("exec", command=["/no/such/program"]))
 
 

@@ -29,7 +29,8 @@ from tests.services import PATIENCE_S, wait_until
 
 EVIL = '<script>alert("1")</script>\n\\'
 STATUS: dict[str, Any] = {
-    "running": True, "device": EVIL, "connection": "streaming", "log_state": "good",
+    "running": True, "age_s": 2.5, "uptime_s": 40.0, "version": EVIL, "device": EVIL,
+    "connection": "streaming", "log_state": "good",
     "log": {
         "backlog_readings": 7, "backlog_bytes": 2048, "oldest_unacked_s": 3.5,
         "lost": {EVIL: 2, "quota": 0}, "frames": 1,
@@ -70,6 +71,8 @@ def test_metrics_are_what_prometheus_reads() -> None:
         for sample in each.samples
     }
     assert found["edgewake_agent_up"] == ({}, 1)
+    assert found["edgewake_agent_build_info"] == ({"version": EVIL}, 1)
+    assert found["edgewake_agent_uptime_seconds"] == ({}, 42.5)
     assert found["edgewake_agent_accepted_readings_total"] == ({"stream": "speed"}, 1234)
     assert found["edgewake_agent_source_refused_total"] == (
         {"source": f"1 {EVIL}", "reason": "json"},

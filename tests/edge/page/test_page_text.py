@@ -283,7 +283,8 @@ def test_every_number_of_the_status_is_a_sample() -> None:
         for (name, labels), value in samples({"log": log, "sources": sources}).items()
     }
     assert found == {
-        "up{}": 1, "connected{}": 0, "backlog_readings{}": 3, "backlog_bytes{}": 99,
+        "up{}": 1, "uptime_seconds{}": 0, "connected{}": 0,
+        "backlog_readings{}": 3, "backlog_bytes{}": 99,
         "oldest_unacked_seconds{}": 2.5,
         "lost_readings_total{'reason': 'quota'}": 4, "one_way_sent_total{}": 0,
         "one_way_dropped_total{}": 0,

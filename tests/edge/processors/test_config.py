@@ -61,9 +61,9 @@ from tests.edge.processors.helpers import chain, made
         ({"type": "rule", "name": "r", "when": "x = 1", "unknown": 1}, "Unexpected keyword"),
         ({"type": "spline"}, "expected tags"),
         ({"type": "rate", "field": "f" * 60}, "expected at most 64 characters"),
-        ({"type": "window", "fields": ["x", "y", "x"], "size_s": 1}, "one field is there twice"),
-        ({"type": "downsample", "fields": ["x", "x"], "every_s": 1}, "one field is there twice"),
-        ({"type": "smooth", "fields": ["x", "x"]}, "one field is there twice"),
+        ({"type": "window", "fields": ["x", "y", "x"], "size_s": 1}, "expected each field once"),
+        ({"type": "downsample", "fields": ["x", "x"], "every_s": 1}, "expected each field once"),
+        ({"type": "smooth", "fields": ["x", "x"]}, "expected each field once"),
         (
             {"type": "downsample", "fields": ["k", "x"], "every_s": 1, "by": "k"},
             "'k' is the field of `by`",

@@ -10,6 +10,7 @@ import pytest
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.ops.device import DeviceSeen
+from tests.bridge.running import read
 from tests.ops.alerts.conftest import Alerts, configuration
 from tests.ops.alerts.receivers import SECRET, Hook, Mail
 from tests.ops.service import running
@@ -111,6 +112,40 @@ def test_a_server_that_is_killed_around_a_note_loses_none_and_gives_no_second_id
         assert len(receiver.ids()) == attempts
 
 
+@pytest.mark.parametrize(("point", "told"), [("alerts.begun", 0), ("alerts.tried", 1)])
+def test_the_control_of_it_without_the_rows_that_were_kept_the_same_death_loses_the_alert(
+    kafka_of_alerts: KafkaConfig,
+    tmp_path: Path,
+    receiver: Hook,
+    unique: Callable[[str], str],
+    point: str,
+    told: int,
+):
+    lines = configuration(tmp_path)
+    name = unique("r")
+    env = {"EDGEWAKE_FAILPOINT": f"{point}@{tmp_path / 'now'}"}
+    with running(kafka_of_alerts.bootstrap, tmp_path, lines, env) as ops:
+        alerts = Alerts(ops, kafka_of_alerts)
+        stream = alerts.stream()
+        alerts.destination("hook", receiver.url, SECRET)
+        alerts.rule(name, stream=stream, when="temperature > 30", tell=["hook"])
+        (tmp_path / "now").touch()
+        alerts.send(stream, "oven", 31.0)
+        wait_until(lambda: not ops.process.is_running(), "it dies there")
+    kept = {one.key() or b"" for one in read(kafka_of_alerts, topics.ALERTS)}
+    of_it = [key for key in kept if name.encode() in key or stream.encode() in key]
+    assert of_it, "the rows that the next server goes on with"
+    for key in of_it:
+        alerts.put(topics.ALERTS, key.decode(), None)
+    with running(kafka_of_alerts.bootstrap, tmp_path, lines) as ops:
+        alerts = Alerts(ops, kafka_of_alerts)
+        alerts.until_judged()
+        alerts.send(stream, "stove", 31.0)
+        wait_until(lambda: len(receiver.ids()) == told + 1, "what comes later is judged")
+        assert receiver.calls[-1]["firing"] == ["stove"]
+        assert alerts.states(name) == {"stove": "firing"}, "of the oven nobody knows"
+
+
 def test_of_two_servers_one_judges_and_the_other_goes_on_when_it_is_killed(
     kafka_of_alerts: KafkaConfig,
     tmp_path_factory: pytest.TempPathFactory,
@@ -163,6 +198,22 @@ def test_a_server_that_froze_sends_nothing_when_it_wakes_up_as_another_judges(
             alerts.send(stream, "oven", 27.0)
             wait_until(lambda: len(receiver.ids("resolved")) == 1, "its end is told")
             assert len(receiver.calls) == 2
+
+
+def test_the_control_of_it_a_server_that_froze_tells_what_it_finds_where_no_other_judges(
+    kafka_of_alerts: KafkaConfig, tmp_path: Path, receiver: Hook, unique: Callable[[str], str]
+):
+    with running(kafka_of_alerts.bootstrap, tmp_path, configuration(tmp_path)) as only:
+        only.process.wait_for('"event":"alerts.leads"')
+        alerts = Alerts(only, kafka_of_alerts)
+        stream = alerts.stream()
+        alerts.destination("hook", receiver.url, SECRET)
+        alerts.rule(unique("r"), stream=stream, when="temperature > 30", tell=["hook"])
+        only.process.freeze()
+        alerts.send(stream, "oven", 31.0)
+        assert receiver.calls == []
+        only.process.thaw()
+        wait_until(lambda: len(receiver.ids()) == 1, "it sends it itself when it wakes up")
 
 
 def test_who_takes_or_snoozes_an_alert_is_heard_and_named(

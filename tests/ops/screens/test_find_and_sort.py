@@ -49,7 +49,7 @@ async def test_things_are_found_by_a_part_of_their_names_by_keyboard_alone(
     await page.locator("main").focus()
     await page.keyboard.press("/")
     await page.keyboard.type(part)
-    results = page.get_by_role("search", name="By name").get_by_role("link")
+    results = page.get_by_role("search", name="Everywhere").get_by_role("link")
     await expect(results).to_have_count(3)
     await expect(results.nth(2)).to_contain_text(f"Boiler {part}")
     assert await accessibility_faults(page) == []

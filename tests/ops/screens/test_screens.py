@@ -29,6 +29,10 @@ SCREENS = (
     "#/boards", "#/alerts", "#/gaps", "#/none",
 )  # fmt: skip
 
+CUT = """() => [...document.querySelectorAll("main .rows")]
+  .filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.ariaLabel)"""
+"""Tables of which a phone does not show all."""
+
 
 async def test_the_overview_says_first_what_needs_attention_and_leads_there(
     visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
@@ -146,6 +150,8 @@ async def test_every_screen_is_accessible_and_no_wider_than_its_window(
         assert await visit.page.evaluate("document.documentElement.scrollWidth") <= width, address
         faults = await accessibility_faults(visit.page)
         assert faults == [], f"{address}: {json.dumps(faults)}"
+        if width == 390:
+            assert await visit.page.evaluate(CUT) == [], f"{address}: cut on a phone"
 
 
 async def test_a_server_that_is_away_is_said_and_what_was_seen_stays(

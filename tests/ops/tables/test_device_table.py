@@ -132,3 +132,22 @@ def test_names_in_order_equal_a_sorted_set() -> None:
             assert list(index.after(after)) == sorted(
                 one for one in names if after is None or one > after
             )
+
+
+def test_devices_are_counted_and_found_by_the_version_of_their_agent() -> None:
+    table = DeviceTable()
+
+    def run(device: str, version: str) -> None:
+        status = DeviceStatus(
+            device=device, state=DeviceState.ONLINE, received_at=NOW, version=version
+        )
+        table.put(device, "status", status.to_json(), now=NOW)
+
+    for device, version in {"a": "1.0", "b": "1.0", "c": "1.1", "d": ""}.items():
+        run(device, version)
+    assert table.versions == {"1.0": 2, "1.1": 1}
+    found, total = table.find(None, 10, lambda _: True, version="1.0", now=NOW)
+    assert ([one.device for one in found], total) == (["a", "b"], 2)
+    run("a", "1.1")
+    table.remove("b")
+    assert table.versions == {"1.1": 2}

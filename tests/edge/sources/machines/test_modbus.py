@@ -154,5 +154,5 @@ def test_an_answer_that_is_too_short_is_none() -> None:
 
 
 def test_two_values_of_one_name_are_refused() -> None:
-    with pytest.raises(ValueError, match="two have one name"):
+    with pytest.raises(ValueError, match="two of the same name"):
         config(1, {"name": "a", "address": 0}, {"name": "a", "address": 1})

@@ -113,7 +113,7 @@ def test_one_that_comes_late_from_a_slower_server_is_new_and_memory_is_bounded()
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"also": [{"url": "opc.tcp://a:4840/"}]}, "named twice"),
+        ({"also": [{"url": "opc.tcp://a:4840/"}]}, "expected each server once"),
         ({"also": [{"url": "http://b/"}]}, "opc.tcp"),
     ],
 )

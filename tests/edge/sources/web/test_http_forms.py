@@ -156,7 +156,7 @@ async def test_otlp_as_json_is_answered_as_json_and_what_is_none_in_its_own_word
         await one.until(lambda: one.column("temperature") == [21.5], "a reading")
         bad = await post(f"{url}/v1/metrics", b"\xff\xff", Content_Type="application/x-protobuf")
         assert (bad.status_code, bad.headers["content-type"]) == (400, "application/x-protobuf")
-        assert b"no metrics of OTLP" in bad.content
+        assert b"expected metrics of OTLP" in bad.content
 
 
 def event(number: int, data: Any, content_type: str = "application/json") -> CloudEvent:

@@ -180,7 +180,7 @@ async def test_only_who_shows_the_token_is_heard(tmp_path: Path) -> None:
 
 
 def test_who_listens_beyond_the_machine_needs_a_token() -> None:
-    with pytest.raises(ValueError, match="needs a token_file"):
+    with pytest.raises(ValueError, match="set token_file"):
         config(host="0.0.0.0")
     assert config(host="::1").host == "::1"
 

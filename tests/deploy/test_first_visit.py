@@ -1,0 +1,151 @@
+"""The first visit as docs/first-visit.md tells it: each step of the page is done as it stands.
+
+The page is read, not repeated here. A step that this file cannot do fails, and so does a page whose
+words and the screen's differ.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+from playwright.async_api import Locator, Page, expect
+
+from edgewake.deploy.plan import Ports
+from tests.chromium import chromium, open_page
+from tests.deploy.test_up import command, port_base
+from tests.services import Process
+
+pytestmark = pytest.mark.services
+
+PAGE: Final = Path("docs/first-visit.md")
+STEP: Final = re.compile(r"^(\d+)\. (.+(?:\n +.+)*)", re.MULTILINE)
+DO: Final = re.compile(
+    r"(?P<verb>Run|Open|Press|Write|Choose|You see)\b(?: the address that it prints behind)?"
+    r" (?P<mark>`|\*\*)(?P<first>.+?)(?P=mark)(?: (?:into|in) \*\*(?P<second>.+?)\*\*)?"
+)
+DEMO: Final = "make demo"
+DEFAULTS: Final = Ports(8700)
+
+
+@dataclass(frozen=True)
+class Action:
+    """One thing to do: `Write` `first` into `second`."""
+
+    step: int
+    verb: str
+    is_of_screen: bool
+    """Is the first in bold?"""
+    first: str
+    second: str
+
+
+def actions(text: str) -> list[Action]:
+    """What the page asks for, in order."""
+    return [
+        Action(int(number), one["verb"], one["mark"] == "**", one["first"], one["second"] or "")
+        for number, words in STEP.findall(text)
+        for one in DO.finditer(words)
+    ]
+
+
+def test_the_page_has_steps_in_order_and_each_can_be_done() -> None:
+    text = PAGE.read_text()
+    found = actions(text)
+    steps = [int(number) for number, _ in STEP.findall(text)]
+    assert steps == list(range(1, len(steps) + 1))
+    assert {one.step for one in found} == set(steps), "a step that nobody could follow"
+    verbs = re.findall(r"\b(?:Run|Open|Press|Write|Choose|You see)\b", "".join(
+        words for _, words in STEP.findall(text)
+    ))  # fmt: skip
+    assert len(verbs) == len(found), "a verb without its object"
+    assert (found[0].first, found[-1].verb) == (DEMO, "Press")
+
+
+class Visitor:
+    """Does what the page says."""
+
+    def __init__(self, page: Page, system: Process, ports: Ports) -> None:
+        self._page, self._system, self._ports = page, system, ports
+        self._terminal = ""
+        """What the last command said."""
+
+    async def do(self, one: Action) -> None:
+        """One action."""
+        match one.verb:
+            case "Run" if one.first == DEMO:
+                self._terminal = self._system.output()
+            case "Run":
+                self._run(one.first)
+            case "Open":
+                await self._open(one.first)
+            case "Press":
+                await self._button(one.first).click()
+            case "Write":
+                await self._page.get_by_label(one.second, exact=True).fill(one.first)
+            case "Choose":
+                await self._page.get_by_label(one.second, exact=True).select_option(label=one.first)
+            case "You see":
+                await self._see(one)
+            case _:
+                pytest.fail(f"step {one.step}: nobody can {one.verb}")
+
+    def _run(self, text: str) -> None:
+        text = text.replace(f":{DEFAULTS.http}/", f":{self._ports.http}/")
+        done = subprocess.run(
+            ["sh", "-c", text], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == 0, f"{text}: {done.stderr}"
+        self._terminal = done.stdout or done.stderr
+
+    async def _open(self, name: str) -> None:
+        (address,) = re.findall(rf"{re.escape(name)} +(http\S+)", self._system.output())
+        await self._page.goto(address)
+
+    def _button(self, name: str) -> Locator:
+        by_role = [
+            self._page.get_by_role(role, name=name, exact=True) for role in ("button", "link")
+        ]
+        return by_role[0].or_(by_role[1]).first
+
+    async def _see(self, one: Action) -> None:
+        if one.is_of_screen:
+            await expect(self._page.get_by_text(one.first).first).to_be_visible()
+        else:
+            assert one.first in self._terminal, one
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> Iterator[tuple[Process, Ports]]:
+    base = port_base()
+    with Process(command(tmp_path / "data", base), tmp_path / "log") as process:
+        process.wait_for("Edgewake is running.", timeout_s=300)
+        yield process, Ports(base)
+
+
+async def test_every_step_of_the_first_visit_does_what_the_page_says(
+    system: tuple[Process, Ports],
+) -> None:
+    process, ports = system
+    began_s = time.monotonic()
+    async with chromium() as browser:
+        page = await open_page(browser, viewport={"width": 1440, "height": 900})
+        await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        complaints: list[str] = []
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        visitor = Visitor(page, process, ports)
+        for one in actions(PAGE.read_text()):
+            await visitor.do(one)
+        await expect(page.get_by_text("copied")).to_be_visible()
+        link = await page.evaluate("navigator.clipboard.readText()")
+        assert link == f"http://127.0.0.1:{ports.ops}/#/boards/my_kitchen"
+        await expect(page.get_by_role("group", name="temperature, climate")).to_have_count(2)
+        assert complaints == []
+    sys.stderr.write(f"the first visit took {time.monotonic() - began_s:.0f} s in the browser\n")
