@@ -238,7 +238,14 @@ class Agent:
                 if source.stream == stream
                 for name, kind in source.fields.items()
             }
-            self._books[stream] = FieldBook(self._events.position(BOOK + stream), declared)
+            renamed = {
+                path: name
+                for source in self._config.source
+                if source.stream == stream
+                for path, name in source.rename.items()
+            }
+            kept = self._events.position(BOOK + stream)
+            self._books[stream] = FieldBook(kept, declared, renamed)
         return self._books[stream]
 
     def _one_way(self, stream: str) -> OneWaySink:

@@ -117,6 +117,11 @@ class AgentConfig(ConfigTable):
         kept = {(source.stream, source.things, source.things_max) for source in self.source}
         if len(kept) > len({source.stream for source in self.source}):
             raise ValueError("source: one stream has two values of things or things_max")
+        renamed: dict[tuple[str, str], str] = {}
+        for source in self.source:
+            for path, name in source.rename.items():
+                if renamed.setdefault((source.stream, path), name) != name:
+                    raise ValueError(f"source: one stream has two names for {path!r} (`rename`)")
         for source in self.source:
             if source.things == "devices" and not (source.mode is Mode.ACK and source.send):
                 raise ValueError(

@@ -86,7 +86,9 @@ class PacketReader:
                             break
                         yield _unreadable(
                             view[at],
-                            bytes(view[start : start + UNREADABLE_BYTES_KEPT]),
+                            self._beginning(
+                                view[at], bytes(view[start : start + UNREADABLE_BYTES_KEPT])
+                            ),
                             length,
                             "too large",
                         )
@@ -101,6 +103,10 @@ class PacketReader:
                     yield packet
         finally:
             del buffer[:at]
+
+    def _beginning(self, first: int, body: bytes) -> bytes:  # noqa: ARG002 for MQTT 3.1.1
+        """The first bytes of a publish that is too large, as MQTT 5 writes them."""
+        return body
 
     def _read(self, piece: memoryview, start: int) -> Packet | Unreadable:
         try:

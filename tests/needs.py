@@ -26,6 +26,7 @@ from edgewake.deploy.data_folder import FreeBytes, free_bytes
 from edgewake.deploy.programs import apt, jars, java, mosquitto
 from edgewake.protocol.errors import EdgewakeError, LocalError
 from tests import class_archives, java_lint
+from tests.bridge.thingsboard import library as library_of_thingsboard
 from tests.traces import collector
 
 JS = Path(__file__).with_name("js")
@@ -152,6 +153,7 @@ def main() -> None:
         library("libnss_wrapper.so", "libnss-wrapper", "libnss_wrapper, as the image has it")
         javascript()
         _collector()
+        library_of_thingsboard.ensured()
         characters()
         for name in jars.read_lock():
             jars.ensure(name)

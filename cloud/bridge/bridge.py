@@ -60,6 +60,7 @@ from edgewake.cloud.bridge.metrics import BridgeMetrics
 from edgewake.cloud.bridge.mqtt.ack_ledger import AckLedger, Awaited, Delivery, InFlight
 from edgewake.cloud.bridge.mqtt.adoption import Adoption
 from edgewake.cloud.bridge.mqtt.answers import Answers, pubacks
+from edgewake.cloud.bridge.mqtt.handover import Handover
 from edgewake.cloud.bridge.mqtt.mqtt_source import MqttSource
 from edgewake.cloud.bridge.mqtt.parked import Parked, ParkedMessage
 from edgewake.cloud.bridge.mqtt.subscriptions import Subscriptions, client_id
@@ -122,9 +123,10 @@ class Bridge:
         self._config = config
         self._subscriptions = subscriptions
         self._mapper = mapper
-        self._register = register
         self._outbox = outbox
         self._catalogue = catalogue
+        if mapper is not None:
+            catalogue.foreseen = mapper.streams
         self._compiled = CompiledStreams(catalogue)
         self._clock = clock
         self.health = Health(clock.monotonic_s)
@@ -161,6 +163,7 @@ class Bridge:
         self._polled_s = 0.0
         """Monotonic clock at the last look at Kafka's confirmations."""
         self._work = asyncio.Event()
+        self.handover = Handover(register, lambda row: self._writer.write(row, None), clock)
         self.source = MqttSource(
             config.mqtt,
             client_id=client_id(config.kafka.installation, config.name),
@@ -168,6 +171,7 @@ class Bridge:
             will=last_will(config.kafka.installation, config.name),
             receive_max=config.inflight_messages_max,
             on_publish=self._on_publish,
+            our_turn=self.handover.our_turn,
             backoff=Backoff(rng),
             clock=clock,
         )
@@ -177,31 +181,23 @@ class Bridge:
             installation=config.kafka.installation,
             source=self.source,
             register=register,
+            handover=self.handover,
             new_adoption=self._new_adoption,
-            on_ended=self._on_session_ended,
             clock=clock,
         )
 
-    def _new_adoption(self, session: str) -> Adoption:
+    def _new_adoption(self, session: str, is_wanted_back: Callable[[], bool]) -> Adoption:
         adoption = Adoption(
             self._config.mqtt,
             client_id=client_id(self._config.kafka.installation, session),
             filters=self._subscriptions.all,
             receive_max=self._config.inflight_messages_max,
             on_publish=self._on_publish,
+            is_wanted_back=is_wanted_back,
             clock=self._clock,
         )
         adoption.set_reading(not self._is_paused)
         return adoption
-
-    def _on_session_ended(self, session: str) -> None:
-        key = self._register.key(session)
-        self._writer.write(KafkaRecord(topics.BRIDGES, key, None, [], self._clock.now_ms()), None)
-
-    def register_again(self) -> None:
-        """Our row is gone: we were taken for dead. Write it again."""
-        key, value = self._register.row()
-        self._writer.write(KafkaRecord(topics.BRIDGES, key, value, [], self._clock.now_ms()), None)
 
     # In: from the broker to Kafka's client
 
@@ -375,6 +371,7 @@ class Bridge:
         whole.parts = list(deliveries)
         for part, delivery in zip(parts, deliveries, strict=True):
             delivery.part_of = whole if whole.is_awaited else None
+            delivery.keeps_odd = part.keeps_odd
             if part.refusal is None:
                 self._admit_or_park(part.packet, delivery, received_at)
             else:
@@ -408,6 +405,7 @@ class Bridge:
         """Map by these from now on."""
         if self._mapper is not None:
             self._mapper.follow(maps)
+            self._catalogue.foreseen = self._mapper.streams
         if subscriptions != self._subscriptions:
             self._subscriptions = subscriptions
             self.source.resubscribe(subscriptions)
@@ -428,6 +426,7 @@ class Bridge:
                 received_at,
                 delivery.since_s,
                 is_let_in=isinstance(delivery.part_of, Awaited),
+                keeps_odd=delivery.keeps_odd,
                 traces=self._traces,
             )
         except AwaitsCatalogueError:

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from edgewake.cloud.bridge.admission.allowance import DeviceConfig
 from edgewake.cloud.bridge.admission.gateways import RULES_MAX, GatewayRule, Pattern
 from edgewake.cloud.bridge.feeds import FeedConfig
-from edgewake.cloud.bridge.http_config import HttpConfig
+from edgewake.cloud.bridge.http_config import HttpConfig, ThingsBoardConfig
 from edgewake.cloud.bridge.sparkplug_config import SparkplugConfig
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.traces.config import SampledConfig
@@ -100,6 +100,8 @@ class BridgeConfig(Config):
     """[http]"""
     sparkplug: SparkplugConfig = SparkplugConfig()
     """[sparkplug]"""
+    thingsboard: ThingsBoardConfig = ThingsBoardConfig()
+    """[thingsboard]"""
     traces: SampledConfig = SampledConfig()
     """[traces]"""
     metrics_port: int | None = Field(default=None, ge=1, le=65_535)
@@ -135,6 +137,16 @@ class BridgeConfig(Config):
                 "sparkplug.prefix is missing: where the broker knows devices by certificate or "
                 "password, names of Sparkplug's begin with a prefix that no other device has, "
                 'e.g. "sp-"'
+            )
+        if (
+            self.thingsboard.port is not None
+            and self.knows_devices
+            and (self.thingsboard.tokens_file is None or not self.thingsboard.prefix)
+        ):
+            raise ValueError(
+                "thingsboard: where the broker knows devices by certificate or password, expected "
+                "a `tokens_file`, and a `prefix` that names of other devices do not begin with, "
+                'e.g. "tb-"'
             )
         if self.http.port is not None and self.knows_devices and not self.http.prefix:
             raise ValueError(

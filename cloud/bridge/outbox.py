@@ -11,7 +11,7 @@ makes harmless.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -44,6 +44,8 @@ class Outbox:
         self.is_loaded = False
         """Before, what is read is not new."""
         self.sent = 0
+        self.reach: Callable[[DownRow], bool] = lambda _row: False
+        """Sends a row to a device that is connected to this process itself; False: it is not."""
 
     def follow(self, key: str, value: bytes | None) -> None:
         """A record of `ew.down`. Raises ValueError."""
@@ -78,11 +80,20 @@ class Outbox:
             known.connected_at, known.sent_s = said.get("connected_at"), now_s
             self._due |= known.rows
 
+    def on_connected(self, device: str) -> None:
+        """It is there and listens: what waits for it is due."""
+        known = self._devices.get(device)
+        if known is not None:
+            self._due |= known.rows
+
     def due(self, now_ms: int) -> Iterator[tuple[str, DownRow]]:
         """(key, row) of what is to be sent now; `sent` takes them off."""
         for key, row in list(self._due.items()):
             if row.waits_at(now_ms):
-                yield key, row
+                if self.reach(row):
+                    self.on_sent(key)
+                else:
+                    yield key, row
             else:
                 del self._due[key]
 

@@ -70,7 +70,10 @@ async def run(
     filters = () if map_file is None else map_file.maps.filters
     catalogue = Catalogue(clock.monotonic_s)
     register = Register(
-        site=config.mqtt.site_name, own=config.name, instance=f"{rng.getrandbits(64):016x}"
+        site=config.mqtt.site_name,
+        own=config.name,
+        instance=f"{rng.getrandbits(64):016x}",
+        monotonic_s=clock.monotonic_s,
     )
     outbox = Outbox()
     opened = await _unless_stopped(
@@ -124,6 +127,7 @@ async def run(
                 tasks.create_task(_log_ready(bridge.source, config.name), name="ready"),
                 tasks.create_task(_follow_maps(config, keys, map_file, bridge, clock), name="maps"),
                 tasks.create_task(_serve_http(config, bridge, clock, stop), name="http"),
+                tasks.create_task(_serve_thingsboard(config, bridge, outbox, clock), name="tb"),
                 tasks.create_task(_host_sparkplug(config, bridge, clock, rng), name="sparkplug"),
             ]
             await stop.wait()
@@ -176,6 +180,16 @@ async def _serve_http(
     from edgewake.cloud.bridge.web.serving import serve
 
     await serve(config.http, bridge, clock, stop)
+
+
+async def _serve_thingsboard(
+    config: BridgeConfig, bridge: Bridge, outbox: Outbox, clock: Clock
+) -> None:
+    if config.thingsboard.port is None:
+        return
+    from edgewake.cloud.bridge.thingsboard.door import serve
+
+    await serve(config.thingsboard, bridge, outbox, clock)
 
 
 async def _host_sparkplug(
@@ -306,7 +320,7 @@ async def _follow(
             )
         if register.is_missing and clock.monotonic_s() - registered_s > REGISTER_S:
             registered_s = clock.monotonic_s()
-            bridge.register_again()
+            bridge.handover.register_again()
         await clock.sleep(FOLLOW_AWAITED_S if catalogue.is_awaited else FOLLOW_S)
 
 

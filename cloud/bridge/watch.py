@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 import mqtt5
 
-from edgewake.cloud.bridge.admission.register import Register
-from edgewake.cloud.bridge.mqtt.adoption import Adoption
+from edgewake.cloud.bridge.admission.register import Register, Standing
+from edgewake.cloud.bridge.mqtt.adoption import Adoption, Ended
+from edgewake.cloud.bridge.mqtt.handover import Handover
 from edgewake.cloud.bridge.mqtt.mqtt_source import MqttSource
 from edgewake.cloud.bridge.presence import BEAT_S, Beat, Presence
 from edgewake.protocol import topics
@@ -42,8 +43,8 @@ class Watch:
         installation: str,
         source: MqttSource,
         register: Register,
-        new_adoption: Callable[[str], Adoption],
-        on_ended: Callable[[str], None],
+        handover: Handover,
+        new_adoption: Callable[[str, Callable[[], bool]], Adoption],
         clock: Clock,
     ) -> None:
         self._name = name
@@ -51,7 +52,7 @@ class Watch:
         self._source = source
         self._register = register
         self._new_adoption = new_adoption
-        self._on_ended = on_ended
+        self._handover = handover
         self._clock = clock
         self._presence = Presence(name)
         self._adopting: str | None = None
@@ -80,6 +81,8 @@ class Watch:
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self._beat()
+                if self._adopting is not None and self.adoption is not None:
+                    self._handover.repeat_claim(self._adopting)
                 if (
                     self._adopting is None
                     and (orphan := self._presence.orphan(self._register.sessions)) is not None
@@ -100,9 +103,12 @@ class Watch:
             session,
             extra={"event": "bridge.adopting", "session": session},
         )
-        adoption = self.adoption = self._new_adoption(session)
         try:
-            was_there = await adoption.run()
+            standing = await self._handover.claim(session)
+            try:
+                await self._empty(session, standing)
+            finally:
+                self._handover.release(session)
         except (OSError, TimeoutError, RemoteError) as error:
             self._presence.postpone(session)
             text = str(error) or type(error).__name__
@@ -112,18 +118,39 @@ class Watch:
                 text,
                 extra={"event": "bridge.not_adopted", "session": session},
             )
-        else:
-            self._presence.forget(session)
-            self.adopted += was_there
-            self.adopted_messages += adoption.received
-            self._on_ended(session)
-            log.info(
-                "adopted bridge %s: %d messages were waiting", session, adoption.received,
-                extra={"event": "bridge.adopted", "session": session,
-                    "messages": adoption.received},
-            )  # fmt: skip
         finally:
             self._adopting = self.adoption = None
+
+    async def _empty(self, session: str, standing: Standing | None) -> None:
+        """`standing`: the row of its owner, as it was before."""
+        if session in self._presence.others():
+            raise RemoteError("it is served again")
+        adoption = self.adoption = self._new_adoption(
+            session, lambda: self._handover.is_wanted_back(session, standing)
+        )
+        ended = await adoption.run()
+        self.adopted_messages += adoption.received
+        self._on_ended(session, ended, adoption.received)
+
+    def _on_ended(self, session: str, ended: Ended, messages: int) -> None:
+        if ended is Ended.HANDED_BACK:
+            self._presence.postpone(session)
+            log.info(
+                "bridge %s is back: it gets its session, of which we took %d messages",
+                session,
+                messages,
+                extra={"event": "bridge.handed_back", "session": session, "messages": messages},
+            )
+            return
+        self._presence.forget(session)
+        self.adopted += ended is Ended.EMPTIED
+        self._handover.ended(session)
+        log.info(
+            "adopted bridge %s: %d messages were waiting",
+            session,
+            messages,
+            extra={"event": "bridge.adopted", "session": session, "messages": messages},
+        )
 
     def farewell(self) -> None:
         """We end in order: another bridge may adopt at once what is dealt to us from now on."""

@@ -156,7 +156,10 @@ def _readings(value: bytes, _key: bytes | None, partition: int, offset: int) -> 
         "@partition": [partition] * count,
         "@offset": [offset] * count,
     }
-    return base, frame.fields, count
+    if not record.via:
+        return base, frame.fields, count
+    # Beside the fields: only files with things behind gateways have this column.
+    return base, {**frame.fields, "via": [record.via] * count}, count
 
 
 def _result(value: bytes, key: bytes | None, partition: int, offset: int) -> Read:

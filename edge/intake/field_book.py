@@ -15,7 +15,7 @@ import orjson
 
 from edgewake.protocol.frames.field_names import ODD, ODD_CHARS_MAX, Names
 from edgewake.protocol.frames.field_type import FieldType
-from edgewake.protocol.frames.field_values import as_declared, type_of_value
+from edgewake.protocol.frames.field_values import as_declared, is_no_value, type_of_value
 from edgewake.protocol.frames.frame import Scalar
 
 ALL: Final = "*"
@@ -28,9 +28,12 @@ class FieldBook:
     """The fields of one stream."""
 
     def __init__(
-        self, kept: str | None = None, declared: Mapping[str, FieldType] | None = None
+        self,
+        kept: str | None = None,
+        declared: Mapping[str, FieldType] | None = None,
+        renamed: Mapping[str, str] | None = None,
     ) -> None:
-        """`kept`: what `encode` wrote; what cannot be read is forgotten."""
+        """`kept`: what `encode` wrote; what cannot be read is forgotten. `renamed`: path → name."""
         self._declared = dict(declared or {})
         known: dict[str, str] = {}
         self._kinds: dict[str, FieldType] = {}
@@ -38,6 +41,9 @@ class FieldBook:
             known[path] = name
             if letter in _KINDS:
                 self._kinds[name] = _KINDS[letter]
+        wanted = dict(renamed or {})
+        taken = set(wanted.values())
+        known = {path: name for path, name in known.items() if name not in taken} | wanted
         self.names = Names(known)
         self.version = 0
         """Grows whenever a field's type becomes known."""
@@ -104,7 +110,7 @@ class FieldBook:
         for name, value in fields.items():
             sound = self._sound(name, value)
             found[name] = sound
-            if sound is None and value is not None and not _is_no_value(value, self._kind(name)):
+            if sound is None and value is not None and not is_no_value(value, self._kind(name)):
                 odd.append(name)
         for name in odd:
             found[self.names.of(name + ODD)] = str(fields[name])[:ODD_CHARS_MAX]
@@ -125,16 +131,6 @@ class FieldBook:
             self.learn(name, kind)
             known = kind
         return value if kind is known or kind is None else None
-
-
-def _is_no_value(value: Scalar, kind: FieldType | None) -> bool:
-    """Was it a word for no value, which is null and not odd?"""
-    if kind is None:
-        return False
-    try:
-        return as_declared(value, kind) is None
-    except ValueError:
-        return False
 
 
 def _decoded(text: str | None) -> dict[str, tuple[str, str]]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from edgewake.edge.intake.field_book import ALL
 from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.keeping.lanes import Lane
-from edgewake.edge.processors.config import StreamName
+from edgewake.edge.processors.config import FieldName, StreamName
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.frames.event_time import AUTO, TimeRule, zone_of
 from edgewake.protocol.frames.field_type import FieldType
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from edgewake.edge.downlink.feeds import Feeds
     from edgewake.edge.sources.source import Source
 
+RENAMED_MAX: Final = 256
+"""Names that a source may give to fields: as many as a reading has."""
 GROUP: Final = "edgewake.sources"
 BUILT_IN: Final[Mapping[str, str]] = {
     "host_metrics": "edgewake.edge.sources.machines.host_metrics:HostMetricsConfig",
@@ -87,6 +89,14 @@ def _declared(fields: dict[str, FieldType]) -> dict[str, FieldType]:
                 "`DS18B20_1`, or *"
             )
     return fields
+
+
+def _renamed(names: dict[str, str]) -> dict[str, str]:
+    if len(names) > RENAMED_MAX:
+        raise ValueError(f"expected at most {RENAMED_MAX} names")
+    if len(set(names.values())) < len(names):
+        raise ValueError("two fields get one name")
+    return names
 
 
 class TimeConfig(ConfigTable):
@@ -146,6 +156,10 @@ class SourceConfig(ConfigTable):
     temperature = "number" }`. A number may come as text then, with a unit or without (`21.5 °C`),
     as ON and OFF, or as true. A field that is not declared has the type of its first value. A value
     of another type is null, and its text is kept in `<field>_odd`."""
+    rename: Annotated[dict[str, FieldName], Check(_renamed)] = key(default_factory=dict)
+    """Fields that get names of your choice: the name that comes, one inside of others by names
+    joined with dots → the name here, e.g. `{ "event.time" = "starts_at", "venue.id" = "thing" }`.
+    `fields` means the names here; `time` those that come."""
     time: TimeConfig = TimeConfig()
     things: Literal["field", "devices"] = "field"
     """What the field `thing` means, which maps and some kinds of sources give: a thing behind this

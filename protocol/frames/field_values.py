@@ -65,6 +65,16 @@ def as_declared(value: Scalar, kind: FieldType) -> Scalar:
     return str(value).lower() if isinstance(value, bool) else f"{value}"
 
 
+def is_no_value(value: Scalar, kind: FieldType | None) -> bool:
+    """Is it a word for no value, which is null and not odd?"""
+    if kind is None:
+        return False
+    try:
+        return as_declared(value, kind) is None
+    except ValueError:
+        return False
+
+
 def _number(value: Scalar) -> float:
     if isinstance(value, bool):
         return int(value)

@@ -66,12 +66,20 @@ class _Reader:
         self._zone = zone
         self._load_preset = load_preset
         self._maps: list[Map] = []
+        self._of_presets: list[Map] = []
         self._renamed: dict[str, str] = {}
         self._errors: list[str] = []
         self._hash = hashlib.sha256(zone.encode())
 
     def maps(self, where: str, *, needs_names: bool) -> Maps:
-        """Raises ConfigError."""
+        """Raises ConfigError.
+
+        Of the presets those come first whose topics begin with a word: `homeassistant/sensor/…` is
+        Home Assistant's, also where ESPHome's `+/sensor/…` stands before it.
+        """
+        self._of_presets.sort(key=lambda one: one.topic.filter.startswith("+"))
+        self._maps += self._of_presets
+        self._of_presets = []
         if not self._maps and not self._errors:
             self._errors.append(f"{where}: expected at least one [[map]], or presets = [...]")
         if len(self._maps) > MAPS_MAX:
@@ -102,8 +110,9 @@ class _Reader:
                     f'it, e.g. {key} = "{{device}}" or {key} = "plugs"'
                 )
 
-    def read(self, text: str, where: str, *, base: str | None) -> None:
+    def read(self, text: str, where: str, *, base: str | None, is_preset: bool = False) -> None:
         """One file; what is wrong is remembered."""
+        maps = self._of_presets if is_preset else self._maps
         self._hash.update(f"\0{base}\0{text}".encode("utf-8", "surrogatepass"))
         try:
             top = Table(tomllib.loads(text))
@@ -130,7 +139,7 @@ class _Reader:
             try:
                 if not isinstance(row, Mapping):
                     raise Wrong((), "expected tables [[map]]")
-                self._maps.append(map_of(row, number, zone=zone, base=base))
+                maps.append(map_of(row, number, zone=zone, base=base))
             except Wrong as error:
                 self._say(error, text, where, number)
         for one in wanted:
@@ -157,7 +166,7 @@ class _Reader:
         except ValueError as error:
             self._errors.append(f"{where}: presets: {error}")
         else:
-            self.read(text, f"{where}: preset {name}", base=base)
+            self.read(text, f"{where}: preset {name}", base=base, is_preset=True)
 
     def _say(self, error: Wrong, text: str, where: str, number: int) -> None:
         line = line_of(text, number, error.where)

@@ -27,6 +27,7 @@ def record(
     shift: int = 0,
     sent_at: int | None = None,
     kept_at: int | None = None,
+    via: str = "",
 ) -> bytes:
     count = len(next(iter(fields.values())))
     body = encode(Frame(1, 1, 7, [T + i for i in range(count)], fields))
@@ -37,6 +38,7 @@ def record(
         sent_at=sent_at,
         received_at=T + 9,
         frame_bytes=body,
+        via=via,
     )
     return records.with_clocks(value, shift=shift, kept_at=kept_at)
 
@@ -50,6 +52,15 @@ def gathered(*values: bytes, kind: Kind = Kind.STREAM) -> Gathered:
 
 def columns(found: Gathered, table: int = 0) -> dict[str, list[Any]]:
     return found.tables[table].table().to_pydict()
+
+
+def test_a_row_says_by_which_gateway_it_came_and_only_where_one_brought_some() -> None:
+    own, of_thing = record({"n": [1, 2]}), record({"n": [3]}, via="gw-1")
+    assert "via" not in columns(gathered(own))
+    found = gathered(own, of_thing, own)
+    assert len(found.tables) == 1
+    assert columns(found)["via"] == [None, None, "gw-1", None, None]
+    assert found.tables[0].fields["via"] is ColumnType.STRING
 
 
 def test_rows_have_the_readings_and_where_they_stand_in_kafka() -> None:

@@ -21,7 +21,7 @@ from edgewake.cloud.bridge.admission import request_key
 from edgewake.cloud.bridge.admission.catalogue import Catalogue, Learner, NotNow
 from edgewake.cloud.bridge.admission.compiled import CompiledStreams
 from edgewake.cloud.bridge.admission.envelope import Envelope
-from edgewake.cloud.bridge.admission.items import Aside, without_wrong
+from edgewake.cloud.bridge.admission.items import Aside, with_odd, without_wrong
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frames import compact, packed, record
@@ -77,6 +77,7 @@ def admit(
     *,
     received_at: int,
     compiled: CompiledStreams | None = None,
+    keeps_odd: bool = False,
     gateway: str = "",
 ) -> Admitted:
     """Check a message on `ew/v1/<device>/up/<stream>`, or of a thing behind a gateway.
@@ -84,8 +85,9 @@ def admit(
     Raises Rejected, NotNow or AwaitsCatalogueError. The caller has checked whether the gateway may
     speak for it.
 
-    `compiled`: the decoders of known streams, tried first. `gateway`: who named the device, where
-    its topic does not say so.
+    `compiled`: the decoders of known streams, tried first. `keeps_odd`: a value of another type
+    than its field's is null in a plain reading, and its text stands beside it. `gateway`: who named
+    the device, where its topic does not say so.
     """
     topic = parse_up(message.topic)
     device, stream, via = topic.device, topic.stream, topic.via
@@ -99,7 +101,7 @@ def admit(
         raise Rejected(RejectReason.VERSION, "a compact message where none is expected")
     if content_type is None or not content_type.startswith(_OUR_TYPES):
         payload, placement = _admit_plain(
-            message.payload, device, stream, learner, received_at, compiled
+            message.payload, device, stream, learner, received_at, compiled, keeps_odd=keeps_odd
         )
         if placement.discipline is Discipline.FREE and message.user_properties:
             keyed = request_key.placement_of(message.user_properties, stream, message.payload)
@@ -146,6 +148,8 @@ def _admit_plain(
     catalogue: Learner,
     received_at: int,
     compiled: CompiledStreams | None,
+    *,
+    keeps_odd: bool,
 ) -> tuple[bytes, Placement]:
     if (
         compiled is not None
@@ -171,7 +175,19 @@ def _admit_plain(
     )
     if frame.frame is not None:
         placement = placement._replace(content=record.content_of(payload))
-    catalogue.check(device, stream, kinds, lambda: frames.renamed(payload))
+    try:
+        catalogue.check(device, stream, kinds, lambda: frames.renamed(payload))
+    except (Rejected, NotNow) as why:
+        refusal = why if isinstance(why, Rejected) else why.refusal
+        expected, given = catalogue.expected(stream)
+        if not keeps_odd or given or refusal.reason is not RejectReason.FIELD_TYPE:
+            raise
+        sound = with_odd(frame, expected)
+        if sound is None:
+            raise
+        frame = sound
+        kinds = frames.check_columns(frame.t, frame.fields)
+        catalogue.check(device, stream, kinds, lambda: frames.renamed(payload))
     return frames.encode(frame), placement
 
 

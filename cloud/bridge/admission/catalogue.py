@@ -127,6 +127,8 @@ class Catalogue:
         self._monotonic_s = monotonic_s
         self._tokens = float(NEW_STREAMS_BURST)
         self._tokens_s = monotonic_s()
+        self.foreseen: frozenset[str] = frozenset()
+        """Streams that an operator has named, as the maps in use do: new ones come at once."""
 
     def check(
         self,
@@ -209,7 +211,8 @@ class Catalogue:
         if gateway:
             self._check_gateway(gateway, stream, row, len(new))
         if row is None:
-            self._take_token(stream)
+            if stream not in self.foreseen:
+                self._take_token(stream)
             row = Stream(name=stream, first_device=device, first_via=gateway)
         paths = renamed()
         learnt = {

@@ -16,8 +16,11 @@ from typing import Final, NamedTuple
 import orjson
 
 from edgewake.protocol.downlink.downlink import REQUEST_WRONG
+from edgewake.protocol.frames.field_names import ODD, ODD_CHARS_MAX
 from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.field_values import is_no_value
 from edgewake.protocol.frames.frame import Frame, Scalar
+from edgewake.protocol.names import is_field
 
 ITEMS_MAX: Final = 16
 """Readings of one frame that are set aside, each a dead letter; with more of them wrong the frame
@@ -72,6 +75,30 @@ def without_wrong(
     return frame._replace(fields=columns), [
         Aside(_reading(frame, row), detail) for row, detail in details.items()
     ]
+
+
+def with_odd(frame: Frame, expected: Mapping[str, FieldType]) -> Frame | None:
+    """The frame with odd values as null, and the text of each in the field `<name>_odd` beside it.
+
+    As an agent does it. None where that field is there already, or its name is too long.
+    """
+    fields = dict(frame.fields)
+    for name, column in frame.fields.items():
+        kind = expected.get(name)
+        good = _good(column, kind, given=False)
+        fields[name] = [value if type(value) in good else None for value in column]
+        odd = [value if _is_odd(value, good, kind) else None for value in column]
+        if not any(value is not None for value in odd):
+            continue
+        beside = name + ODD
+        if beside in fields or not is_field(beside):
+            return None
+        fields[beside] = [None if value is None else str(value)[:ODD_CHARS_MAX] for value in odd]
+    return frame._replace(fields=fields)
+
+
+def _is_odd(value: Scalar, good: frozenset[type], kind: FieldType | None) -> bool:
+    return value is not None and type(value) not in good and not is_no_value(value, kind)
 
 
 def _good(column: Sequence[Scalar], kind: FieldType | None, *, given: bool) -> frozenset[type]:

@@ -33,6 +33,8 @@ class Part(NamedTuple):
 
     packet: mqtt5.PublishPacket | Unreadable
     refusal: Rejected | None = None
+    keeps_odd: bool = False
+    """A value of another type than its field's costs itself alone."""
 
 
 def is_mapped(topic: str) -> bool:
@@ -53,6 +55,12 @@ class Mapper:
         """Map by these from now on."""
         self.maps = maps
         self._crossing = Crossing(maps.filters)
+
+    @property
+    def streams(self) -> frozenset[str]:
+        """Streams that the maps name, as far as no message does."""
+        named = (one.stream.constant for one in self.maps.maps if one.stream is not None)
+        return frozenset(one for one in named if one is not None)
 
     def is_repeat(self, packet: mqtt5.PublishPacket | Unreadable) -> bool:
         """Comes the message once more, by another filter of the maps?"""
@@ -121,7 +129,8 @@ def _part(packet: mqtt5.PublishPacket, reading: Mapped) -> Part:
         payload = orjson.dumps(reading.body)
     except TypeError as error:
         return Part(packet, Rejected(RejectReason.SHAPE, f"a value that JSON cannot hold: {error}"))
-    return Part(mqtt5.PublishPacket(topics.up(reading.device, reading.stream), payload))
+    packet = mqtt5.PublishPacket(topics.up(reading.device, reading.stream), payload)
+    return Part(packet, keeps_odd=True)
 
 
 def _status(reading: Mapped) -> Part:

@@ -60,9 +60,10 @@ def record_of(
     *,
     received_at: int,
     compiled: CompiledStreams | None = None,
+    keeps_odd: bool = False,
     gateway: str = "",
 ) -> KafkaRecord:
-    """Check a message and make its record; `gateway`: see `admit`.
+    """Check a message and make its record; `keeps_odd`, `gateway`: see `admit`.
 
     Raises Rejected, NotNow or AwaitsCatalogueError.
     """
@@ -78,7 +79,12 @@ def record_of(
             topics.DEVICES, f"{status.device}|status", status.to_json(), [], received_at
         )
     admitted = admit(
-        message, catalogue, received_at=received_at, compiled=compiled, gateway=gateway
+        message,
+        catalogue,
+        received_at=received_at,
+        compiled=compiled,
+        keeps_odd=keeps_odd,
+        gateway=gateway,
     )
     return KafkaRecord(
         topics.UP,

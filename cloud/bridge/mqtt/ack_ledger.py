@@ -31,6 +31,7 @@ class Delivery:
         "detail",
         "fingerprint",
         "is_left_out",
+        "keeps_odd",
         "later",
         "packet_id",
         "part_of",
@@ -70,6 +71,8 @@ class Delivery:
         """Kafka never gets it: the device is asked to send it again later."""
         self.is_left_out = False
         """A status that says nothing new: nobody needs it."""
+        self.keeps_odd = False
+        """A map made this part: a value of a wrong type costs itself alone."""
         self.parts: list[Delivery] | None = None
         """The parts of a split message that are not settled yet."""
         self.part_of: Delivery | None = None

@@ -4,13 +4,15 @@ It connects under the dead bridge's client id with `clean_start=False`: the brok
 connection if there still is one, and sends what it has queued. The shared subscriptions are given
 up first, so that no more messages are dealt to this session. When all is in Kafka and acknowledged,
 and the broker has nothing more to send, the session is ended for good. Should the owner come back
-meanwhile, the broker ends *this* connection, and the owner gets what is left.
+meanwhile, nothing more is taken, what was taken is acknowledged, and the owner gets the rest (see
+`handover`).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from enum import Enum, auto
 from functools import partial
 from typing import Final
 
@@ -32,6 +34,16 @@ SILENT_S: Final = 10.0
 """Seconds of a broker's silence after which an adoption is given up, and tried again later."""
 
 
+class Ended(Enum):
+    """How an adoption ended."""
+
+    NOTHING = auto()
+    """The broker had no such session."""
+    EMPTIED = auto()
+    HANDED_BACK = auto()
+    """Its owner wanted it, and gets what is left."""
+
+
 class Adoption:
     """One session of a dead bridge, until it is empty."""
 
@@ -43,9 +55,12 @@ class Adoption:
         filters: Sequence[str],
         receive_max: int,
         on_publish: Callable[[AckLedger, mqtt5.PublishPacket | Unreadable], None],
+        is_wanted_back: Callable[[], bool],
         clock: Clock,
     ) -> None:
+        """`is_wanted_back`: has the owner come back?"""
         self._config = config
+        self._is_owner_back = is_wanted_back
         self._client_id = client_id
         self._filters = filters
         self._receive_max = receive_max
@@ -56,9 +71,11 @@ class Adoption:
         self._on_message = partial(on_publish, self.ledger)
         self._connection: Connection | None = None
         self._paused = False
+        self.is_handing_back = False
+        """Is nothing more taken?"""
 
-    async def run(self) -> bool:
-        """Empty the session and end it; whether there was one.
+    async def run(self) -> Ended:
+        """Empty the session and end it, unless its owner wants it back.
 
         Raises OSError, TimeoutError or RemoteError where it could not.
         """
@@ -72,22 +89,32 @@ class Adoption:
             connack = await connection.open(self._config, tls_of(self._config))
             self._connection = connection
             self.set_reading(not self._paused)
+            ended = Ended.NOTHING
             if connack.session_present:
                 connection.unsubscribe(self._filters)
                 await self._emptied(connection)
-            connection.write(mqtt5.DisconnectPacket(session_expiry_interval=0).write())
+                ended = Ended.HANDED_BACK if self.is_handing_back else Ended.EMPTIED
+            expiry_s = SESSION_EXPIRY_S if ended is Ended.HANDED_BACK else 0
+            connection.write(mqtt5.DisconnectPacket(session_expiry_interval=expiry_s).write())
             connection.close()
         except BaseException:
             connection.give_up(RemoteError("adoption ended"))
             raise
         finally:
             self._connection = None
-        return connack.session_present
+        return ended
+
+    def _hand_back(self) -> None:
+        """Take nothing more: what comes now stays in the session, unacknowledged."""
+        self.is_handing_back = True
+        self.set_reading(True)
 
     def _on_connected(self, connack: mqtt5.ConnAckPacket) -> None:
         self.ledger.connected(session_present=connack.session_present)
 
     def _on_publish(self, packet: mqtt5.PublishPacket | Unreadable) -> None:
+        if self.is_handing_back and packet.packet_id is not None:
+            return
         self.received += 1
         self._on_message(packet)
 
@@ -100,6 +127,8 @@ class Adoption:
         asked_at: tuple[int, int] | None = None
         pinged_s = self._clock.monotonic_s()
         while True:
+            if not self.is_handing_back and self._is_owner_back():
+                self._hand_back()
             if connection.lost.done():
                 connection.lost.result()
             is_idle = connection.unsubscribed.done() and not len(self.ledger)
@@ -141,7 +170,7 @@ class Adoption:
             self._connection.write(data)
 
     def set_reading(self, wanted: bool) -> None:
-        """Stop reading, or start again."""
-        self._paused = not wanted
+        """Stop reading, or start again; what is handed back is not taken, so it may come."""
+        self._paused = not wanted and not self.is_handing_back
         if self._connection is not None:
-            self._connection.set_reading(wanted)
+            self._connection.set_reading(not self._paused)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeAlias, cast
 
@@ -98,7 +98,6 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.write(self._hello)
 
     def data_received(self, data: bytes) -> None:
         if self.lost.done():
@@ -169,12 +168,24 @@ class Connection(asyncio.Protocol):
                     extra={"event": "mqtt.subscription_refused", "filter": pattern},
                 )
 
-    async def open(self, config: MqttConfig, tls: ssl.SSLContext | None) -> mqtt5.ConnAckPacket:
-        """Connect, and wait for the broker's CONNACK. Raises OSError, TimeoutError, RemoteError."""
+    async def open(
+        self,
+        config: MqttConfig,
+        tls: ssl.SSLContext | None,
+        our_turn: Callable[[], Awaitable[None]] | None = None,
+    ) -> mqtt5.ConnAckPacket:
+        """Connect, and wait for the broker's CONNACK. Raises OSError, TimeoutError, RemoteError.
+
+        `our_turn` ends when the session may be taken, and is asked as late as possible.
+        """
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             await asyncio.get_running_loop().create_connection(
                 lambda: self, config.host, config.port, ssl=tls
             )
+        if our_turn is not None:
+            await our_turn()
+        self.write(self._hello)
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
             return await self.connected
 
     def subscribe(

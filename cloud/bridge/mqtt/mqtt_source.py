@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
@@ -58,10 +58,13 @@ class MqttSource:
         will: mqtt5.Will,
         receive_max: int,
         on_publish: Callable[[AckLedger, mqtt5.PublishPacket | Unreadable], None],
+        our_turn: Callable[[], Awaitable[None]],
         backoff: Backoff,
         clock: Clock,
     ) -> None:
+        """`our_turn` ends when nobody else empties our session."""
         self._config = config
+        self._our_turn = our_turn
         self._client_id = client_id
         self._subscriptions = subscriptions
         self._receive_max = receive_max
@@ -115,7 +118,7 @@ class MqttSource:
             self._ids.allocate()
 
     async def _serve(self, connection: Connection) -> None:
-        connack = await connection.open(self._config, self._tls)
+        connack = await connection.open(self._config, self._tls, self._our_turn)
         self._connection = connection
         keepalive_s = connack.server_keep_alive or KEEPALIVE_S
         if connack.session_present:

@@ -9,6 +9,7 @@ queue is full nothing is acknowledged, and the broker holds the rest back (recei
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol
@@ -30,10 +31,13 @@ from edgewake.protocol.json_text import is_meant_as_json, parse
 from edgewake.protocol.maps.topic import Crossing, TopicTemplate
 from edgewake.protocol.mqtt import PACKET_BYTES_MAX, Packet, PacketReader, Unreadable
 from edgewake.protocol.names import is_field
+from edgewake.protocol.packets.mqtt311 import NO_5, OldPacketReader, encode
 from edgewake.protocol.plain import Check, Length, key
 
 if TYPE_CHECKING:
     from edgewake.edge.sources.mqtt.mqtt_maps import SourceMaps
+
+log = logging.getLogger("edgewake.sources.mqtt")
 
 ANSWER_S: Final = 10.0
 """Seconds for CONNACK and SUBACK."""
@@ -103,6 +107,9 @@ class MqttSubscribeConfig(SourceConfig):
     """What is taken of the messages that the broker keeps for who comes later. first: they come
     once, as long as it keeps our session (`session_s`); skip: never; all: at every connection. Each
     such reading has the field `retained`, true."""
+    protocol: Literal["auto", "5", "3.1.1"] = "auto"
+    """Version of MQTT. auto: 5, and 3.1.1 where the broker does not know it. By 3.1.1 a broker
+    keeps a session for as long as it likes, whatever `session_s` says, unless that is 0."""
     broker: BrokerConfig = BrokerConfig()
 
     def __post_init__(self) -> None:
@@ -155,15 +162,35 @@ class MqttSubscribe:
         what = config.topic or f"maps of {config.stream}"
         self._name = f"mqtt_subscribe:{config.broker.host}:{config.broker.port}:{what}"
         self._recent = RecentPackets.decode(context.position(self._name))
+        self._has_retained = False
+        """Has a 3.1.1 broker kept our session, for which it sent them before?"""
         self._former: Sequence[str] = ()
         """Topics that maps of before wanted."""
         self._tls = tls_of(config.broker)
+        self._is_old = config.protocol == "3.1.1"
+        """Does the broker know MQTT 3.1.1 only?"""
 
     async def run(self, intake: Intake) -> None:
+        try:
+            await self._run(intake)
+        except NoMqtt5Error:
+            if self._config.protocol == "5" or self._is_old:
+                raise
+            log.info(
+                "the broker %s:%d knows no MQTT 5: going on by 3.1.1",
+                self._config.broker.host,
+                self._config.broker.port,
+                extra={"event": "mqtt.old_broker"},
+            )
+            self._is_old = True
+            await self._run(intake)
+
+    async def _run(self, intake: Intake) -> None:
         broker = self._config.broker
         async with connected(broker.host, broker.port, tls=self._tls) as (reader, writer):
-            link = Link(reader, writer)
-            await link.open(self._client_id, self._config, self._filters(), self._former)
+            link = Link(reader, writer, is_old=self._is_old)
+            kept = await link.open(self._client_id, self._config, self._filters(), self._former)
+            self._has_retained = kept and self._is_old
             waiting: asyncio.Queue[int] = asyncio.Queue()
             acknowledging = asyncio.create_task(self._acknowledge(intake, link, waiting))
             following = asyncio.create_task(self._follow_maps())
@@ -180,6 +207,13 @@ class MqttSubscribe:
                 acknowledging.cancel()
                 following.cancel()
                 await asyncio.wait({acknowledging, following})
+
+    @property
+    def _are_left_out(self) -> bool:
+        """Are retained messages passed over? By 3.1.1 they come at each SUBSCRIBE."""
+        return self._config.retained == "skip" or (
+            self._config.retained == "first" and self._has_retained
+        )
 
     def _filters(self) -> Sequence[str]:
         return [self._template.filter] if self._maps is None else self._maps.filters
@@ -258,7 +292,7 @@ class MqttSubscribe:
         if packet.topic.startswith(OWN) and not own.startswith(OWN):
             intake.remark(f"messages of {OWN}… passed over")
             return []
-        if packet.retain and self._config.retained == "skip":
+        if packet.retain and self._are_left_out:
             return []  # a broker that does not know how they are left out
         try:
             items = (
@@ -324,13 +358,27 @@ class Session(Protocol):
         """What is asked for of retained messages."""
 
 
-class Link:
-    """An MQTT 5 connection that acknowledges when it is told to."""
+class NoMqtt5Error(Unavailable):
+    """The broker knows no MQTT 5, or seems not to."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+
+class Link:
+    """An MQTT connection that acknowledges when it is told to."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        is_old: bool = False,
+    ) -> None:
+        """`is_old`: by MQTT 3.1.1, not 5."""
         self._reader = reader
         self._writer = writer
-        self._packets = PacketReader(keep_unreadable=True)
+        self._is_old = is_old
+        reader_of = OldPacketReader if is_old else PacketReader
+        self._packets = reader_of(keep_unreadable=True)
+        self._is_answered = False
         self._early: list[Packet | Unreadable] = []
         """What came in one piece with the CONNACK: the messages that the broker kept."""
         self._sent_s = 0.0
@@ -338,7 +386,7 @@ class Link:
     def send(self, packet: Packet) -> None:
         """Send."""
         self._sent_s = asyncio.get_running_loop().time()
-        self._writer.write(packet.write())
+        self._writer.write(encode(packet) if self._is_old else packet.write())
 
     def _ping_when_due(self) -> None:
         """Say a word after half a keepalive without one of ours, until the end of the connection.
@@ -371,8 +419,11 @@ class Link:
         filters: Sequence[str],
         former: Sequence[str] = (),
         will: mqtt5.Will | None = None,
-    ) -> None:
-        """Say CONNECT and SUBSCRIBE, and UNSUBSCRIBE of `former`. Raises Unavailable."""
+    ) -> bool:
+        """Say CONNECT and SUBSCRIBE, and UNSUBSCRIBE of `former`; had the broker our session?
+
+        Raises Unavailable, NoMqtt5Error.
+        """
         broker, session_s = config.broker, config.session_s
         self.send(
             mqtt5.ConnectPacket(
@@ -394,7 +445,7 @@ class Link:
                     raise Unavailable(f"the broker refused: {connack.reason_code.name.lower()}")
                 if former:
                     self.send(mqtt5.UnsubscribePacket(2, list(former)))
-                may_number = connack.subscription_id_available
+                may_number = connack.subscription_id_available and not self._is_old
                 numbered = Crossing(filters).numbered if may_number else {}
                 plain = [one for one in filters if one not in numbered]
                 self._subscribe(1, plain, config)
@@ -402,6 +453,7 @@ class Link:
                     self._subscribe(FIRST_NUMBERED_ID + at, [topic], config, number)
         except TimeoutError as error:
             raise Unavailable(f"no answer of the broker within {ANSWER_S:.0f} s") from error
+        return connack.session_present
 
     def _subscribe(
         self,
@@ -423,6 +475,7 @@ class Link:
 
     async def _connack(self) -> mqtt5.ConnAckPacket:
         first, *self._early = await self._some()
+        self._is_answered = True
         if not isinstance(first, mqtt5.ConnAckPacket):
             raise Unavailable("no MQTT 5 broker")
         return first
@@ -462,6 +515,10 @@ class Link:
             raise Unavailable(
                 f"nothing heard of the broker for {KEEPALIVE_S * 1.5:.0f} s"
             ) from error
+        if not data and not self._is_answered:
+            raise NoMqtt5Error("closed by the broker, which said nothing")
         if not data:
             raise Unavailable("closed by the broker")
+        if not self._is_answered and data.startswith(NO_5) and not self._is_old:
+            raise NoMqtt5Error("the broker knows no MQTT 5")
         return data

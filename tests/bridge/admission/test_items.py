@@ -110,3 +110,47 @@ def test_a_frame_of_bad_requests_alone_is_refused() -> None:
             {"id": ["r-1"], "name": ["route"], "body_to": ["depot"]},
             Catalogue(lambda: 0.0),
         )
+
+
+def _plain(body: dict[str, Any], catalogue: Catalogue, *, keeps_odd: bool = True) -> dict[str, Any]:
+    message = Message(topics.up("dev", "temps"), orjson.dumps(body), None, None, None)
+    while True:
+        try:
+            found = admit(message, catalogue, received_at=5, keeps_odd=keeps_odd)
+        except AwaitsCatalogueError:
+            for row in catalogue.unpublished():
+                catalogue.follow(row.name, row.model_dump_json().encode())
+        else:
+            fields = record.decode(found.value).frame.fields
+            return {name: column[0] for name, column in fields.items()}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"v": "warm", "n": 1}, {"v": None, "n": 1, "v_odd": "warm"}),
+        ({"v": True}, {"v": None, "v_odd": "True"}),
+        ({"v": "x" * 300}, {"v": None, "v_odd": "x" * 200}),
+        ({"v": 1.5, "room": 7}, {"v": 1.5, "room": None, "room_odd": "7"}),
+        ({"v": "", "room": "a"}, {"v": None, "room": "a"}),
+        ({"v": None, "room": "a"}, {"v": None, "room": "a"}),
+    ],
+)
+def test_an_odd_value_of_a_mapped_reading_costs_itself_and_stands_beside(
+    body: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    types = {"v": FieldType.NUMBER, "room": FieldType.STRING}
+    assert _plain(body, _catalogue(**types)) == expected
+
+
+def test_what_cannot_stand_beside_is_refused_and_so_is_a_reading_that_no_map_made() -> None:
+    long = "v" * 62
+    catalogue = _catalogue(**{"v": FieldType.NUMBER, long: FieldType.NUMBER})
+    for body, keeps_odd in (
+        ({"v": "warm"}, False),
+        ({"v": "warm", "v_odd": "mine"}, True),
+        ({long: "warm"}, True),
+    ):
+        with pytest.raises(NotNow) as why:
+            _plain(body, catalogue, keeps_odd=keeps_odd)
+        assert why.value.refusal.reason == "field_type"

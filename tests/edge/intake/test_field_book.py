@@ -13,11 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewake.edge.commands.cli import agent
+from edgewake.edge.config import AgentConfig
 from edgewake.edge.intake.field_book import FieldBook
 from edgewake.edge.intake.intake import Intake
 from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.tables.bundle import Bundle
 from edgewake.protocol.clock import FakeClock
+from edgewake.protocol.config import parse
+from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.frames.field_names import with_suffix
 from edgewake.protocol.frames.field_type import FieldType, types_of
 from edgewake.protocol.frames.frame import Scalar
@@ -176,3 +179,44 @@ def test_an_agent_keeps_names_and_types_over_a_restart(tmp_path: Path) -> None:
     said = CliRunner().invoke(agent, ["status", "--config", str(path)]).stdout
     assert "1 odd in a_b" in said
     assert "'a-b' is a_b" in said
+
+
+def test_names_of_ones_choice_hold_for_flat_and_nested_fields_also_in_bundles() -> None:
+    wanted = {"event.time": "starts_at", "speed": "v", "venue.id": "thing"}
+    one = intake(book=FieldBook(None, {}, wanted))
+    bodies = [
+        {"event": {"time": 5, "name": "x"}, "speed": 1.5, "venue": {"id": "hall"}},
+        {"speed": 2.5, "other": 1},
+    ]
+    expected = [
+        {"starts_at": 5, "event_name": "x", "v": 1.5, "thing": "hall"},
+        {"v": 2.5, "other": 1},
+    ]
+    assert fields(one, *bodies) == expected
+    flat = [{"speed": 1.0}, {"speed": 2.0}]
+    bundle = one.bundle(flat)
+    found = [one.reading(body) for body in flat] if bundle is None else list(bundle)
+    assert [dict(reading[1]) for reading in found] == [{"v": 1.0}, {"v": 2.0}]
+
+
+def test_a_name_that_is_chosen_later_is_taken_from_the_field_that_had_it() -> None:
+    """Two fields of one name would be one; the other one gets a name of its own path."""
+    before = intake(book=(book := FieldBook()))
+    assert fields(before, {"v": 1, "speed": 2}) == [{"v": 1, "speed": 2}]
+    after = intake(book=FieldBook(book.encode(), {}, {"speed": "v"}))
+    assert fields(after, {"v": 1, "speed": 2}) == [{with_suffix("v"): 1, "v": 2}]
+
+
+def test_one_stream_has_one_name_for_a_field() -> None:
+    source = {"type": "exec", "stream": "s", "command": ["true"]}
+    with pytest.raises(ConfigError, match="two fields get one name"):
+        parse(AgentConfig, agent_of(source | {"rename": {"a": "x", "b": "x"}}), "agent.toml")
+    two = [source | {"rename": {"a": name}} for name in ("x", "y")]
+    with pytest.raises(ConfigError, match="two names for 'a'"):
+        parse(AgentConfig, agent_of(*two), "agent.toml")
+    with pytest.raises(ConfigError, match="name of the envelope"):
+        parse(AgentConfig, agent_of(source | {"rename": {"a": "device"}}), "agent.toml")
+
+
+def agent_of(*sources: dict[str, Any]) -> dict[str, Any]:
+    return {"device": "d", "data_dir": "/tmp/d", "source": list(sources)}

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from edgewake.edge.backoff import Backoff
 from edgewake.edge.downlink.feeds import Feeds
+from edgewake.edge.intake.field_book import FieldBook
 from edgewake.edge.intake.intake import Intake, LogSink
 from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.config import LogConfig
@@ -95,6 +96,7 @@ async def caged(
         Policy.BLOCK,
         clock,
         time=config.time.rule(),
+        book=FieldBook(None, config.fields, config.rename),
     )
     context = SourceContext(device, clock, events.position, feeds)
     supervisor = Supervisor(

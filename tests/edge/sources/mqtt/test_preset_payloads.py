@@ -1,5 +1,5 @@
-"""The payloads of every preset through a real broker and the agent's source: what the bridge is
-given in `tests/bridge/admission/test_mapped.py`.
+"""The payloads of every preset, and broken bytes, through a real broker and the agent's source; the
+readings themselves are compared in `tests/bridge/admission/test_preset_corpus.py`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -18,8 +19,11 @@ from wsproto.events import (
     TextMessage,
 )
 
+from edgewake.edge.sources.config import TimeConfig
 from edgewake.edge.sources.web.websocket_pull import WebSocketPullConfig, last_value
 from tests.edge.sources.cage import Handler, answered, caged, head_of, served
+
+EIGHT_MS = 1_794_988_800_000
 
 
 def config(port: int, path: str = "/", **more: object) -> WebSocketPullConfig:
@@ -139,3 +143,52 @@ def test_the_last_value_of_the_field_that_resumes() -> None:
     assert last_value([{"n": 1}, b'{"n": 2}', {"m": 3}], "n", "") == "2"
     assert last_value([{"n": True}, b"{", 5], "n", "7") == "7"
     assert last_value([{"n": "x" * 2000}], "n", "7") == "7"
+
+
+def rsvp(n: int) -> str:
+    """A message in the form of Meetup's stream of answers to invitations."""
+    return json.dumps(
+        {
+            "venue": {"venue_name": "Hall", "lon": 13.4, "lat": 52.5, "venue_id": 7},
+            "visibility": "public",
+            "response": "yes",
+            "guests": 0,
+            "member": {"member_id": n, "photo": "http://example.com/p", "member_name": "A"},
+            "rsvp_id": 1000 + n,
+            "mtime": EIGHT_MS + n,
+            "event": {
+                "event_name": "Meeting",
+                "event_id": "e1",
+                "time": EIGHT_MS + 3_600_000,
+                "event_url": "http://example.com/e",
+            },
+            "group": {
+                "group_topics": [{"urlkey": "data", "topic_name": "Data"}, {"urlkey": "it"}],
+                "group_city": "Berlin",
+                "group_lat": 52.5,
+            },
+        }
+    )
+
+
+@pytest.mark.parametrize("rename", [{}, {"event.time": "starts_at", "venue.venue_id": "thing"}])
+async def test_nested_messages_are_taken_whole_with_names_of_ones_choice(
+    tmp_path: Path, rename: dict[str, str]
+) -> None:
+    """All 40 of 40 were refused: `event.time` became the name `event_time`, which is ours."""
+
+    async def script(peer: Peer) -> None:
+        for n in range(40):
+            peer.send(TextMessage(rsvp(n)))
+
+    async with served(by(script)) as port:
+        to = config(port, rename=rename, time=TimeConfig(field="mtime"))
+        async with caged(tmp_path, to) as one:
+            await one.until(lambda: len(one.times()) == 40, "all")
+            assert one.intake.refused == {}
+            assert one.times() == [EIGHT_MS + n for n in range(40)]
+            assert set(one.column(rename.get("event.time", "event_time_"))) == {
+                EIGHT_MS + 3_600_000
+            }
+            assert set(one.column(rename.get("venue.venue_id", "venue_venue_id"))) == {7}
+            assert one.column("member_member_id") == [*range(40)]

@@ -1,0 +1,115 @@
+"""A device and a gateway of ThingsBoard, by its own client library: run by a test in a process of
+its own, with its address changed and nothing else.
+
+    moved.py device PORT TOKEN COUNT
+    moved.py gateway PORT TOKEN COUNT
+
+Each thing that happens is a line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from typing import Any
+
+from tb_device_mqtt import TBDeviceMqttClient
+from tb_gateway_mqtt import TBGatewayMqttClient
+
+SECOND_MS = 1000
+FIRST_MS = 1_790_000_000_000
+
+
+def say(what: str, **more: Any) -> None:
+    print(json.dumps({"what": what, **more}), flush=True)
+
+
+def connected(client: Any) -> None:
+    client.connect()
+    while not client.is_connected():
+        time.sleep(0.05)
+    say("connected")
+
+
+def until_kept(client: Any, sent: dict[str, Any]) -> None:
+    """Send until it is acknowledged: the library forgets what waits when its connection is lost."""
+    while True:
+        if client.is_connected():
+            found = client.send_telemetry(sent).message_info
+            infos = found if isinstance(found, list) else [found]
+            until = time.monotonic() + 5
+            while time.monotonic() < until and client.is_connected():
+                if all(one.is_published() for one in infos):
+                    return
+                time.sleep(0.002)
+        time.sleep(0.05)
+
+
+def device(port: int, token: str, count: int) -> None:
+    client = TBDeviceMqttClient("127.0.0.1", port, username=token)
+
+    def on_rpc(number: str, body: dict[str, Any]) -> None:
+        say("rpc", **body)
+        client.send_rpc_reply(number, {"valve": body["params"], "done": True})
+
+    client.set_server_side_rpc_request_handler(on_rpc)
+    connected(client)
+    client.subscribe_to_all_attributes(lambda body, *_: say("shared", **body))
+    assert client.send_attributes({"firmware": "1.2", "rooms": 3}).get() == 0
+    say("attributes sent")
+    answered = threading.Event()
+
+    def on_attributes(body: dict[str, Any], error: Any, *_: Any) -> None:
+        say("asked", body=body, error=str(error))
+        answered.set()
+
+    client.request_attributes(["firmware"], ["interval"], callback=on_attributes)
+    answered.wait(60)
+    client.send_rpc_call("unknown", {}, lambda _number, body, _error: say("replied", body=body))
+    client.claim("secret", 1000).get()
+    say("claimed")
+    for n in range(count):
+        sent = {"ts": FIRST_MS + n * SECOND_MS, "values": {"temperature": 20.5 + n, "n": n}}
+        until_kept(client, sent)
+        if n == count // 4:
+            say("some sent")
+    client.subscribe_to_all_attributes(lambda body, *_: say("shared", **body))  # forgotten, too
+    say("all sent")
+    sys.stdin.readline()
+    client.request_attributes(["firmware"], ["interval"], callback=on_attributes)
+    sys.stdin.readline()
+    client.disconnect()
+
+
+def gateway(port: int, token: str, count: int) -> None:
+    client = TBGatewayMqttClient("127.0.0.1", port, username=token)
+
+    def on_rpc(_client: Any, body: dict[str, Any]) -> None:
+        say("rpc", **body)
+        client.gw_send_rpc_reply(body["device"], body["data"]["id"], {"of": body["device"]})
+
+    client.gw_set_server_side_rpc_request_handler(on_rpc)
+    connected(client)
+    for name in ("Press 1", "Press 2"):
+        client.gw_connect_device(name, "press")
+        client.gw_send_attributes(name, {"serial": name[-1]})
+    for n in range(count):
+        name = f"Press {n % 2 + 1}"
+        sent = [{"ts": FIRST_MS + n * SECOND_MS, "values": {"strokes": n}}]
+        client.gw_send_telemetry(name, sent)
+    client.gw_request_client_attributes(
+        "Press 1", ["serial"], lambda body, *_: say("asked", body=body)
+    )
+    say("all sent")
+    sys.stdin.readline()
+    client.gw_disconnect_device("Press 2")
+    say("disconnected one")
+    sys.stdin.readline()
+    client.disconnect()
+
+
+if __name__ == "__main__":
+    kind, port, token, count = sys.argv[1:]
+    {"device": device, "gateway": gateway}[kind](int(port), token, int(count))

@@ -1,0 +1,222 @@
+"""Devices and gateways of ThingsBoard, moved by changing an address: its own client library, a
+real bridge, Kafka, sequencer and operations API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgewake.protocol import topics
+from edgewake.protocol.frames import record
+from tests.bridge.running import World, read, read_some, start
+from tests.bridge.thingsboard.library import environment
+from tests.ops.service import Ops, running
+from tests.services import free_ports, wait_until
+
+pytestmark = pytest.mark.services
+FIRST_MS = 1_790_000_000_000
+COUNT = 200
+
+
+@dataclass
+class Moved:
+    """A process with the library."""
+
+    process: subprocess.Popen[str]
+    log: Path
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What it said."""
+        found = [line for line in self.log.read_text().splitlines() if line.startswith("{")]
+        return [json.loads(line) for line in found]
+
+    async def says(self, what: str, count: int = 1) -> dict[str, Any]:
+        """Wait for something, `count` times; the last of it."""
+        await asyncio.to_thread(
+            wait_until,
+            lambda: (
+                len([one for one in self.lines() if one["what"] == what]) >= count
+                or self.process.poll() is not None
+            ),
+            f"{what}",
+        )
+        found = [one for one in self.lines() if one["what"] == what]
+        assert len(found) >= count, self.log.read_text()[-3000:]
+        return found[-1]
+
+    def go_on(self) -> None:
+        """Let it pass the next point at which it waits."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+
+@contextmanager
+def moved(folder: Path, kind: str, port: int, token: str) -> Iterator[Moved]:
+    log = folder / f"{kind}.log"
+    script = Path(__file__).with_name("moved.py")
+    command = [sys.executable, str(script), kind, str(port), token, str(COUNT)]
+    with (
+        log.open("w") as out,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=out, stderr=out, text=True, env=environment()
+        ) as process,
+    ):
+        try:
+            yield Moved(process, log)
+        finally:
+            process.kill()
+
+
+def bridge(here: World, name: str) -> int:
+    """A bridge with the door; its port."""
+    (port,) = free_ports(1)
+    tokens = here.folder / "tokens"
+    tokens.write_text("token-of-boiler tb-boiler\ntoken-of-hall hall-gw gateway\n")
+    table = f'[thingsboard]\nport = {port}\ntokens_file = "{tokens}"\nprefix = "tb-"\n'
+    here.bridge(name, mqtt=table)
+    return port
+
+
+def fields(here: World, device: str, stream: str) -> dict[int, dict[str, object]]:
+    """By event time."""
+    found = [
+        record.decode(one.value() or b"") for one in read(here.config, topics.UP, device=device)
+    ]
+    return {
+        one.frame.t[0]: {name: column[0] for name, column in one.frame.fields.items()}
+        for one in found
+        if one.stream == stream
+    }
+
+
+def asks(api: Ops, device: str, name: str, *args: str) -> str:
+    answer = api.client.post(
+        f"/v1/devices/{device}/commands", json={"name": name, "args": list(args)}
+    )
+    assert answer.status_code == 202, answer.text
+    return f"/v1/devices/{device}/commands/{answer.json()['id']}"
+
+
+async def done(api: Ops, path: str) -> dict[str, Any]:
+    await asyncio.to_thread(
+        wait_until, lambda: api.client.get(path).json()["state"] == "done", "it is done"
+    )
+    found: dict[str, Any] = api.client.get(path).json()["answer"]
+    return found
+
+
+async def test_a_device_sends_is_commanded_and_asks_although_the_bridge_is_killed(
+    here: World, tmp_path: Path
+) -> None:
+    port = bridge(here, "b-tb")
+    killed = here.parts[-1]
+    here.sequencer()
+    with (
+        running(here.node.bootstrap, tmp_path) as api,
+        moved(tmp_path, "device", port, "token-of-boiler") as one,
+    ):
+        await one.says("some sent")
+        asked = await one.says("asked")
+        assert asked["body"] == {"client": {"firmware": "1.2"}, "shared": {}}
+        assert (await one.says("replied"))["body"] == {"error": "nobody here does 'unknown'"}
+        killed.kill()
+        start(killed)
+        await one.says("all sent")
+        await asyncio.to_thread(
+            wait_until, lambda: len(fields(here, "tb-boiler", "thingsboard")) == COUNT, "all"
+        )
+        came = fields(here, "tb-boiler", "thingsboard")
+        assert came == {
+            FIRST_MS + n * 1000: {"temperature": 20.5 + n, "n": n} for n in range(COUNT)
+        }
+        (attributes,) = fields(here, "tb-boiler", "thingsboard_attributes").values()
+        assert attributes == {"firmware": "1.2", "rooms": 3}
+        await asyncio.to_thread(
+            wait_until,
+            lambda: api.client.get("/v1/devices/tb-boiler").json().get("state") == "online",
+            "it is online",
+        )
+        answer = await done(api, asks(api, "tb-boiler", "open_valve", "5"))
+        assert json.loads(answer["output"]) == {"valve": 5, "done": True}
+        assert await one.says("rpc") == {"what": "rpc", "method": "open_valve", "params": 5}
+        await done(api, asks(api, "tb-boiler", "set_attributes", '{"interval": 10}'))
+        assert await one.says("shared") == {"what": "shared", "interval": 10}
+        one.go_on()
+        assert (await one.says("asked", 2))["body"]["shared"] == {"interval": 10}
+        one.go_on()
+        await asyncio.to_thread(
+            wait_until,
+            lambda: api.client.get("/v1/devices/tb-boiler").json().get("state") == "offline",
+            "it is offline",
+        )
+
+
+async def test_devices_behind_a_gateway_are_devices_with_commands_of_their_own(
+    here: World, tmp_path: Path
+) -> None:
+    port = bridge(here, "b-tbgw")
+    here.sequencer()
+    with (
+        running(here.node.bootstrap, tmp_path) as api,
+        moved(tmp_path, "gateway", port, "token-of-hall") as one,
+    ):
+        await one.says("all sent")
+        names = [
+            next(device for device in devices(here) if device.startswith(f"tb-Press_{n}"))
+            for n in await pressed(here)
+        ]
+        for n, name in enumerate(names):
+            await read_some(here.config, topics.UP, name, COUNT // 2)
+            strokes = fields(here, name, "thingsboard")
+            assert strokes == {FIRST_MS + at * 1000: {"strokes": at} for at in range(n, COUNT, 2)}
+        asked = await one.says("asked")
+        assert (asked["body"]["device"], asked["body"]["value"]) == ("Press 1", "1")
+        answer = await done(api, asks(api, names[1], "stop"))
+        assert json.loads(answer["output"]) == {"of": "Press 2"}
+        said = await one.says("rpc")
+        assert (said["device"], said["data"]["method"]) == ("Press 2", "stop")
+        one.go_on()
+        await one.says("disconnected one")
+        for name, state in zip(names, ("online", "offline"), strict=True):
+            await asyncio.to_thread(
+                wait_until,
+                lambda name=name, state=state: (
+                    api.client.get(f"/v1/devices/{name}").json().get("state") == state
+                ),
+                f"{name} is {state}",
+            )
+
+
+def devices(here: World) -> set[str]:
+    return {(one.key() or b"").decode() for one in read(here.config, topics.UP)}
+
+
+async def pressed(here: World) -> list[int]:
+    """Numbers of the presses, once both have sent."""
+
+    def are_there() -> bool:
+        return len([one for one in devices(here) if one.startswith("tb-Press_")]) == 2
+
+    await asyncio.to_thread(wait_until, are_there, "both have sent")
+    return [1, 2]
+
+
+async def test_who_shows_no_token_is_refused(here: World, tmp_path: Path) -> None:
+    port = bridge(here, "b-tbno")
+    with moved(tmp_path, "device", port, "another-token"):
+        await asyncio.to_thread(
+            wait_until,
+            lambda: "thingsboard.denied" in here.parts[-1].output(),
+            "it is refused",
+        )
