@@ -287,7 +287,7 @@ def test_what_cannot_be_asked_ends_with_a_sentence_and_code_2(
 
 @pytest.mark.parametrize(
     ("content", "expected"),
-    [(b"", "the file is empty"), (b" \n", "the file is empty"), (b"\x9e\xff", "is not text")],
+    [(b"", "the file is empty"), (b" \n", "the file is empty"), (b"\x9e\xff", "in UTF-8")],
 )
 def test_a_file_that_is_no_query_is_refused_before_anybody_is_asked(
     tmp_path: Path, content: bytes, expected: str

@@ -69,7 +69,7 @@ class Handover:
             self._register.ask()
         self._connects += 1
         is_said = False
-        while await self._is_told() and (heir := self._register.our_heir) is not None:
+        while await self._is_told() and (heir := await self._living_heir()) is not None:
             if not is_said:
                 log.info(
                     "bridge %s empties our session: waiting until it gives it back",
@@ -78,10 +78,19 @@ class Handover:
                 )
             is_said = True
             await self._until(lambda: self._register.our_heir is None, ASK_S)
-            if self._register.our_heir is not None:
-                self._register.ask()
+            # Silence of an heir counts only where Kafka, too, has answered since.
+            self._register.ask()
         if self._register.has_dead_heir:
             self.release(self._register.own)
+
+    async def _living_heir(self) -> str | None:
+        """Who empties our session; of one that was silent, after a moment in which it may speak.
+
+        Where Kafka stood still for all, what the heir wrote meanwhile comes when it goes on.
+        """
+        if self._register.has_dead_heir:
+            await self._until(lambda: self._register.our_heir is not None, ASK_S)
+        return self._register.our_heir
 
     async def _is_told(self) -> bool:
         """Write our row, where the topic has another one; has it been read?"""
