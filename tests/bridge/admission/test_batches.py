@@ -149,7 +149,7 @@ async def test_senml_and_lines_are_told_by_their_content_type_at_a_real_broker(h
     here.bridge("b-types")
     loop = asyncio.get_running_loop()
     _, sender = await loop.create_connection(
-        lambda: Sender("types-1"), here.broker.host, here.broker.port
+        lambda: Sender("contents-1"), here.broker.host, here.broker.port
     )
     pack = b'[{"bn":"b/","bt":1790000000,"n":"temp","v":21.5},{"n":"temp","t":1,"v":22.5}]'
     lines = b'{"v":1}\nnonsense\n{"v":2}\n'
@@ -165,7 +165,7 @@ async def test_senml_and_lines_are_told_by_their_content_type_at_a_real_broker(h
     assert [one.rejected for one in sender.answers] == [None, RejectReason.JSON]
     found = [
         record.decode(one.value() or b"")
-        for one in await read_some(here.config, topics.UP, "types-1", 4)
+        for one in await read_some(here.config, topics.UP, "contents-1", 4)
     ]
     senml = [one.frame for one in found if one.stream == "types_senml"]
     assert [(one.t[0], one.fields["temp"]) for one in senml] == [
@@ -174,5 +174,5 @@ async def test_senml_and_lines_are_told_by_their_content_type_at_a_real_broker(h
     ]
     plain = [one.frame.fields["v"] for one in found if one.stream == "types_lines"]
     assert plain == [[1], [2]]
-    (letter,) = await read_some(here.config, topics.DEAD, "types-1")
+    (letter,) = await read_some(here.config, topics.DEAD, "contents-1")
     assert letter.value() == b"nonsense"
