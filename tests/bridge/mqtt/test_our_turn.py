@@ -8,7 +8,6 @@ from edgewake.cloud.bridge.admission.records import KafkaRecord
 from edgewake.cloud.bridge.admission.register import HEIR_S, Register
 from edgewake.cloud.bridge.mqtt.handover import ASK_S, LOOK_S, TOLD_S, Handover
 
-
 LATER_S = 0.5
 BACKOFF_S = 7.0
 """How long the owner waits before it tries to connect again."""
