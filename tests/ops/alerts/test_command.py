@@ -34,7 +34,7 @@ def test_rules_of_a_file_are_applied_shown_acknowledged_and_deleted(
     rules.write_text(FILE.format(stream=stream))
     refused = run(alerts.ops, "alert", "apply", str(rules))
     assert refused.returncode == 1
-    assert "unknown destination 'typed_mail'" in refused.stderr
+    assert "there is no destination 'typed_mail'" in refused.stderr
     kept = run(
         alerts.ops, "alert", "destination", "set", "typed_mail", "--address", mailbox.address
     )
