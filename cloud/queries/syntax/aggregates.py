@@ -138,9 +138,13 @@ class _One:
         name = str(node.this).lower()
         if len(node.expressions) != 1:
             raise QueryError(f"{self._clause}: {name} takes one argument")
-        if name == "mean":
-            return self._slots.number("avg", self._number(node.expressions[0], "mean")), NUMBER
-        return self._bool(node.expressions[0], every=name == "every")
+        match name:
+            case "mean":
+                return self._slots.number("avg", self._number(node.expressions[0], "mean")), NUMBER
+            case "every" | "some":
+                return self._bool(node.expressions[0], every=name == "every")
+            case _:
+                raise AssertionError(f"{name} stands in _ANONYMOUS and has no case here")
 
     def _refuse_distinct(self, node: exp.Expr) -> None:
         if isinstance(node.this, exp.Distinct) and not isinstance(node, exp.Count):
