@@ -172,6 +172,8 @@ REFUSED = {
     "unknown aggregate": (query("skewness(cpu) AS n"),
         "SELECT n: SKEWNESS(cpu): expected count, sum"),
     "sum of distinct": (query("sum(DISTINCT cpu) AS n"), "only possible in count(DISTINCT x)"),
+    "mean of distinct": (query("mean(DISTINCT cpu) AS n"), "only possible in count(DISTINCT x)"),
+    "every of distinct": (query("every(DISTINCT a) AS n"), "only possible in count(DISTINCT x)"),
     "aggregate within one": (query("max(avg(cpu)) AS n"),
         "aggregate 'AVG(cpu)' is only possible in SELECT, HAVING and ORDER BY"),
     "cast to an array": (query("max(cast(zone AS binary)) AS n"),

@@ -40,6 +40,7 @@ _NUMERIC: Final[Mapping[type[exp.Expr], str]] = {
     exp.Min: "min",
     exp.Max: "max",
 }
+ONLY_COUNT: Final = "{clause}: DISTINCT is only possible in count(DISTINCT x)"
 _ANONYMOUS: Final = ("mean", "every", "some")
 _KINDS: Final = (exp.AggFunc, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 T = TypeVar("T")
@@ -138,6 +139,8 @@ class _One:
         name = str(node.this).lower()
         if len(node.expressions) != 1:
             raise QueryError(f"{self._clause}: {name} takes one argument")
+        if isinstance(node.expressions[0], exp.Distinct):
+            raise QueryError(ONLY_COUNT.format(clause=self._clause))
         match name:
             case "mean":
                 return self._slots.number("avg", self._number(node.expressions[0], "mean")), NUMBER
@@ -148,7 +151,7 @@ class _One:
 
     def _refuse_distinct(self, node: exp.Expr) -> None:
         if isinstance(node.this, exp.Distinct) and not isinstance(node, exp.Count):
-            raise QueryError(f"{self._clause}: DISTINCT is only possible in count(DISTINCT x)")
+            raise QueryError(ONLY_COUNT.format(clause=self._clause))
 
     def _value(self, node: exp.Expr) -> Typed:
         expression, kind = translate(node, self._scope, self._clause)
