@@ -262,8 +262,9 @@ class OpcUa:
                     intake.remark(f"{node.name}: {node.id}: {handle.name}")
             if all(isinstance(handle, ua.StatusCode) for handle in handles):
                 raise OSError(f"none of the nodes: {handles[0].name}")
-            if self._away.pop(server.url, None) is not None:
-                intake.remark(f"{server.url}: there again")
+            self._away.pop(server.url, None)
+            if self._config.also:
+                intake.remark(f"{server.url}: subscribed")
             while True:
                 changes = await waiting.next(LOOK_S)
                 new = filter(self._told.is_new, changes)
