@@ -78,11 +78,11 @@ async def test_a_killed_part_is_gone_comes_back_and_the_fault_is_over_then(tmp_p
 async def test_a_frozen_part_stands_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "LASTS_S", 2.0)
+    monkeypatch.setattr(desk, "LASTS_S", 5.0)
     async with world(tmp_path) as here:
         order = Order(kind=FaultKind.FREEZE, target="bridge-1")
         await here.ask.ask(order)
-        assert state(here.pid) == "T"
+        await until(lambda: state(here.pid) == "T", "it stands still")
         with pytest.raises(Problem, match="already") as refused:
             await here.ask.ask(order)
         assert refused.value.status == 409

@@ -225,7 +225,7 @@ def test_what_may_be_asked_for(good: dict[str, object]) -> None:
     [({"window_s": 7}, "part of a day"), ({"window_s": 0}, "window_s"),
         ({"window_s": 86_401}, "window_s"),
      ({"window_s": 1, "grace_s": OPEN_MAX + 0.1}, "at most 10 windows"), ({"kinds": []}, "kinds"),
-     ({"kinds": ["numbers", "numbers"]}, "twice"),
+     ({"kinds": ["numbers", "numbers"]}, "each kind once"),
      ({"kinds": ["sample"]}, "not made on the device"), ({"kinds": ["mode"]}, "kinds"),
      ({"fields": []}, "fields"),
      ({"fields": [f"f{n}" for n in range(17)]}, "fields"),
