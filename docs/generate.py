@@ -72,8 +72,13 @@ SHARED = {
     "RightsConfig": "rights",
     "LoginConfig": "login",
     "TracesConfig": "traces",
+    "SampledConfig": "traces",
+    "MapsConfig": "maps",
+    "HttpConfig": "readings-by-http",
+    "SparkplugConfig": "sparkplug",
+    "ThingsBoardConfig": "thingsboard",
 }
-"""Tables that several parts of the cloud have in common → the heading where they are shown once."""
+"""Tables with a heading of their own, since parts have them in common or few need them → it."""
 
 
 def config(path: str) -> str:
