@@ -36,6 +36,7 @@ TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/log/",
         *(f"tests/rights/test_{name}.py" for name in ("doors", "leases", "named", "sockets")),
     ),
+    "tests/ops/screens/": ("tests/ops/screens/", "tests/ops/alerts/"),
     "tests/ops/": (
         "tests/ops/",
         "tests/commands/",
@@ -63,6 +64,7 @@ LONGEST: Final = (
     SECOND_SPARK[0],
     "tests/access/",
     "tests/ops/",
+    "tests/ops/screens/",
     "tests/bridge/",
     "tests/story/test_story.py",
     "tests/analysis/test_truth.py",

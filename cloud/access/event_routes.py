@@ -405,7 +405,7 @@ class EventRoutes:
                 wait_s=until_s - self._clock.monotonic_s() + TOGETHER_S,
             )
             if page is None:
-                return answer.Page((), asked.cursor or "", live=False)
+                return answer.Page((), asked.cursor or "", live=False, is_whole=False)
             left_s = until_s - self._clock.monotonic_s()
             if page.events or not page.live or left_s <= TOGETHER_S:
                 return page

@@ -63,6 +63,10 @@ class DeviceTokens:
         """The holder of this token; None: nobody."""
         return self._holders.get(_digest(token)) if token else None
 
+    def knows(self, holder: Holder) -> bool:
+        """Has the holder a token in the file?"""
+        return holder in self._holders.values()
+
     def look(self) -> None:
         """Read the file again where it changed. One that became wrong changes nothing."""
         try:

@@ -282,5 +282,6 @@ async def test_a_stream_is_erased_from_its_page_once_its_name_is_typed(
     await opened.get_by_label(f"Type {stream} to confirm").fill(stream)
     await button.click()
     await expect(opened.get_by_text("What is left")).to_be_visible(timeout=60_000)
-    await expect(opened.get_by_role("status").first).to_contain_text("gone")
+    status = opened.get_by_role("main").get_by_role("status").first
+    await expect(status).to_contain_text("gone")
     assert await opened.evaluate("document.documentElement.scrollWidth") <= 390

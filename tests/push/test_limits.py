@@ -15,13 +15,20 @@ import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from tests.push.service import Reader, Readings, Service, readings, serving
-from tests.services import PATIENCE_S, Kafka
+from tests.services import PATIENCE_S, Kafka, run_kafka
 
 SCANNED_MAX = 40
 AT_ONCE = 50
 """More than the bound: the very first who ask, on streams that nobody followed before, are counted
 together, too."""
 LEASES_MAX = SCANNED_MAX + 2
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """One of our own: leases of other tests would count."""
+    with run_kafka(tmp_path_factory.mktemp("limits-kafka")) as node:
+        yield node
 
 
 @pytest.fixture(scope="module")

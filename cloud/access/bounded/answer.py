@@ -60,6 +60,8 @@ class Page:
     """Is there nothing after it at the moment?"""
     superseded: int = 0
     """Events that later ones took the place of."""
+    is_whole: bool = True
+    """False: the wait ran out while others were waited for, so nothing is known of what follows."""
     texts: dict[Form, tuple[bytes, str]] = field(default_factory=dict, compare=False, repr=False)
     """Its body and the tag of that, by the form, once somebody was given it."""
 
@@ -134,7 +136,7 @@ def response(
     whose = "public" if is_public else "private"
     kept = f"{whose}, no-cache" if page.live else f"{whose}, max-age={KEPT_S}"
     headers = {
-        "Cache-Control": kept if resumes else "no-store",
+        "Cache-Control": kept if resumes and page.is_whole else "no-store",
         "ETag": f'"{tag}"',
         "Vary": "Accept, Authorization, Cookie",
         "Edgewake-Live": "true" if page.live else "false",

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 import mqtt5
 import orjson
 
+from edgewake.cloud.bridge.admission.allowance import Account
 from edgewake.cloud.bridge.admission.mapped import Mapper, Part
 from edgewake.cloud.bridge.thingsboard import words
 from edgewake.cloud.bridge.web.door import Taker
@@ -37,6 +38,8 @@ RECENT_MAX: Final = 2 * words.INFLIGHT_MAX
 """Messages of a client by which one that it sends again is known."""
 FILTERS_MAX: Final = 64
 """Subscriptions of a client: ThingsBoard's own has eight."""
+THINGS_MAX: Final = 10_000
+"""Devices behind one gateway; a reading of one more is taken, but no command reaches it."""
 PENDING_MAX: Final = 100
 """Commands that wait for an answer of one client; the oldest is forgotten, and expires."""
 
@@ -81,8 +84,8 @@ class Server(Protocol):
     prefix: str
     mapper: Mapper
 
-    def wake(self, client: Client) -> None:
-        """It listens now, or speaks for more devices."""
+    def wake(self, devices: Iterable[str]) -> None:
+        """These listen from now on."""
 
     def known(self, device: str) -> Mapping[str, Mapping[str, Any]]:
         """The attributes of a device."""
@@ -107,8 +110,10 @@ class Client:
     before: Recent
     """What it sent on its last connection."""
     recent: Recent = field(default_factory=OrderedDict)
+    is_replaced: bool = False
+    """Did it connect once more? What is still read of this connection will come again there."""
     things: dict[str, str] = field(default_factory=dict)
-    """Devices behind it: our name → its own."""
+    """Devices behind it, at most THINGS_MAX: our name → its own."""
     _unacknowledged: deque[Taken] = field(default_factory=deque)
     """At most INFLIGHT_MAX."""
     _filters: dict[str, int] = field(default_factory=dict)
@@ -153,12 +158,14 @@ class Client:
         if len(self._filters) > FILTERS_MAX:
             raise RemoteError(f"more than {FILTERS_MAX} subscriptions")
         self._say(mqtt5.SubAckPacket(packet.packet_id, codes))
-        self.door.wake(self)
+        self.door.wake((self.holder.device, *self.things))
 
     async def _on_publish(self, packet: mqtt5.PublishPacket) -> None:
         if int(packet.qos) > 1:
             raise RemoteError("QoS 2: expected 0 or 1")
         await self._room()
+        if self.is_replaced:
+            raise RemoteError("it connected once more")
         taken = None
         if packet.packet_id is not None:
             taken = self._taken(packet.packet_id, packet)
@@ -204,8 +211,14 @@ class Client:
             bridge.is_full
             or len(self._unacknowledged) >= words.INFLIGHT_MAX
             or bridge.account(self.holder.device).wait_s(clock.monotonic_s()) > 0
+            or self._named.wait_s(clock.monotonic_s()) > 0
         ):
             await clock.sleep(ROOM_S)
+
+    @property
+    def _named(self) -> Account:
+        """What all devices behind it have together."""
+        return self.door.bridge.account(self.holder.device, is_named=True)
 
     def _take(self, word: words.Up, payload: bytes, settle: Callable[[], None]) -> None:
         own = self.holder.device
@@ -219,6 +232,8 @@ class Client:
             packet, self.door.clock.now_ms(), device="" if word.is_gateways else own
         )
         self._remember(word, payload)
+        if word.is_gateways:
+            self._named.pay_for(len(parts), len(payload))
         self.door.bridge.take(parts, own, settle, is_named=word.is_gateways)
 
     def _remember(self, word: words.Up, payload: bytes) -> None:
@@ -232,6 +247,7 @@ class Client:
         by_name = body
         if word.topic.endswith("connect"):
             by_name = {str(body.get("device", "")): {}}
+        came: list[str] = []
         for name, values in by_name.items():
             try:
                 ours = device_name(name, self.door.prefix)
@@ -240,9 +256,15 @@ class Client:
             if word.topic.endswith("/disconnect"):
                 self.things.pop(ours, None)
                 continue
-            if self.things.setdefault(ours, name) == name and is_attributes:
+            if ours not in self.things:
+                if len(self.things) >= THINGS_MAX:
+                    self.door.note(self, f"more than {THINGS_MAX} devices behind it")
+                    break
+                self.things[ours] = name
+                came.append(ours)
+            if self.things[ours] == name and is_attributes:
                 self.door.keep(ours, "client", values if isinstance(values, dict) else {})
-        self.door.wake(self)
+        self.door.wake(came)
 
     # To it
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -133,7 +133,12 @@ class Door:
     ) -> Client | None:
         holder = self._holder(hello)
         shown = Holder("") if holder is None else holder
-        before = self._recent.pop((shown.device, hello.client_id), OrderedDict())
+        other = self._clients.get(shown.device)
+        if other is not None and other.client_id == hello.client_id:
+            # Its connection of before is not lost yet, as far as anybody here knows.
+            before = other.recent
+        else:
+            before = self._recent.pop((shown.device, hello.client_id), OrderedDict())
         client = Client(self, writer, shown, hello.client_id, is_old, before)
         if holder is None:
             client.greet(mqtt5.ConnAckReasonCode.BAD_USER_NAME_OR_PASSWORD)
@@ -179,12 +184,15 @@ class Door:
         device = client.holder.device
         other = self._clients.get(device)
         if other is not None and other.client_id == client.client_id:
-            other.writer.close()
+            other.is_replaced = True
+            other.writer.transport.abort()
         self._clients[device] = client
         client.presence([device], DeviceState.ONLINE)
 
     def _leave(self, client: Client) -> None:
         device = client.holder.device
+        if client.is_replaced:
+            return
         self._recent[device, client.client_id] = client.recent
         if len(self._recent) > DEVICES_MAX:
             self._recent.popitem(last=False)
@@ -203,10 +211,21 @@ class Door:
         )
         return client is not None and client.command(row)
 
-    def wake(self, client: Client) -> None:
-        """It listens now, or speaks for more devices."""
-        for device in (client.holder.device, *client.things):
+    def wake(self, devices: Iterable[str]) -> None:
+        """These listen from now on."""
+        for device in devices:
             self._outbox.on_connected(device)
+
+    def close_revoked(self, tokens: DeviceTokens) -> None:
+        """Close the connections of those who hold no token any more."""
+        for client in [*self._clients.values()]:
+            if not tokens.knows(client.holder):
+                log.warning(
+                    "%s: its token was taken back",
+                    client.holder.device,
+                    extra={"event": "thingsboard.revoked", "device": client.holder.device},
+                )
+                client.writer.transport.abort()
 
     # Attributes
 
@@ -258,5 +277,6 @@ async def serve(
             await clock.sleep(LOOK_S)
             if tokens is not None:
                 await asyncio.to_thread(tokens.look)
+                door.close_revoked(tokens)
     finally:
         server.close()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,14 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import mqtt5
+import orjson
 import pytest
 
 from edgewake.protocol import topics
 from edgewake.protocol.frames import record
+from edgewake.protocol.mqtt import PacketReader
 from tests.bridge.running import World, read, read_some, start
 from tests.bridge.thingsboard.library import environment
 from tests.ops.service import Ops, running
-from tests.services import free_ports, wait_until
+from tests.services import PATIENCE_S, free_ports, wait_until
 
 pytestmark = pytest.mark.services
 FIRST_MS = 1_790_000_000_000
@@ -220,3 +224,76 @@ async def test_who_shows_no_token_is_refused(here: World, tmp_path: Path) -> Non
             lambda: "thingsboard.denied" in here.parts[-1].output(),
             "it is refused",
         )
+
+
+class Raw:
+    """A device of few words, so that a test has both ends of its connections."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+        hello = mqtt5.ConnectPacket(client_id="raw", username=token, keep_alive=60)
+        self._socket.sendall(hello.write())
+        self._packets = PacketReader()
+        self._read: list[object] = []
+        assert isinstance(self.next(), mqtt5.ConnAckPacket)
+
+    def next(self) -> object:
+        """The next packet; None once the other end has closed."""
+        while not self._read:
+            try:
+                piece = self._socket.recv(65_536)
+            except ConnectionResetError:
+                return None
+            if not piece:
+                return None
+            self._read += self._packets.feed(piece)
+        return self._read.pop(0)
+
+    def send(self, packet_id: int, *, is_again: bool) -> None:
+        """A reading at QoS 1."""
+        payload = orjson.dumps({"ts": FIRST_MS + packet_id, "values": {"n": packet_id}})
+        topic, qos = "v1/devices/me/telemetry", mqtt5.QoS.AT_LEAST_ONCE
+        packet = mqtt5.PublishPacket(
+            topic, payload, qos=qos, packet_id=packet_id, duplicate=is_again
+        )
+        self._socket.sendall(packet.write())
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+async def test_what_comes_again_beside_a_connection_that_looks_alive_is_taken_once(
+    here: World,
+) -> None:
+    """The device lost its connection and the answers on it; the bridge knows nothing of that."""
+    port = bridge(here, "b-tbhalf")
+    lost = await asyncio.to_thread(Raw, port, "token-of-boiler")
+    for number in range(1, 6):
+        lost.send(number, is_again=False)
+    came = [await asyncio.to_thread(lost.next) for _ in range(5)]
+    assert all(isinstance(one, mqtt5.PubAckPacket) for one in came)
+    back = await asyncio.to_thread(Raw, port, "token-of-boiler")
+    for number in range(1, 6):
+        back.send(number, is_again=True)
+    back.send(6, is_again=False)
+    for _ in range(6):
+        assert isinstance(await asyncio.to_thread(back.next), mqtt5.PubAckPacket)
+    assert await asyncio.to_thread(lost.next) is None, "its place is taken"
+    found = [
+        record.decode(one.value() or b"").frame.fields["n"][0]
+        for one in await read_some(here.config, topics.UP, "tb-boiler", 6)
+        if FIRST_MS < record.decode(one.value() or b"").frame.t[0] <= FIRST_MS + 6
+    ]
+    assert sorted(found) == [1, 2, 3, 4, 5, 6]
+    back.close()
+    lost.close()
+
+
+async def test_a_token_that_is_taken_back_ends_its_connection(here: World) -> None:
+    port = bridge(here, "b-tbrevoked")
+    one = await asyncio.to_thread(Raw, port, "token-of-boiler")
+    one.send(1, is_again=False)
+    assert isinstance(await asyncio.to_thread(one.next), mqtt5.PubAckPacket)
+    (here.folder / "tokens").write_text("token-of-hall hall-gw gateway\n")
+    assert await asyncio.to_thread(one.next) is None
+    one.close()
