@@ -98,7 +98,7 @@ class Door:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = _headers(scope)
-        is_trusted = self._trusts_machine and is_local(scope) and not _is_of_page(headers)
+        is_trusted = self._trusts_machine and is_local(scope)
         asked = self._requests.asked(_head(scope, headers), is_trusted=is_trusted)
         if isinstance(asked, Reply):
             self._outcomes["asked" if asked.status < 300 else "denied"] += 1
@@ -217,11 +217,6 @@ def _head(scope: Scope, headers: Mapping[str, str]) -> Head:
     path = scope["raw_path"].decode("latin-1")
     query = scope["query_string"].decode("latin-1")
     return Head.of(scope["method"], f"{path}?{query}" if query else path, headers)
-
-
-def _is_of_page(headers: Mapping[str, str]) -> bool:
-    """Does a page ask, of whomever, that is open in a browser of this machine?"""
-    return "origin" in headers or headers.get("sec-fetch-site", "none") != "none"
 
 
 def _too_much(device: str, wait_s: float) -> Outcome:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import httpx
+import pytest
 
 from edgewake.cloud.bridge.admission.allowance import (
     THINGS_TIMES,
@@ -129,3 +130,37 @@ async def test_who_used_up_its_share_meanwhile_is_not_read(tmp_path: Path) -> No
     assert READ["loud"] == 2, "those that began together, and no more"
     assert set(statuses) <= {429, 503}
     assert shares.taken == ["quiet"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 204),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "none"}, 204),
+    ],
+)
+async def test_a_page_in_a_browser_of_a_trusted_machine_may_not_send(
+    tmp_path: Path, headers: dict[str, str], status: int
+) -> None:
+    file = tmp_path / "tokens"
+    file.write_text("QUIET quiet\n")
+    file.chmod(0o600)
+    maps = MapFile(None, ("influx",), zone="UTC", needs_names=True).maps
+    clock = FakeClock()
+    door = Door(
+        Requests(Mapper(maps, ""), DeviceTokens(file), "", 1 << 20),
+        Shares(clock),
+        Counter(),
+        body_bytes_max=1 << 20,
+        bodies=Bound("bytes", 64 << 20, 1),
+        clients=Clients(),
+        clock=clock,
+        trusts_machine=True,
+    )
+    transport = httpx.ASGITransport(app=door, client=("127.0.0.1", 4000))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        answer = await client.post("/write?db=d", content="cpu,host=a v=1\n", headers=headers)
+    assert answer.status_code == status, answer.text
