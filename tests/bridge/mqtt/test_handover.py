@@ -6,6 +6,7 @@ The messages have no number, so nobody behind the bridges could tell a repeat.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -132,9 +133,13 @@ async def test_a_bridge_that_comes_back_gets_its_session_without_a_repeat(here: 
                         "all is acknowledged",
                     )
                 found = await read_some(here.config, topics.UP, "plain-hand", MESSAGES)
-                gave = [said(heir, f"bridge.{one}") for one in ("handed_back", "adopted")]
-                assert sum(gave) == 1, heir.output()[-2000:]
-                assert said(heir, "bridge.not_adopted") == 0, "the owner took it"
+                # Bridges of other tests are gone, too, and it may adopt their sessions.
+                ends = [
+                    line["event"]
+                    for line in map(json.loads, heir.output().splitlines())
+                    if line.get("session") == "b-owner" and line["event"] != "bridge.adopting"
+                ]
+                assert ends in (["bridge.handed_back"], ["bridge.adopted"]), "the owner took it"
                 await asyncio.to_thread(here.stop)
         finally:
             here.node.process.thaw()
