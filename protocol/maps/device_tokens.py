@@ -63,18 +63,21 @@ class DeviceTokens:
         """The holder of this token; None: nobody."""
         return self._holders.get(_digest(token)) if token else None
 
-    def knows(self, holder: Holder) -> bool:
-        """Has the holder a token in the file?"""
-        return holder in self._holders.values()
+    @property
+    def holders(self) -> frozenset[Holder]:
+        """Who has a token."""
+        return frozenset(self._holders.values())
 
-    def look(self) -> None:
-        """Read the file again where it changed. One that became wrong changes nothing."""
+    def look(self) -> bool:
+        """Read the file again where it changed; did it? One that became wrong changes nothing."""
         try:
             found = self._path.stat()
             if (found.st_mtime_ns, found.st_size) != self._seen:
                 self._holders = self._read()
+                return True
         except (OSError, ConfigError) as error:
             log.error("the tokens of before stay: %s", error, extra={"event": "tokens.refused"})
+        return False
 
     def _read(self) -> Mapping[str, Holder]:
         try:

@@ -211,7 +211,7 @@ class Client:
             bridge.is_full
             or len(self._unacknowledged) >= words.INFLIGHT_MAX
             or bridge.account(self.holder.device).wait_s(clock.monotonic_s()) > 0
-            or self._named.wait_s(clock.monotonic_s()) > 0
+            or (self.holder.is_gateway and self._named.wait_s(clock.monotonic_s()) > 0)
         ):
             await clock.sleep(ROOM_S)
 

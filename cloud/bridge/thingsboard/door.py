@@ -216,10 +216,10 @@ class Door:
         for device in devices:
             self._outbox.on_connected(device)
 
-    def close_revoked(self, tokens: DeviceTokens) -> None:
+    def close_revoked(self, holders: frozenset[Holder]) -> None:
         """Close the connections of those who hold no token any more."""
         for client in [*self._clients.values()]:
-            if not tokens.knows(client.holder):
+            if client.holder not in holders:
                 log.warning(
                     "%s: its token was taken back",
                     client.holder.device,
@@ -275,8 +275,7 @@ async def serve(
     try:
         while True:
             await clock.sleep(LOOK_S)
-            if tokens is not None:
-                await asyncio.to_thread(tokens.look)
-                door.close_revoked(tokens)
+            if tokens is not None and await asyncio.to_thread(tokens.look):
+                door.close_revoked(tokens.holders)
     finally:
         server.close()
