@@ -151,7 +151,7 @@ class Bodies:
         """
         found = self._found(what, state)
         if found is None:
-            self._check(client)
+            self._check_one_more(client)
             found = Body(self, what, state, self._now_s())
             found.made = asyncio.create_task(_fill(found, make()), name="rows")
             found.made.add_done_callback(partial(self._is_made, found))
@@ -160,8 +160,8 @@ class Bodies:
         try:
             if found.made is not None:
                 await asyncio.shield(found.made)  # others may wait for it, too
-            if self._held(client) > self._bound.own_max:
-                self._check(client)
+            if self._held(client) > self._bound.own_max and (why := self.refusal(client)):
+                raise Full(why)
         except BaseException:
             taken.close()
             raise
@@ -177,16 +177,15 @@ class Bodies:
 
     def take(self, body: Body, *, client: str) -> Taken:
         """An answer that is there already, for this client. Raises Full."""
-        self._check(client)
+        self._check_one_more(client)
         return Taken(body, client, self)
 
     def refusal(self, client: str) -> str | None:
-        """Why a client gets not a byte more; None where it does."""
+        """Why a client gets not a byte more of what it waits for; None where it does."""
         held = self._held(client)
         if len(self.of.get(client, ())) == 1:  # one answer is let through however large it is
             held = min(held, self._bound.own_max - 1)
-        why = self._bound.refusal(total=self.size, held=held)
-        return None if why is None else f"{why}: {ADVICE}"
+        return self._refusal(held)
 
     def give_up(self, body: Body) -> None:
         """Nobody waits for it or is sent it."""
@@ -201,8 +200,12 @@ class Bodies:
     def _held(self, client: str) -> int:
         return sum(body.size for body in self.of.get(client, ()))
 
-    def _check(self, client: str) -> None:
-        why = self.refusal(client)
+    def _refusal(self, held: int) -> str | None:
+        why = self._bound.refusal(total=self.size, held=held)
+        return None if why is None else f"{why}: {ADVICE}"
+
+    def _check_one_more(self, client: str) -> None:
+        why = self._refusal(self._held(client))
         if why is not None:
             raise Full(why)
 
