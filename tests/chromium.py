@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,6 +25,18 @@ at single pixels."""
 PATIENCE_MS: Final = PATIENCE_S * 1000
 AXE: Final = Path(__file__).with_name("js") / "node_modules/axe-core/axe.min.js"
 AXE_RULES: Final = "{ runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice'] }"
+ALL: Final = os.environ.get("EDGEWAKE_SCREENS") == "all"
+"""Set by `make test-screens`: every theme at every width."""
+WIDTHS: Final = (390, 1440, 3840)
+LOOKS: Final = (
+    [(width, theme) for width in WIDTHS for theme in ("light", "dark")]
+    if ALL
+    else [(390, "light"), (1440, "dark"), (3840, "light")]
+)
+"""Window width and theme of a page that is looked at. The short form has each once: what a theme
+makes wrong are colours, which are the same in every width."""
+LOOKS_WITHOUT_WALLS: Final = [look for look in LOOKS if look[0] < WIDTHS[-1]]
+"""For pages that no wall shows."""
 expect.set_options(timeout=PATIENCE_MS)
 
 
@@ -47,7 +60,8 @@ async def open_page(browser: Browser, **options: Any) -> Page:
 
 async def accessibility_faults(page: Page) -> list[tuple[str, list[str]]]:
     """What axe finds wrong with a page as it is now: (rule, the elements)."""
-    await page.evaluate(AXE.read_text())
+    if not await page.evaluate("'axe' in window"):
+        await page.evaluate(AXE.read_text())
     found = await page.evaluate(f"axe.run(document, {AXE_RULES})")
     return [
         (one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found["violations"]
