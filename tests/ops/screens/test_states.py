@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Route, expect
+from playwright.async_api import BrowserContext, Route, expect
 
 from tests.ops.screens.conftest import Visit, log_in, visiting
 from tests.ops.service import Ops
@@ -47,8 +47,8 @@ Answer = Callable[[Route], Awaitable[None]]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def one_visit(browser: Browser, ops: Ops) -> AsyncIterator[Visit]:
-    async with visiting(browser, ops) as visit:
+async def one_visit(context: BrowserContext, ops: Ops) -> AsyncIterator[Visit]:
+    async with visiting(context, ops) as visit:
         yield visit
 
 
@@ -139,8 +139,8 @@ async def test_a_session_that_ended_leads_to_the_login_and_keeps_the_address(
     assert ops.process.is_running()
 
 
-async def test_the_way_to_a_device_by_keyboard_alone(browser: Browser, ops: Ops) -> None:
-    async with visiting(browser, ops) as visit:
+async def test_the_way_to_a_device_by_keyboard_alone(context: BrowserContext, ops: Ops) -> None:
+    async with visiting(context, ops) as visit:
         page = visit.page
         await page.reload()
         await expect(page.get_by_role("link", name="Devices", exact=True)).to_be_visible()
