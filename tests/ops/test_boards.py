@@ -9,10 +9,16 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from tests.chromium import LOOKS_WITHOUT_WALLS, accessibility_faults, chromium, open_page
+from tests.chromium import (
+    LOOKS_WITHOUT_WALLS,
+    accessibility_faults,
+    chromium,
+    open_page,
+    shared_context,
+)
 from tests.commands.test_status import run
 from tests.ops.alerts.conftest import Alerts
 from tests.ops.service import KEY, running
@@ -34,9 +40,15 @@ async def browser() -> AsyncIterator[Browser]:
         yield opened
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
+    async with shared_context(browser, viewport={"width": 1440, "height": 900}) as opened:
+        yield opened
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def page(browser: Browser, system: Alerts) -> AsyncIterator[Page]:
-    opened = await open_page(browser, viewport={"width": 1440, "height": 900})
+async def page(context: BrowserContext, system: Alerts) -> AsyncIterator[Page]:
+    opened = await context.new_page()
     await opened.goto(system.ops.url + system.ops.client.post("/v1/tickets").json()["path"])
     await expect(opened.get_by_role("link", name="Boards", exact=True)).to_be_visible()
     yield opened

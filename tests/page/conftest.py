@@ -5,16 +5,15 @@ asked for and complained about.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, BrowserContext, Page
+from playwright.async_api import Browser, Page
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from tests.chromium import chromium, shared_context
+from tests.chromium import chromium, open_page
 from tests.page.world import AccessServer, Writer
 from tests.services import STAYS, run_kafka
 
@@ -57,13 +56,6 @@ async def browser() -> AsyncIterator[Browser]:
         yield browser
 
 
-@pytest_asyncio.fixture(scope="package", loop_scope="session")
-async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
-    """For the pages of `visit`."""
-    async with shared_context(browser, viewport={"width": 1440, "height": 900}) as opened:
-        yield opened
-
-
 @dataclass
 class Visit:
     """An open page, and what it asked for and complained about."""
@@ -86,16 +78,9 @@ class Visit:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def visit(context: BrowserContext, server: AccessServer) -> AsyncIterator[Visit]:
+async def visit(browser: Browser, server: AccessServer) -> AsyncIterator[Visit]:
     """The page, open."""
-    async with visiting(context, server.url + "/town") as visit:
-        yield visit
-
-
-@asynccontextmanager
-async def visiting(context: BrowserContext, url: str) -> AsyncIterator[Visit]:
-    """A page of a server, open."""
-    page = await context.new_page()
+    page = await open_page(browser, viewport={"width": 1440, "height": 900})
     visit = Visit(page)
     page.on("request", lambda request: visit.requests.append(request.url))
     page.on(
@@ -105,7 +90,6 @@ async def visiting(context: BrowserContext, url: str) -> AsyncIterator[Visit]:
         ),
     )
     page.on("pageerror", lambda error: visit.complaints.append(str(error)))
-    await page.goto(url, wait_until="domcontentloaded")
+    await page.goto(server.url + "/town", wait_until="domcontentloaded")
     yield visit
-    await page.evaluate("localStorage.clear()")
     await page.close()

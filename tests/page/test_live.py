@@ -8,20 +8,31 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import BrowserContext, expect
+from playwright.async_api import Browser, expect
 
-from tests.chromium import LOOKS, accessibility_faults
-from tests.page.conftest import Visit, visiting
+from tests.chromium import LOOKS, accessibility_faults, open_page
+from tests.page.conftest import Visit
 from tests.page.world import AccessServer, Writer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def live(context: BrowserContext, server: AccessServer) -> AsyncIterator[Visit]:
-    async with visiting(context, server.url) as visit:
-        await expect(visit.page.locator("#connection")).to_have_attribute("data-state", "live")
-        yield visit
+async def live(browser: Browser, server: AccessServer) -> AsyncIterator[Visit]:
+    page = await open_page(browser, viewport={"width": 1440, "height": 900})
+    visit = Visit(page)
+    page.on("request", lambda request: visit.requests.append(request.url))
+    page.on(
+        "console",
+        lambda message: (
+            visit.complaints.append(message.text) if message.type in {"error", "warning"} else None
+        ),
+    )
+    page.on("pageerror", lambda error: visit.complaints.append(str(error)))
+    await page.goto(server.url, wait_until="domcontentloaded")
+    await expect(page.locator("#connection")).to_have_attribute("data-state", "live")
+    yield visit
+    await page.close()
 
 
 def furnish(writer: Writer, name: str) -> None:
