@@ -27,8 +27,7 @@ from edgewake.cloud.analysis.plan.frame_sums import SUMS, Shape, Sums
 from edgewake.cloud.analysis.plan.shed_columns import Taking
 from edgewake.cloud.analysis.plan.tag_table import Line
 from edgewake.cloud.analysis.plan.window_columns import bounds, contains
-from edgewake.cloud.queries.explain import kind_of
-from edgewake.cloud.queries.lane_kind import ITEMS, LaneKind
+from edgewake.cloud.queries.lane_kind import ITEMS, LaneKind, kind_of
 from edgewake.cloud.queries.query import NUMBERS_PER_TAG, Extreme, Query, Registered
 from edgewake.cloud.queries.terms.expressions import TIMES
 from edgewake.cloud.queries.terms.functions import NUMBER, TEXT_CHARS_MAX, TIME, Kind
