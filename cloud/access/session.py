@@ -26,7 +26,8 @@ from edgewake.cloud.log.following.behind import Behind
 from edgewake.cloud.log.following.cohort import Lost
 from edgewake.cloud.log.following.subscriber import ViewEnded, ViewFailed
 from edgewake.cloud.log.hub import Hub
-from edgewake.cloud.log.subscription import OnGap, Plan, Positions, Start
+from edgewake.cloud.log.request import OnGap
+from edgewake.cloud.log.subscription import Plan, Positions, Start
 from edgewake.cloud.log.wanted import FREE, Pace
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable

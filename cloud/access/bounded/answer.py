@@ -22,7 +22,7 @@ from typing import Final
 import orjson
 from starlette.responses import Response
 
-from edgewake.cloud.log.subscription import RequestError
+from edgewake.cloud.log.request import RequestError
 
 LIMIT_DEFAULT: Final = 1000
 LIMIT_MAX: Final = 10_000

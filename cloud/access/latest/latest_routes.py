@@ -14,7 +14,7 @@ from edgewake.cloud.access.bounded.rows import choice
 from edgewake.cloud.access.latest.latest_stores import LatestStores, Missing
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.catalogue import UnknownStream
-from edgewake.cloud.log.subscription import RequestError
+from edgewake.cloud.log.request import RequestError
 from edgewake.cloud.rights.guard import ReaderAsks
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems

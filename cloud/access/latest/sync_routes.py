@@ -23,7 +23,7 @@ from edgewake.cloud.access.latest.latest_stores import FIRST_S, OLDER_S, LatestS
 from edgewake.cloud.access.open_streams import OpenStream, OpenStreams
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.catalogue import UnknownStream
-from edgewake.cloud.log.subscription import RequestError
+from edgewake.cloud.log.request import RequestError
 from edgewake.cloud.rights.guard import ReaderAsks, ended
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems

@@ -44,7 +44,7 @@ KEYS_MAX: Final = 100_000
 """Keys of a query whose last row is known, some 200 bytes each. Beyond it the one that changed
 longest ago is forgotten, so its next reading is emitted as its first."""
 HASH_BYTES: Final = 16
-"""Of a key and of a row: two different ones are taken for equal once in 10^19 pairs of keys."""
+"""Bytes of the hash of a key and of a row: two different ones are equal once in 10^38 pairs."""
 
 
 class ChangeJob(Job):

@@ -22,12 +22,7 @@ from weakref import WeakValueDictionary
 from edgewake.cloud.calls import sealing, webhook
 from edgewake.cloud.calls.sealing import Endpoint
 from edgewake.cloud.client_share import Bound
-from edgewake.cloud.log.subscription import (
-    Request,
-    RequestError,
-    normal,
-    parse_start,
-)
+from edgewake.cloud.log.request import Request, RequestError, normal, parse_start
 from edgewake.cloud.push.deliveries import delivery_state
 from edgewake.cloud.push.deliveries.courier import Courier, Services, Writer
 from edgewake.cloud.push.deliveries.guarded_tasks import GuardedTasks

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 from edgewake.cloud.client_share import Bound
 from edgewake.cloud.log.hub import Hub
-from edgewake.cloud.log.subscription import Request, normal, parse_start
+from edgewake.cloud.log.request import Request, normal, parse_start
 from edgewake.cloud.push.deliveries.courier import Writer
 from edgewake.cloud.push.deliveries.deliveries import owner_of
 from edgewake.cloud.push.deliveries.guarded_tasks import GuardedTasks

@@ -55,8 +55,8 @@ NewFeed = Callable[[Mapping[str, FieldType]], Feed]
 def test_the_plan_says_what_is_compared_and_times_are_not() -> None:
     query = parse(
         "-- name: q\n-- on_change: device, pump\n"
-        "SELECT state, round(speed) AS speed, event_time AS at, unix_millis(sent_at) AS sent FROM s "
-        "WHERE speed > 0",
+        "SELECT state, round(speed) AS speed, event_time AS at, unix_millis(sent_at) AS sent "
+        "FROM s WHERE speed > 0",
         STREAMS,
     )
     found = described(query)
