@@ -72,17 +72,17 @@ from edgewake.protocol.leases.lease import Subscription
 log = logging.getLogger("edgewake.hub")
 
 HOUSEKEEPING_S: Final = 1.0
-"""How often idle streams and unused chunks are looked for."""
+"""Seconds between two checks for idle streams and unused chunks."""
 TICK_BYTES: Final = 1024 * 1024
-"""Bytes that arrive within a tick after which it is not waited for."""
+"""Bytes of a tick from which it ends early."""
 FIRST_ANSWER_S: Final = 5.0
-"""Seconds that the first reader of a stream waits for Kafka to say where it begins and ends."""
+"""Seconds that the first reader of a stream waits for Kafka to report its bounds."""
 
 C = TypeVar("C")
 
 
 class Hub:
-    """See the module. `run` must run while it is used."""
+    """The hub of one server; see the module. `run` must run while it is used."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Hub:
         self.turns = Turns(clock, budget_s=config.slice_ms / 1000, on_error=self._fail)
         self.fan_out = FanOut(self.decoder, self.turns, horizon=lambda: self.streams.horizon)
         self.cohorts_reading = 0
-        """Different places at which chunks are being made: what catching up costs."""
+        """Positions at which chunks are being made: the cost of catching up."""
         self._config = config
         self._clock = clock
         self._reader = KafkaReader(
@@ -282,7 +282,7 @@ class Hub:
         self._reader.assign(entry.partitions(), entry.assignment)
 
     def _make_room(self) -> None:
-        """For one stream more: the one that nobody reads for longest gives way. Raises Full."""
+        """Make room for one more stream in place of the one unread for longest. Raises Full."""
         if len(self.streams.by_name) < self._config.followed_max:
             return
         idle = [entry for entry in self.streams.by_name.values() if entry.readers == 0]
@@ -291,7 +291,7 @@ class Hub:
         self._drop(min(idle, key=lambda entry: entry.idle_since))
 
     async def _ask_patiently(self, topic: Topic) -> Followed:
-        """A topic that was just made is not known to all of Kafka at once."""
+        """Ask about a topic until Kafka knows it: a new one is not known everywhere at once."""
         until = self._clock.monotonic_s() + FIRST_ANSWER_S
         while True:
             try:
@@ -334,7 +334,7 @@ class Hub:
         self._loop.call_soon_threadsafe(self._on_batch, assignments, batch)
 
     def _fail(self, error: BaseException) -> None:
-        """End the hub; from any thread."""
+        """End the hub with this error; any thread may call it."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._set_failed, error)
 
@@ -453,7 +453,7 @@ class Hub:
         return all(entry.has_caught_up() for entry in self._entries(opened))
 
     def _tail_bounds(self, opened: Plan) -> list[list[Bounds]]:
-        """What is in memory of each partition of a plan: less than is kept."""
+        """The bounds of each partition of a plan in memory, which has less than Kafka."""
         return [
             [
                 Bounds(tail.start, max(tail.end, latest))
@@ -463,7 +463,7 @@ class Hub:
         ]
 
     async def bounds(self, opened: Plan, *, fresh: bool = False) -> list[list[Bounds]]:
-        """What is kept of each partition of a plan; `fresh`: as it is now, and not a moment ago."""
+        """The bounds of each partition of a plan in Kafka; `fresh`: asked for now."""
         return await self.kafka.bounds(opened.sources, fresh=fresh)
 
     async def _at_time(self, opened: Plan, ms: int) -> Positions:
