@@ -158,8 +158,8 @@ class Emission:
         """The record, where more was open than is kept and some of it was forgotten."""
         if step.lacks_before:
             log.warning(
-                "lane %s: more is open than is kept; what had no reading for longest was "
-                "forgotten of %s", self._name,
+                "lane %s: more is open than may be kept; the state without a reading for "
+                "longest was dropped of %s", self._name,
                 ", ".join(step.lacks_before), extra={"event": "states.forgotten"},
             )  # fmt: skip
             self._counters.forgotten += 1
