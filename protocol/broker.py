@@ -31,7 +31,7 @@ class BrokerConfig(ConfigTable):
     port: int = key(default=1883, ge=1, le=65_535)
     """TCP port."""
     username: str | None = None
-    """User name; None for an anonymous client or one that its certificate identifies."""
+    """User name; without one the client is anonymous, or its certificate says who it is."""
     password_file: Path | None = None
     """File with the password in its first line, mode 0600: a path, so that the configuration holds
     no secret."""

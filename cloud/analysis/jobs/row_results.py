@@ -18,7 +18,7 @@ its values, as JSON objects."""
 
 
 def result_rows(rows: pa.Table) -> Iterable[ResultRow]:
-    """Those of a batch."""
+    """The rows of a batch."""
     return zip(*[rows[name].to_pylist() for name in ("t", "key", "values")], strict=True)
 
 

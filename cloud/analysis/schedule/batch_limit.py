@@ -24,8 +24,8 @@ LEAST_READINGS: Final = 20_000
 machine the fixed cost alone takes longer than BATCH_S; without this bound batches would become
 smaller and smaller."""
 LEAST_EXPENSIVE: Final = 1_000
-"""The same where the driver makes the rows, at ten to a thousand microseconds each, or where the
-query is slow (slow.py)."""
+"""Readings that a batch may always have where the driver makes the rows, at ten to a thousand
+microseconds each, or where the query is slow (slow.py)."""
 _FULL: Final = 0.9
 """The share of its limit from which a batch counts as full. Spark divides the limit among
 partitions, and rounds."""

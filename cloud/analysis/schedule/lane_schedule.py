@@ -58,7 +58,7 @@ class LaneSchedule:
         return self._limit.records
 
     def limit_to(self, most: int) -> bool:
-        """Limit every batch to so many records. Returns whether that is less than configured."""
+        """Limit every batch to this many records. Returns whether that is less than configured."""
         if most == self._config.batch_records_max:
             return False
         self._limit = BatchLimit(most, is_expensive=self._is_expensive)
