@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from edgewake.cloud.analysis.plan.shed_policy import Shedding
 from edgewake.cloud.analysis.results import emit
@@ -28,6 +28,25 @@ class Waits(NamedTuple):
 NOTHING: Final = Waits()
 
 
+class StateSize(NamedTuple):
+    """What Spark keeps of a lane's open windows."""
+
+    rows: int
+    bytes: int
+
+
+def state_size(progress: Mapping[str, Any]) -> StateSize | None:
+    """The size that Spark's report of a batch says; None where nothing is kept.
+
+    `progress`: StreamingQueryProgress as JSON.
+    """
+    kept = progress.get("stateOperators") or ()
+    if not kept:
+        return None
+    rows = sum(int(one["numRowsTotal"]) for one in kept)
+    return StateSize(rows, sum(int(one["memoryUsedBytes"]) for one in kept))
+
+
 def outputs(
     queries: Sequence[Registered],
     record: LaneRecord,
@@ -37,11 +56,12 @@ def outputs(
     now_ms: int,
     remarks: Mapping[str, str] = _NONE,
     waits: Waits = NOTHING,
+    state: StateSize | None = None,
 ) -> list[emit.Output]:
     """Make the progress records of queries that run.
 
     `rate`: readings a second; `left`: partition → records that wait; `remarks`: query (label) →
-    text for people. `waits`: what event time waits for.
+    text for people. `waits`: what event time waits for. `state`: of the whole lane.
     """
     return [
         progress_output(
@@ -64,6 +84,8 @@ def outputs(
                 },
                 lag=None if left is None else sum(left.values()),
                 readings_per_s=rate,
+                state_rows=None if state is None else state.rows,
+                state_bytes=None if state is None else state.bytes,
                 late=record.late.get(registered.label, 0),
                 detail="; ".join(
                     filter(
