@@ -17,7 +17,7 @@ export function Queries() {
       ["readings_per_s", "readings", { number: true, view: (row) => (row.readings_per_s ? rate(row.readings_per_s) : "–") }],
       ["lag", "not computed yet", { number: true }],
       ["late", "late", { number: true }],
-      ["state_bytes", "state", { number: true, view: (row) => bytes(row.state_bytes) }],
+      ["state_bytes", "memory", { number: true, view: (row) => bytes(row.state_bytes) }],
       ["watermark", "final to", { view: ({ watermark }) => html`<${At} at=${watermark} />` }],
       ["detail", "detail", { wraps: true }],
     ]} />`}<//>`;
@@ -35,8 +35,7 @@ export function Query({ name }) {
         ["not computed yet", query.lag === null ? null : `${whole(query.lag)} records`],
         ["windows final to", query.watermark ? html`<${At} at=${query.watermark} />` : null],
         ["late readings", whole(query.late)],
-        ["state", query.state_rows === null ? null : html`<span title="of open windows, with the other queries of its lane">${counted(query.state_rows, "rows")} · ${bytes(query.state_bytes)}</span>`],
-        ["computed", query.state === "running" ? (query.apart ? "in a lane of its own" : "with others of its kind") : null],
+        ["open windows hold", query.state_rows === null ? null : html`<span title="with the other queries of its lane">${counted(query.state_rows, "rows")} · ${bytes(query.state_bytes)}</span>`],
         ["registered", html`<${Ago} at=${query.registered_at} />`],
       ]} />
       <section class="card"><h2>Text</h2><${Sql} text=${query.text} />

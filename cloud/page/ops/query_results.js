@@ -87,11 +87,11 @@ export function Late({ query }) {
   } });
   return html`<section class="card"><h2>Late readings <small>${whole(query.late)} since it was registered</small></h2>
     ${fault && html`<p class="fault" role="alert">${fault}; what you see is of before.</p>`}
-    ${rows.current.length === 0 ? html`<p class="quiet">None in the last hour.</p>` : html`<${Rows} caption="Late readings" rows=${rows.current} columns=${[
+    ${rows.current.length === 0 ? html`<p class="quiet">None in the last hour.</p>` : html`<div class="results"><${Rows} caption="Late readings" rows=${rows.current} columns=${[
       ["window_ends", "too late for the window to", { view: (row) => (row.window_ends ? html`<time title=${moment(row.window_ends)}>${clock(row.window_ends)}</time>` : "several") }],
       ["readings", "readings", { number: true }],
       ["late_stream", "of", { view: (row) => html`<a href=${`#/streams/${enc(row.late_stream)}`}>${row.late_stream}</a>` }],
       ["examples", "for example", { wraps: true, view: ({ examples }) => html`<code class="examples">${examples}</code>` }],
-    ]} />`}
+    ]} /></div>`}
     <p class="quiet">They are in their stream all the same. A repair computes their windows once more: <code>edgewake query repair ${query.name} --from -1h</code></p></section>`;
 }
