@@ -49,7 +49,7 @@ class Seen:
         newest: int = 0,
         readings: int = 0,
     ) -> None:
-        """Note a record of the device, with so many readings.
+        """Note a record of the device, with the number of its readings.
 
         `newest`: the latest event time, ms, of what came by the gateway `via`.
         """
