@@ -28,10 +28,16 @@ class Waits(NamedTuple):
 NOTHING: Final = Waits()
 
 
+ROCKSDB: Final = "rocksdb"
+"""How the names of metrics begin that Spark's RocksDB reports of an operator."""
+
+
 class StateSize(NamedTuple):
     """What Spark keeps of a lane's open windows."""
 
-    rows: int
+    rows: int | None
+    """None: of RocksDB, which is not asked to count them, for a count costs it a read at each
+    write."""
     bytes: int
 
 
@@ -43,8 +49,10 @@ def state_size(progress: Mapping[str, Any]) -> StateSize | None:
     kept = progress.get("stateOperators") or ()
     if not kept:
         return None
+    metrics = {name for one in kept for name in one.get("customMetrics", ())}
+    is_counted = not any(name.startswith(ROCKSDB) for name in metrics)
     rows = sum(int(one["numRowsTotal"]) for one in kept)
-    return StateSize(rows, sum(int(one["memoryUsedBytes"]) for one in kept))
+    return StateSize(rows if is_counted else None, sum(int(one["memoryUsedBytes"]) for one in kept))
 
 
 def outputs(

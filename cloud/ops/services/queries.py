@@ -51,9 +51,9 @@ class QueryView(BaseModel):
     readings_per_s: float | None = None
     state_rows: int | None = None
     """Rows of state that Spark keeps of open windows, of all queries of its lane together; null
-    where it keeps none, or said nothing yet."""
+    where it keeps none, does not count them (RocksDB), or said nothing yet."""
     state_bytes: int | None = None
-    """The memory that these take."""
+    """The memory that these take; null where it keeps none, or said nothing yet."""
     keys: list[str] = []
     """The columns that, with the window, tell its rows apart; none until it runs."""
     late: int = 0

@@ -35,7 +35,7 @@ export function Query({ name }) {
         ["not computed yet", query.lag === null ? null : `${whole(query.lag)} records`],
         ["windows final to", query.watermark ? html`<${At} at=${query.watermark} />` : null],
         ["late readings", whole(query.late)],
-        ["open windows hold", query.state_rows === null ? null : html`<span title="with the other queries of its lane">${counted(query.state_rows, "rows")} · ${bytes(query.state_bytes)}</span>`],
+        ["open windows hold", query.state_bytes === null ? null : html`<span title="with the other queries of its lane">${query.state_rows === null ? "" : `${counted(query.state_rows, "rows")} · `}${bytes(query.state_bytes)}</span>`],
         ["registered", html`<${Ago} at=${query.registered_at} />`],
       ]} />
       <section class="card"><h2>Text</h2><${Sql} text=${query.text} />

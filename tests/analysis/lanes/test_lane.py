@@ -488,7 +488,7 @@ def test_state_of_final_windows_is_evicted(analysis: Analysis, feed: Feed) -> No
         send_at(feed, T0 + 100_000)
         catch_up(lane, feed)
         told = progress_of(feed, query.query.name)  # as of the batch before
-        assert told.state_rows == full
+        assert told.state_rows in {full, None}  # RocksDB does not count them
         assert told.state_bytes is not None
         assert told.state_bytes > 0
         send_at(feed, T0 + 101_000)

@@ -23,6 +23,18 @@ from edgewake.cloud.analysis.results.lane_progress import StateSize, state_size
             },
             StateSize(22, 5120),
         ),
+        (
+            {
+                "stateOperators": [
+                    {
+                        "numRowsTotal": 0,
+                        "memoryUsedBytes": 4096,
+                        "customMetrics": {"rocksdbBytesCopied": 1},
+                    }
+                ]
+            },
+            StateSize(None, 4096),
+        ),
     ],
 )
 def test_the_state_of_all_operators_is_counted_together(
