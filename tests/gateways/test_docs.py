@@ -20,7 +20,10 @@ def example(name: str) -> dict[str, object]:
 
 
 def test_the_gateways_configuration_is_one_and_its_command_is_for_things() -> None:
-    config = AgentConfig.checked(example("gateway") | example("gateway command"))
+    config = AgentConfig.checked(
+        example("gateway") | example("gateway command") | example("gateway chain")
+    )
+    assert config.streams_of_things == {"power", "power_minute", "alerts"}
     assert config.source[0].things == "devices"
     assert config.downlink.command["open_valve"].is_for_things
 
