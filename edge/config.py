@@ -162,8 +162,12 @@ class AgentConfig(ConfigTable):
         """Streams of which each thing behind this device has one of its own."""
         found = {source.stream for source in self.source if source.things == "devices"}
         for chain in self.chain:  # none reads what a later one makes
+            if REQUESTS in found:
+                found.add(REPLIES)
             if chain.stream in found:
                 found.add(chain.into)
+        if REQUESTS in found:
+            found.add(REPLIES)
         return frozenset(found | {rule.into for rule in self.absence if rule.stream in found})
 
     def _check_chains(self) -> None:

@@ -15,6 +15,7 @@ from edgewake.edge.log import forgetting
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.forgetting import forget_others
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.downlink.downlink import REQUESTS
 
 if TYPE_CHECKING:
     from edgewake.edge.actions.runner import Actions
@@ -67,7 +68,7 @@ class Workers:
         if config.downlink.requests:
             from edgewake.edge.downlink.requests import BookKeeper
 
-            self._requests = BookKeeper(events, clock)
+            self._requests = BookKeeper(events, clock, of_things=REQUESTS in things)
 
     async def open(self) -> dict[str, Run]:
         """Register all readers before the first reading comes, and return what to run, by name.

@@ -28,6 +28,11 @@ def test_the_gateways_configuration_is_one_and_its_command_is_for_things() -> No
     assert config.downlink.command["open_valve"].is_for_things
 
 
+def test_a_gateway_whose_things_ask_has_their_replies_by_thing() -> None:
+    config = AgentConfig.checked(example("gateway requests") | {"device": "gw", "data_dir": "/tmp"})
+    assert config.streams_of_things == {"device_requests", "ew_replies"}
+
+
 def test_the_rules_allow_what_the_page_says() -> None:
     rules = BridgeConfig.model_validate(example("gateway rules")).gateway
     for knows_devices in (True, False):
