@@ -78,12 +78,12 @@ class Reply(Message):
     """What became of a request of this device (`edgewake.protocol.downlink.request`)."""
 
     id: str = key(pattern=f"^{REPLY_PREFIX}[A-Za-z0-9_-]{{1,56}}$")
-    thing: str = key(default="", pattern=f"^({DEVICE_PATTERN.pattern})?$")
-    """The thing behind this device that asked; empty: the device itself."""
     state: ReplyState
     body: str = key(default="", max_length=BODY_CHARS_MAX)
     detail: str = key(default="", max_length=OUTPUT_CHARS_MAX)
     """Why, for people."""
+    thing: str = key(default="", pattern=f"^({DEVICE_PATTERN.pattern})?$")
+    """The thing behind this device that asked; empty: the device itself."""
 
     @property
     def request(self) -> str:

@@ -24,7 +24,7 @@ port = {port}
 requests = true
 
 [[action]]
-name = "hand over"
+name = "hand-over"
 stream = "ew_replies"
 type = "command"
 command = ["{script}"]

@@ -132,7 +132,9 @@ def test_a_request_is_open_until_it_is_answered_and_delivered_once() -> None:
     world.settle()
     row = world.down.get("car", "reply-a")
     assert row is not None
-    assert row.payload == '{"id":"reply-a","state":"answered","body":"12.4 km","detail":""}'
+    assert (
+        row.payload == '{"id":"reply-a","state":"answered","body":"12.4 km","detail":"","thing":""}'
+    )
     assert (row.kind, row.expires_at) == (DownKind.REPLY, NOW + 5 + REPLY_LIFE_MS)
     world.keep("a")
     world.settle()
