@@ -12,6 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import FastAPI, Query, Request
@@ -20,7 +21,7 @@ from starlette.responses import Response
 from edgewake.cloud.access.bounded import answer
 from edgewake.cloud.access.bounded.answer import Bounds, Form
 from edgewake.cloud.access.bounded.read import BoundedRead
-from edgewake.cloud.access.bounded.shared import SharedReads
+from edgewake.cloud.access.bounded.shared import SharedReads, ShowSoFar
 from edgewake.cloud.access.connection import connection_of
 from edgewake.cloud.access.event_route import EventRoute
 from edgewake.cloud.access.event_words import Asked, AskedOfSeveral, Words, WordsAsked
@@ -398,16 +399,19 @@ class EventRoutes:
         stream.on_end = end
         until_s = self._clock.monotonic_s() + bounds.wait_s
         while True:
+            left_s = max(0.0, until_s - self._clock.monotonic_s())
             page = await self._shared.page(
                 (asked, sight, bounds),
-                lambda: self._read_alone(None, asked, None, bounds, reader),
+                partial(
+                    self._read_alone, None, asked, None, replace(bounds, wait_s=left_s), reader
+                ),
                 is_over,
-                wait_s=until_s - self._clock.monotonic_s() + TOGETHER_S,
+                wait_s=left_s + TOGETHER_S,
             )
             if page is None:
                 return answer.Page((), asked.cursor or "", live=False, is_whole=False)
             left_s = until_s - self._clock.monotonic_s()
-            if page.events or not page.live or left_s <= TOGETHER_S:
+            if is_over.done() or page.events or not page.live or left_s <= TOGETHER_S:
                 return page
 
     async def _read_alone(
@@ -417,8 +421,9 @@ class EventRoutes:
         lease: tuple[str, str] | None,
         bounds: Bounds,
         reader: Principal,
+        show: ShowSoFar | None = None,
     ) -> answer.Page:
-        """Read a page; `stream` is None where several wait for it."""
+        """Read a page; `stream` is None where several wait for it, `show` says how it stands."""
         async with _planned(self._hub, asked, reader) as (plan, start):
             if stream is not None:
                 self._streams.admit(stream, replays=start.how != "latest")
@@ -435,6 +440,8 @@ class EventRoutes:
             )
             if stream is not None:
                 stream.on_end = reading.end
+            if show is not None:
+                show(reading.so_far)
             cursor = self._hub.codec.encode(plan.cursor(start.positions))
             report = (
                 None
@@ -508,6 +515,7 @@ class _OneClient:
                 checkpoint_events=asked.checkpoint_events,
                 heartbeat_events=asked.heartbeat_events,
                 pace=asked.pace,
+                account=self._streams.held.account(self._stream.client),
                 clock=self._clock,
                 on_change=self._streams.on_change,
                 on_superseded=self._streams.metrics.superseded.labels("stream").inc,

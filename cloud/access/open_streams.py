@@ -22,6 +22,7 @@ from edgewake.cloud.access import socket_wire, sse
 from edgewake.cloud.access.admission import Admission, Holding
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.connection import Connection, http_chunk
+from edgewake.cloud.access.held_bytes import HeldBytes
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.session import Session
 from edgewake.cloud.access.session_state import State
@@ -397,6 +398,7 @@ class OpenStreams:
         self.behind = 0
         """Streams that catch up."""
         self.conflations = Slots(config.address_share)
+        self.held = HeldBytes(config.address_share)
         self._admission = Admission(config)
         self._rng = rng
         self._streams: dict[Member, Entry] = {}

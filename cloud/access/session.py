@@ -18,6 +18,7 @@ from typing import Final
 
 from edgewake.cloud.access import sse
 from edgewake.cloud.access.connection import http_chunk
+from edgewake.cloud.access.held_bytes import Account
 from edgewake.cloud.access.session_state import Change, State, after
 from edgewake.cloud.access.slow.treated import Slots, Treated
 from edgewake.cloud.access.slow.watch import SlowWatch
@@ -53,6 +54,7 @@ class Session:
         checkpoint_events: bool,
         heartbeat_events: bool,
         pace: Pace = FREE,
+        account: Account,
         clock: Clock,
         on_change: Callable[[State, State], None],
         on_superseded: Callable[[int], None],
@@ -75,7 +77,14 @@ class Session:
         self._on_superseded = on_superseded
         self._encoder = Encoder(hub.codec, plan, hub.traces)
         self._subscriber = Treated(
-            hub, plan, self._encoder, start.positions, self._woken, pace=pace, clock=clock
+            hub,
+            plan,
+            self._encoder,
+            start.positions,
+            self._woken,
+            pace=pace,
+            account=account,
+            clock=clock,
         )
         self._waiting: deque[bytes] = deque()
         """Framed bytes that come before the next chunk: at most a gap for each partition, and a few

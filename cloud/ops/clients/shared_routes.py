@@ -14,8 +14,8 @@ from edgewake.cloud.ops.routes.shared import (
     names_after,
     page_of,
 )
-from edgewake.protocol.leases.delivery import EndpointKind
 from edgewake.protocol.leases.delivery_record import Delivery, DeliveryState
+from edgewake.protocol.leases.endpoint_kind import EndpointKind
 from edgewake.protocol.leases.group_record import Group
 
 
