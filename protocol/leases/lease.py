@@ -77,7 +77,12 @@ def _type_of(value: Any) -> str:
 
 
 LeaseEndpoint: TypeAlias = Annotated[
-    Annotated[Webhook, Tag("webhook")] | Annotated[Relay, Tag("relay")], Discriminator(_type_of)
+    Annotated[Webhook, Tag("webhook")] | Annotated[Relay, Tag("relay")],
+    Discriminator(
+        _type_of,
+        custom_error_type="endpoint_type",
+        custom_error_message="expected an endpoint of type webhook or relay",
+    ),
 ]
 """Without a `type` it is a webhook."""
 
