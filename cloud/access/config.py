@@ -7,7 +7,7 @@ from typing import Final, Self
 
 from pydantic import Field, model_validator
 
-from edgewake.cloud.access.held_bytes import HELD_BYTES_OF_ALL
+from edgewake.cloud.access.slow.held_bytes import HELD_BYTES_OF_ALL
 from edgewake.cloud.access.slow.policy import Policy
 from edgewake.cloud.client_share import SHARE_DEFAULT, NetworkText
 from edgewake.cloud.kafka.config import KafkaConfig

@@ -23,7 +23,7 @@ from edgewake.cloud.web.limits import LimitedProtocol
 EXTENSION: Final = "edgewake.connection"
 ANSWER: Final = "edgewake.answer"
 _NO_SCOPE: Final[Any] = {}
-"""Of a request whose handler has returned."""
+"""The scope of a request whose handler has returned."""
 SOCKETS_PATH: Final = b"/v1/ws"
 """Where handshakes of WebSockets are heard; any other address refuses them in words."""
 SEND_BUFFER_BYTES: Final = 128 * 1024

@@ -22,10 +22,10 @@ from edgewake.cloud.access import socket_wire, sse
 from edgewake.cloud.access.admission import Admission, Holding
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.connection import Connection, http_chunk
-from edgewake.cloud.access.held_bytes import HeldBytes
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.session import Session
 from edgewake.cloud.access.session_state import State
+from edgewake.cloud.access.slow.held_bytes import HeldBytes
 from edgewake.cloud.access.slow.policy import Policy, Wish, wish
 from edgewake.cloud.access.slow.treated import Slots
 from edgewake.cloud.access.slow.watch import SlowWatch, Verdict

@@ -1,7 +1,7 @@
 """Headers that an endpoint's owner has sent along with each call, e.g. `Authorization`.
 
-They go to the owner's endpoint alone, and are kept sealed as its secret is. What a connection is
-made of, what says who is asked and by whom, and what is ours to say is not theirs to set.
+They go to the owner's endpoint alone, and are kept sealed as its secret is. An owner cannot set
+headers that belong to the connection, or those that the proxy itself sends.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HOP_BY_HOP: Final = frozenset(
         "upgrade",
     }
 )
-"""Of one connection (RFC 9110, 7.6.1)."""
+"""They belong to one connection (RFC 9110, 7.6.1)."""
 OURS: Final = frozenset(
     {
         "content-encoding",
@@ -50,9 +50,9 @@ OURS: Final = frozenset(
         "x-real-ip",
     }
 )
-"""What is sent, to whom and by whom."""
+"""They describe the body, the receiver and the sender."""
 OUR_PREFIXES: Final = ("webhook-", "x-forwarded-", "edgewake-")
-"""The signature, and who asks."""
+"""They carry the signature and the sender's address."""
 
 
 def check(headers: Mapping[str, str]) -> dict[str, str]:

@@ -151,8 +151,8 @@ def outcome(status: int, retry_after: str | None, *, now_ms: int) -> Outcome:
     """Decide by an answer whether a call succeeded or is tried again.
 
     Only 410 ends an endpoint (Standard Webhooks): a 404 may be a deployment that lasts a minute
-    (`is_gone` knows of whom it is more), and a redirect is a failure, because the address it names
-    was never checked.
+    (for push services see `is_gone`), and a redirect is a failure, because the address it names was
+    never checked.
     """
     if 200 <= status < 300:
         return Taken()

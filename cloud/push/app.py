@@ -244,7 +244,7 @@ def _let_clients_ask(app: FastAPI, proxy: Proxy) -> None:
     async def wake(
         lease_id: str, token: Token, after: After = 0, wait: WaitSeconds = 0
     ) -> Response:
-        """Of a lease with the endpoint `relay`: its wake-up, signed as a call is, or 204.
+        """Get the wake-up of a lease with the endpoint `relay`, signed as a call is, or 204.
 
         `after` is the number of the last one that you have, behind the last `_` of its
         `webhook-id`; with `wait` the answer comes when there is a later one.

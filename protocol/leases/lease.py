@@ -54,8 +54,8 @@ class Webhook(BaseModel):
     secret: str | None = None
     """whsec_… with 24 to 64 bytes; made by the proxy and returned once where it is missing."""
     keep_old_s: KeepOldS = KEEP_OLD_S
-    """Of a PATCH with a new `secret`: seconds for which wake-ups are signed with the old one,
-    too."""
+    """Seconds for which wake-ups are also signed with the old secret, when a PATCH has a new
+    one."""
 
 
 class Relay(BaseModel):

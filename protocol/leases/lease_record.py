@@ -74,8 +74,8 @@ class Lease:
     cursor: str
     """The client's own; only the client moves it."""
     endpoint_host: str
-    """For people and for fairness between hosts; the address itself is sealed. RELAY_HOST: there
-    is none."""
+    """For people and for fairness between hosts; the address itself is sealed. A relay has
+    RELAY_HOST."""
     sealed: str
     """Address, secrets, token and the owner's headers."""
     kind: EndpointKind = EndpointKind.WEBHOOK
@@ -97,7 +97,7 @@ class Lease:
     pending: PendingWake | None = None
     """The wake-up that is being tried."""
     relayed: PendingWake | None = None
-    """Of a relay: the wake-up that waits for the client to ask."""
+    """The wake-up of a relay, which waits until the client asks."""
     wakes: int = 0
     last_wake_at: int | None = None
     unanswered: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from edgewake.cloud.access import socket_wire as wire
-from edgewake.cloud.access.held_bytes import Account
+from edgewake.cloud.access.slow.held_bytes import Account
 from edgewake.cloud.access.slow.treated import Slots, Treated
 from edgewake.cloud.access.socket_wire import Shown
 from edgewake.cloud.log.chunks import Chunk

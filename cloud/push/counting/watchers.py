@@ -185,7 +185,7 @@ class _Steps:
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """A filter with many values, by whom it was asked for first, and when."""
+    """A filter with many values: the client that asked for it first, and when."""
 
     client: str
     count: int

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from edgewake.cloud.access.held_bytes import EVENT_BYTES, HeldBytes
 from edgewake.cloud.access.paced import Held
+from edgewake.cloud.access.slow.held_bytes import EVENT_BYTES, HeldBytes
 from edgewake.cloud.access.slow.policy import Policy, Wish, likely_events, wish
 from edgewake.cloud.access.slow.treated import SLOTS, Slots
 from edgewake.cloud.access.slow.watch import SlowWatch, Verdict
