@@ -7,9 +7,9 @@ from typing import Final, Self
 
 from pydantic import Field, model_validator
 
-from edgewake.cloud.access.slow.held_bytes import HELD_BYTES_OF_ALL
 from edgewake.cloud.access.slow.policy import Policy
 from edgewake.cloud.client_share import SHARE_DEFAULT, NetworkText
+from edgewake.cloud.held_bytes import HELD_BYTES_OF_ALL
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.hub_bounds import MIB, HubBounds, least_bytes
 from edgewake.cloud.login.config import LoginConfig

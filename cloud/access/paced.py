@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from edgewake.cloud.access.slow.held_bytes import Account
+from edgewake.cloud.held_bytes import Account
 from edgewake.cloud.log.chunks import Chunk
 from edgewake.cloud.log.decode import DATA, WATERMARK, Event
 from edgewake.cloud.log.following.cohort import Lost

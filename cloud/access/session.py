@@ -19,10 +19,10 @@ from typing import Final
 from edgewake.cloud.access import sse
 from edgewake.cloud.access.connection import http_chunk
 from edgewake.cloud.access.session_state import Change, State, after
-from edgewake.cloud.access.slow.held_bytes import Account
 from edgewake.cloud.access.slow.treated import Slots, Treated
 from edgewake.cloud.access.slow.watch import SlowWatch
 from edgewake.cloud.access.sse import Encoder
+from edgewake.cloud.held_bytes import Account
 from edgewake.cloud.log.following.behind import Behind
 from edgewake.cloud.log.following.cohort import Lost
 from edgewake.cloud.log.following.subscriber import ViewEnded, ViewFailed

@@ -20,9 +20,9 @@ from typing import Final, Generic, TypeVar
 
 from edgewake.cloud.access import paced
 from edgewake.cloud.access.paced import Paced
-from edgewake.cloud.access.slow.held_bytes import Account
 from edgewake.cloud.access.slow.policy import likely_events
 from edgewake.cloud.client_share import Bound
+from edgewake.cloud.held_bytes import Account
 from edgewake.cloud.log.chunks import Chunk
 from edgewake.cloud.log.following.behind import Behind
 from edgewake.cloud.log.following.cohort import Lost

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from edgewake.cloud.access import socket_wire as wire
-from edgewake.cloud.access.slow.held_bytes import Account
 from edgewake.cloud.access.slow.treated import Slots, Treated
 from edgewake.cloud.access.socket_wire import Shown
+from edgewake.cloud.held_bytes import Account
 from edgewake.cloud.log.chunks import Chunk
 from edgewake.cloud.log.following.behind import Behind
 from edgewake.cloud.log.following.cohort import Lost

@@ -7,10 +7,10 @@ import re
 import pytest
 
 from edgewake.cloud.access.paced import Held
-from edgewake.cloud.access.slow.held_bytes import EVENT_BYTES, HeldBytes
 from edgewake.cloud.access.slow.policy import Policy, Wish, likely_events, wish
 from edgewake.cloud.access.slow.treated import SLOTS, Slots
 from edgewake.cloud.access.slow.watch import SlowWatch, Verdict
+from edgewake.cloud.held_bytes import EVENT_BYTES, HeldBytes
 from edgewake.cloud.log.decode import DATA, Event
 from edgewake.cloud.log.following.behind import Behind
 from edgewake.cloud.log.reader import Step
