@@ -40,11 +40,11 @@ build/rewritten: $(VENV)/installed-test $(shell find tests -name '*.py')
 
 # Tests of the log wait for the disk thousands of times: here their folders are in memory, where 1 GB of it is free for files.
 MEMORY = $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 1000000 2>/dev/null && echo --tmpdir=/dev/shm)
-quick: $(VENV)/installed-test rewritten ## test everything that starts no service, in about a minute
+quick: $(VENV)/installed-test needs rewritten ## test everything that starts no service, in about a minute
 	@folder=$$(mktemp --directory $(MEMORY)) && trap 'rm -rf "$$folder"' EXIT && \
 	EDGEWAKE_QUICK=1 $(RUN)pytest -q -n 4 --dist worksteal -m "not services" --basetemp="$$folder/tests"
 
-test-pythons: $(VENV)/installed-test ## the same as quick with the other Pythons that are found; PYTHONS names them
+test-pythons: $(VENV)/installed-test needs ## the same as quick with the other Pythons that are found; PYTHONS names them
 	@sh tests/pythons.sh $(PYTHONS)
 
 FAULTS := $(addprefix tests/edge/log/test_,damage.py faults.py image.py starvation.py) tests/edge/uplink/test_bad_wire.py tests/bridge/test_killed_transactions.py

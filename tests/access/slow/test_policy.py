@@ -14,7 +14,8 @@ from edgewake.cloud.held_bytes import EVENT_BYTES, HeldBytes
 from edgewake.cloud.log.decode import DATA, Event
 from edgewake.cloud.log.following.behind import Behind
 from edgewake.cloud.log.reader import Step
-from edgewake.cloud.log.subscription import Plan, RequestError, Source, plan
+from edgewake.cloud.log.request import RequestError
+from edgewake.cloud.log.subscription import Plan, Source, plan
 from edgewake.cloud.log.wanted import Pace, Wanted
 
 ALL = tuple(Policy)
