@@ -272,6 +272,12 @@ class Courier:
         signed = webhook.Signed(secrets, message_id(self.delivery, number), body)
         return await self._services.caller.call(target.url, signed)
 
+    async def tell_tested(self, error: str) -> None:
+        """Store how a call without an event went; under the lock of its owner. Raises NotOwner."""
+        now = self._clock.now_ms()
+        self.delivery = self.delivery.but(tested_at=now, test_error=error)
+        await self._store()
+
     async def seal_anew(self) -> None:
         """Seal with the first key what another one has sealed, so that the other can go."""
         sealer, delivery = self._services.sealer, self.delivery

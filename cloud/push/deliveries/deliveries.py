@@ -95,6 +95,8 @@ class Deliveries:
         self._bound = Bound("deliveries", deliveries_max, client_share)
         self._partitions: dict[int, _Partition] = {}
         self._tasks = GuardedTasks()
+        self._testing: set[str] = set()
+        """Ids of deliveries whose endpoint is being called for an operator."""
 
     # Ownership
 
@@ -348,9 +350,39 @@ class Deliveries:
 
     async def test(self, name: str, reader: Principal, client: str) -> webhook.Outcome:
         """Call the endpoint once with no event, now."""
-        courier = self.get(name, reader, client)
+        return await self._call_without_event(self.get(name, reader, client))
+
+    def test_soon(self, delivery_id: str) -> bool:
+        """Have its endpoint called once for an operator; False where it is not one of this proxy's.
+
+        Its row says how it went. A second test while one is under way is that one.
+        """
+        for partition in self._partitions.values():
+            courier = partition.couriers.get(delivery_id)
+            if courier is not None:
+                if delivery_id not in self._testing:
+                    self._testing.add(delivery_id)
+                    self._tasks.spawn(self._test(partition, courier), f"test-{delivery_id}")
+                return True
+        return False
+
+    async def _test(self, partition: _Partition, courier: Courier) -> None:
+        delivery_id, owner = courier.delivery.id, courier.delivery.owner
+        try:
+            try:
+                outcome = await self._call_without_event(courier)
+                error = "" if isinstance(outcome, webhook.Taken) else outcome.why
+            except Unavailable as caught:
+                error = str(caught)
+            async with partition.lock(owner):
+                if partition.couriers.get(delivery_id) is courier:
+                    await courier.tell_tested(error)
+        finally:
+            self._testing.discard(delivery_id)
+
+    async def _call_without_event(self, courier: Courier) -> webhook.Outcome:
         target, secrets = _target(courier)
-        number = self._random_bytes(ID_BYTES).hex()
+        number, name = self._random_bytes(ID_BYTES).hex(), courier.delivery.name
         body = f'{{"type":"{TEST_TYPE}","delivery":"{name}","events":[]}}'
         signed = webhook.Signed(secrets, f"msg_{courier.delivery.id}_test_{number}", body)
         return await self._services.caller.call(target.url, signed)
