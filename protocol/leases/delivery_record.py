@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import orjson
 
-from edgewake.protocol.leases.delivery import EndpointKind
+from edgewake.protocol.leases.endpoint_kind import EndpointKind
 from edgewake.protocol.leases.lease import Subscription
 from edgewake.protocol.leases.lease_record import partition_of
 

@@ -17,8 +17,8 @@ from edgewake.cloud.ops.routes.shared import (
     page_of,
 )
 from edgewake.cloud.web.openapi import problems
-from edgewake.protocol.leases.delivery import EndpointKind
 from edgewake.protocol.leases.delivery_record import Delivery, DeliveryState
+from edgewake.protocol.leases.endpoint_kind import EndpointKind
 from edgewake.protocol.leases.group_record import Group
 
 
