@@ -390,6 +390,14 @@ def _open_to_the_network(plan: Plan, configs: dict[str, Mapping[str, Any]]) -> N
         "http_intake": http_url(plan),
     }
     if plan.encrypted:
+        configs["bridge-1"] = {
+            **configs["bridge-1"],
+            "http": {
+                **configs["bridge-1"]["http"],
+                "also_client_ca_file": str(plan.authority.certificate),
+                "certificates_file": str(plan.book_file),
+            },
+        }
         configs["ops"] = {
             **configs["ops"],
             "authority_dir": str(plan.authority.folder),

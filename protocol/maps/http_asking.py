@@ -35,11 +35,12 @@ def known(
     passwords: Passwords | None = None,
     *,
     form: Form | None = None,
+    certified: Holder | None = None,
 ) -> Head | Reply:
     """The head with the device whose token was shown, or an answer in place of taking the request.
 
     `token`: what all have to show who show none of `tokens` or `passwords`; where there is none of
-    the three, nobody is asked for one.
+    the three, nobody is asked for one. `certified`: the device whose certificate was shown.
     """
     form = form or form_of(head)
     headers = head.headers
@@ -48,7 +49,9 @@ def known(
     if (found := probe(head)) is not None:
         return found
     shown = shown_token(head)
-    holder = None if tokens is None else tokens.holder_of(shown)
+    holder = certified
+    if holder is None and tokens is not None:
+        holder = tokens.holder_of(shown)
     if holder is None and passwords is not None:
         holder = passwords.holder_of(*shown_login(head))
     is_known = holder is not None or (

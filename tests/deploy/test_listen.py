@@ -358,6 +358,14 @@ def shown(words: list[str], cert: Path, key: Path) -> list[str]:
     return other
 
 
+def post_certified(here: Here, words: list[str], device: str, *more: str) -> tuple[int, str]:
+    """Send by HTTP with the certificate of a printed line."""
+    files = [words[words.index(f"--{one}") + 1] for one in ("cert", "key")]
+    shows = ("--cert", files[0], "--key", files[1])
+    path = f"/ew/v1/{device}/up/web"
+    return here.ask_there(here.base + 12, path, "", *shows, "-d", '{"x": 1}', *more)
+
+
 def test_a_device_comes_in_by_a_certificate_whose_key_the_cloud_never_sees(
     here: Here, tmp_path: Path
 ) -> None:
@@ -379,6 +387,9 @@ def test_a_device_comes_in_by_a_certificate_whose_key_the_cloud_never_sees(
     assert "device-9" not in here.latest("hello")
     without = [*words[: words.index("--cert")], *words[words.index("--key") + 2 :]]
     assert here.there(*without).returncode != 0
+    assert post_certified(here, words, "pump-c") == (200, '{"taken":1,"refused":0}')
+    wait_until(lambda: "pump-c" in here.latest("web"), "it came by HTTP, too")
+    assert post_certified(here, words, "device-9")[0] == 403
     again = here.here("devices", "add", "pump-c")
     assert "has a certificate already" in again.stderr
 
@@ -406,6 +417,9 @@ def test_strangers_and_what_is_out_of_time_are_refused_by_both_sides(
         (tmp_path / f"{name}.ca").write_text(made.pem)
         sent = here.there(*shown(words, tmp_path / f"{name}.crt", tmp_path / "valve.key"))
         assert (sent.returncode == 0) == (name == "good"), (name, sent.stderr)
+        other = shown(words, tmp_path / f"{name}.crt", tmp_path / "valve.key")
+        # 401: our authority signed it, but the book has another one of this device.
+        assert post_certified(here, other, "valve")[0] == (401 if name == "good" else 0), name
     # The device refuses a broker of another installation, too.
     at = words.index("--cafile") + 1
     misled = [*words[:at], str(tmp_path / "stranger.ca"), *words[at + 1 :]]
@@ -449,6 +463,8 @@ def test_a_revoked_certificate_is_thrown_out_within_a_minute_and_stays_out(
         assert "certificate revoked" in thief.output()
         assert other.is_running()
         assert other.output().count("sending CONNECT") == 1  # nobody else lost his connection
+    assert post_certified(here, words, "stolen")[0] == 401
+    assert post_certified(here, calm, "calm")[0] == 200
     assert here.there(*words).returncode != 0
     new = certified(here, "stolen", tmp_path / "new")
     assert here.there(*new).returncode == 0

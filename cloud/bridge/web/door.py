@@ -29,6 +29,7 @@ from edgewake.cloud.bridge.mqtt.ack_ledger import Awaited
 from edgewake.cloud.bridge.web.requests import Asked, Requests, readings_in
 from edgewake.cloud.client_share import Bound, Clients
 from edgewake.cloud.web.host import is_local
+from edgewake.cloud.web.limits import CERTIFICATE
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.maps.http_forms import Head, Outcome, Reply
 
@@ -99,7 +100,8 @@ class Door:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = _headers(scope)
         is_trusted = self._trusts_machine and is_local(scope)
-        asked = self._requests.asked(_head(scope, headers), is_trusted=is_trusted)
+        shown = scope.get("state", {}).get(CERTIFICATE)
+        asked = self._requests.asked(_head(scope, headers), is_trusted=is_trusted, shown=shown)
         if isinstance(asked, Reply):
             self._outcomes["asked" if asked.status < 300 else "denied"] += 1
             await _response(asked)(scope, receive, send)
