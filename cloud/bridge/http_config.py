@@ -104,9 +104,14 @@ class ThingsBoardConfig(Config):
 
     host: str = "127.0.0.1"
     """Address to listen on. Any other than this machine's own needs `tokens_file` or
-    `password_file`. TLS is a proxy's."""
+    `password_file`."""
     port: int | None = Field(default=None, ge=1, le=65_535)
-    """TCP port; ThingsBoard's is 1883. None: nothing is taken this way."""
+    """TCP port; ThingsBoard's is 1883, and 8883 with TLS. None: nothing is taken this way."""
+    cert_file: Path | None = None
+    """PEM of the certificate that is shown, with TLS. None: nothing is encrypted, or a proxy in
+    front does it."""
+    key_file: Path | None = None
+    """PEM of its key."""
     tokens_file: Path | None = None
     """File of access tokens, mode 0600: lines `TOKEN NAME`, or `TOKEN NAME gateway` for one that
     speaks for devices behind it. Read again when it changes. None: whoever connects is the device
@@ -139,6 +144,8 @@ class ThingsBoardConfig(Config):
             raise ValueError(
                 "host: who listens beyond this machine needs a tokens_file or a password_file"
             )
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ValueError("cert_file and key_file belong together")
         if self.enrol_url is not None and self.password_file is None:
             raise ValueError("enrol_url: expected the password_file that the operations API keeps")
         return self

@@ -22,17 +22,8 @@ def context(
         return None
     if cert_file is None or key_file is None:
         raise ConfigError("also_cert_file and also_key_file belong together")
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    made = serving(cert_file, key_file, "also_cert_file", "also_key_file")
     made.set_alpn_protocols(["http/1.1"])
-    try:
-        # Else OpenSSL would ask for a pass phrase, and wait.
-        made.load_cert_chain(cert_file, key_file, password=b"")
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(
-            f"also_cert_file = {str(cert_file)!r}, also_key_file = {str(key_file)!r}: {error}: "
-            "expected a certificate and its own key, as PEM, without a pass phrase"
-        ) from error
     if clients_ca_file is not None:
         try:
             made.load_verify_locations(clients_ca_file)
@@ -42,6 +33,24 @@ def context(
                 "certificate of an authority, as PEM"
             ) from error
         made.verify_mode = ssl.CERT_OPTIONAL
+    return made
+
+
+def serving(cert_file: Path, key_file: Path, cert_name: str, key_name: str) -> ssl.SSLContext:
+    """TLS 1.2 and later, of whatever protocol. The names: of the keys that say the files.
+
+    Raises ConfigError.
+    """
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        # Else OpenSSL would ask for a pass phrase, and wait.
+        made.load_cert_chain(cert_file, key_file, password=b"")
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            f"{cert_name} = {str(cert_file)!r}, {key_name} = {str(key_file)!r}: {error}: "
+            "expected a certificate and its own key, as PEM, without a pass phrase"
+        ) from error
     return made
 
 

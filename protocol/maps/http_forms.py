@@ -370,9 +370,7 @@ def _other(head: Head, body: bytes, _now_ms: int) -> list[HttpMessage]:
     document: Any = MISSING
     if head.method == "GET":
         secrets = _shown_in_query(head)
-        document = {
-            name: _cell(value) for name, value in head.query.items() if name not in secrets
-        }
+        document = {name: _cell(value) for name, value in head.query.items() if name not in secrets}
     elif head.content_type == FORM_BODY:
         pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
         document = {name: _cell(value) for name, value in pairs}

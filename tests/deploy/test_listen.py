@@ -191,6 +191,23 @@ def test_a_device_without_mqtt_sends_by_the_printed_line_until_it_is_revoked(her
     wait_until(lambda: post(*line)[0] == 401, "it is shut out", timeout_s=60)
 
 
+def test_a_device_of_thingsboard_gets_its_token_by_a_code_and_sends(here: Here) -> None:
+    code = json.loads(here.here("devices", "claim", "--json", "--prefix", "tb-").stdout)["code"]
+    at = ("-h", here.network.near, "-p", str(here.base + 13), "--cafile", here.trusted, "-q", "1")
+    asks = json.dumps({"deviceName": "tb-oven", "provisionDeviceSecret": code})
+    asked = here.there(
+        "mosquitto_rr", *at, "-u", "provision", "-t", "/provision/request", "-e",
+        "/provision/response", "-W", "30", "-m", asks,
+    )  # fmt: skip
+    assert asked.returncode == 0, asked.stderr
+    token = json.loads(asked.stdout)["credentialsValue"]
+    sends = ("mosquitto_pub", *at, "-t", "v1/devices/me/telemetry", "-m", '{"degrees": 180}')
+    sent = here.there(*sends, "-u", token)
+    assert sent.returncode == 0, sent.stderr
+    wait_until(lambda: "tb-oven" in here.latest("thingsboard"), "it is seen by its own name")
+    assert here.there(*sends, "-u", "tb-oven:wrong").returncode != 0
+
+
 def test_a_device_writes_in_no_name_but_its_own(here: Here) -> None:
     words = shlex.split(printed_line(here.said))
     topic = next(word for word in words if word.startswith("ew/v1/"))
@@ -339,8 +356,9 @@ def test_only_loopback_and_the_address_that_was_named_are_listened_on(here: Here
     found = listening(here.process.pid)
     assert {address for address, _ in found} <= {*LOOPBACK, here.network.near}
     open_there = {port - here.base for address, port in found if address == here.network.near}
-    # Page, operations API, push, the broker's two, HTTP for devices; no Kafka, no metrics.
-    assert open_there == {0, 2, 3, 10, 11, 12}
+    # Page, operations API, push, the broker's two, HTTP for devices, ThingsBoard's MQTT; no Kafka,
+    # no metrics.
+    assert open_there == {0, 2, 3, 10, 11, 12, 13}
 
 
 def certified(here: Here, device: str, folder: Path) -> list[str]:

@@ -25,6 +25,7 @@ from edgewake.cloud.bridge.thingsboard.present import Present
 from edgewake.cloud.bridge.web.device_passwords import DevicePasswords
 from edgewake.cloud.bridge.web.door import Taker
 from edgewake.cloud.client_share import Bound
+from edgewake.cloud.web import tls
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.downlink.down_row import DownRow
 from edgewake.protocol.downlink.downlink import DownKind
@@ -304,7 +305,13 @@ async def serve(
     assert config.port is not None, "it is wanted"
     door = Door(config, bridge, outbox, memory, clock)
     await door.look()
-    server = await asyncio.start_server(door.serve, config.host, config.port)
+    encrypted = None
+    if config.cert_file is not None and config.key_file is not None:
+        encrypted = tls.serving(config.cert_file, config.key_file, "cert_file", "key_file")
+    within_s = None if encrypted is None else HELLO_S
+    server = await asyncio.start_server(
+        door.serve, config.host, config.port, ssl=encrypted, ssl_handshake_timeout=within_s
+    )
     log.info(
         "takes what ThingsBoard's devices send at %s:%s",
         config.host,

@@ -127,7 +127,7 @@ def new(port: int, code: str, _count: int) -> None:
 
     client.set_on_firmware_received_callback(on_firmware)
     connected(client)
-    sys.stdin.readline()
+    # There is none yet. It begins by itself when it is told of one.
     client.get_firmware_update()
     sys.stdin.readline()
     client.disconnect()

@@ -248,7 +248,6 @@ async def test_a_device_gets_its_token_by_a_code_and_then_its_firmware(
             assert "expected the file TITLE/VERSION" in api.client.get(wrong).text
             versions = '{"fw_title":"boiler","fw_version":"2.0"}'
             await done(api, asks(api, "tb-new", "set_attributes", versions))
-            one.go_on()
             got = await one.says("firmware")
             assert got["size"] == len(image)
             assert (got["sha256"], got["version"]) == (hashlib.sha256(image).hexdigest(), "2.0")
