@@ -79,7 +79,7 @@ async def run(
         monotonic_s=clock.monotonic_s,
     )
     outbox = Outbox()
-    memory = None if config.thingsboard.port is None else Memory(instance)
+    memory = None if config.thingsboard.port is None else Memory(instance, config.name)
     opened = await _unless_stopped(
         _open_kafka(config, catalogue, register, outbox, memory, clock, Backoff(rng)), stop
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -31,7 +31,6 @@ from edgewake.protocol.maps.device_tokens import Holder
 from edgewake.protocol.maps.names import device_name
 from edgewake.protocol.maps.topic import matches
 from edgewake.protocol.mqtt import PACKET_IDS_MAX, Packet
-from edgewake.protocol.ops.device import DeviceState
 from edgewake.protocol.packets.mqtt311 import encode
 
 ROOM_S: Final = 0.02
@@ -50,9 +49,6 @@ WHOLE_S: Final = 300.0
 """Seconds for a client to take a whole file."""
 CHUNK_BYTES_MAX: Final = 64 * 1024
 """Bytes of a piece of firmware that anybody may have; larger ones are sent to few at once."""
-PRESENT_S: Final = 60.0
-"""Seconds after which a device that says something is said to be there once more: another bridge
-may have lost an older connection of it meanwhile, and said that it is gone."""
 
 
 def _nothing() -> None:
@@ -147,8 +143,6 @@ class Client:
     _numbers: int = 0
     _is_behind: bool = False
     """Was there something for it that found no room?"""
-    _said_s: float = field(default=float("-inf"))
-    """When it was said to be there."""
     provisioned: bytes | None = None
     """The answer to its question for a token, of a client that has none."""
 
@@ -176,15 +170,8 @@ class Client:
                 return False
             case _:
                 raise RemoteError(f"not expected: {type(packet).__name__}")
-        self._say_present()
         await self.drained()
         return True
-
-    def _say_present(self) -> None:
-        now_s = self.door.clock.monotonic_s()
-        if self.holder.device and now_s - self._said_s >= PRESENT_S:
-            self._said_s = now_s
-            self.presence([self.holder.device], DeviceState.ONLINE)
 
     async def drained(self, within_s: float = DRAIN_S) -> None:
         """Wait until it has read most of what it was sent. Raises TimeoutError."""
@@ -467,12 +454,6 @@ class Client:
         """Say what is settled, in order."""
         while self._unacknowledged and self._unacknowledged[0].is_settled:
             self._say(mqtt5.PubAckPacket(self._unacknowledged.popleft().packet_id))
-
-    def presence(self, devices: Sequence[str], state: DeviceState) -> None:
-        """Say that devices are there, or gone."""
-        for device in devices:
-            packet = mqtt5.PublishPacket(topics.status(device), state.value.encode())
-            self.door.bridge.take([Part(packet)], device, _nothing, is_named=False)
 
     def _say(self, packet: Packet) -> None:
         if not self.writer.is_closing():

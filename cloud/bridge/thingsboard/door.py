@@ -14,7 +14,7 @@ from typing import Final
 
 import mqtt5
 
-from edgewake.cloud.bridge.admission.mapped import Mapper
+from edgewake.cloud.bridge.admission.mapped import Mapper, Part
 from edgewake.cloud.bridge.http_config import ThingsBoardConfig
 from edgewake.cloud.bridge.outbox import Outbox
 from edgewake.cloud.bridge.thingsboard import provisioning
@@ -26,6 +26,7 @@ from edgewake.cloud.bridge.web.device_passwords import DevicePasswords
 from edgewake.cloud.bridge.web.door import Taker
 from edgewake.cloud.client_share import Bound
 from edgewake.cloud.web import tls
+from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.downlink.down_row import DownRow
 from edgewake.protocol.downlink.downlink import DownKind
@@ -47,9 +48,16 @@ KEEPALIVE_S: Final = 300
 """Seconds of silence that are forgiven a client which names no keepalive."""
 DEVICES_MAX: Final = 10_000
 """Devices whose last messages are remembered; the longest quiet is forgotten."""
+STRANDED_S: Final = 90.0
+"""Seconds after a start for devices that were here before to come again: ThingsBoard's own clients
+wait up to 120 between two attempts, and most of them 1."""
 WHOLE_FILES_MAX: Final = 4
 """Clients that are sent a whole file at once: their bytes are in memory."""
 PRESET: Final = "thingsboard"
+
+
+def _nothing() -> None:
+    """Nobody waits for it."""
 
 
 class Door:
@@ -207,6 +215,8 @@ class Door:
             return
         other = self._same(device, client.client_id)
         self._present.speaks(client, device)
+        self.memory.arrived(device, device)
+        self._say([device], DeviceState.ONLINE)
         if other is not None:
             other.is_replaced = True
             self._gone(other)
@@ -222,16 +232,37 @@ class Door:
         self._gone(client)
 
     def _gone(self, client: Client) -> None:
-        """Devices that no other connection speaks for are offline."""
-        client.presence(self._present.leave(client), DeviceState.OFFLINE)
+        """Devices that no other connection speaks for, here or at another bridge, are offline."""
+        gone = [one for one in self._present.leave(client) if self.memory.left(one)]
+        self._say(gone, DeviceState.OFFLINE)
+
+    @property
+    def clients(self) -> list[Client]:
+        """All that are connected."""
+        return [*self._present]
+
+    def say_stranded(self) -> None:
+        """Devices that were here before this bridge died, and did not come again, are offline."""
+        gone = [one for one in self.memory.here() if not self._present.of(one)]
+        for device in gone:
+            self.memory.left(device)
+        self._say(gone, DeviceState.OFFLINE)
+
+    def _say(self, devices: Iterable[str], state: DeviceState) -> None:
+        """Say that devices are there, or gone."""
+        for device in devices:
+            packet = mqtt5.PublishPacket(topics.status(device), state.value.encode())
+            self.bridge.take([Part(packet)], device, _nothing, is_named=False)
 
     def speaks(self, client: Client, device: str) -> None:
         """A client speaks for a device behind it."""
         self._present.speaks(client, device)
+        self.memory.arrived(device, client.holder.device)
 
     def stops(self, client: Client, device: str) -> None:
         """And no more."""
         self._present.stops(client, device)
+        self.memory.left(device)
 
     # Commands
 
@@ -320,8 +351,12 @@ async def serve(
     )
     on_ready()
     try:
+        began_s, is_said = clock.monotonic_s(), False
         while True:
             await clock.sleep(LOOK_S)
             await door.look()
+            if not is_said and clock.monotonic_s() - began_s > STRANDED_S:
+                is_said = True
+                door.say_stranded()
     finally:
         server.close()

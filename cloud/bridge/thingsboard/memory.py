@@ -47,6 +47,8 @@ class Kept:
     """Attributes that were set for it."""
     told: list[str] = field(default_factory=list)
     """Ids of commands that it has, at most TOLD_MAX."""
+    at: str = ""
+    """Name of the bridge that it is connected to; empty: to none."""
     size: int = 0
     """Bytes as JSON."""
 
@@ -55,6 +57,7 @@ class Kept:
         body = {
             "by": by,
             "token": self.token,
+            "at": self.at,
             "client": self.client,
             "shared": self.shared,
             "told": self.told,
@@ -68,14 +71,15 @@ NOTHING: Final = Kept("")
 class Memory:
     """Not for several threads."""
 
-    def __init__(self, own: str) -> None:
-        """`own`: this process, as no other one is called.
+    def __init__(self, own: str, bridge: str) -> None:
+        """`own`: this process, as no other one is called; `bridge`: the name that it keeps.
 
         What it wrote itself is read from Kafka later, and is no news then.
         """
         self.write: Callable[[Row], None] = lambda _row: None
         """Gets each row that changed."""
         self._own = own
+        self._bridge = bridge
         self._forgotten: Counter[str] = Counter()
         """Rows of None that it wrote and has not read."""
         self._devices: dict[str, Kept] = {}
@@ -102,7 +106,11 @@ class Memory:
             if said["by"] == self._own:
                 return
             kept = Kept(
-                str(said["token"]), dict(said["client"]), dict(said["shared"]), list(said["told"])
+                str(said["token"]),
+                dict(said["client"]),
+                dict(said["shared"]),
+                list(said["told"]),
+                str(said["at"]),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"attributes of {device!r}: {error!r}") from error
@@ -141,9 +149,29 @@ class Memory:
         kept.told = [*kept.told, command][-TOLD_MAX:]
         self._save(device, kept)
 
+    def arrived(self, device: str, token: str) -> None:
+        """It is connected to this bridge."""
+        kept = self._copy(device, token)
+        kept.at = self._bridge
+        self._save(device, kept)
+
+    def left(self, device: str) -> bool:
+        """It is not connected to this bridge any more; is it to none, as far as is known?"""
+        found = self.of(device)
+        if found.at == self._bridge:
+            kept = self._copy(device, found.token)
+            kept.at = ""
+            self._save(device, kept)
+        return found.at in ("", self._bridge)
+
+    def here(self) -> list[str]:
+        """Devices that were connected to this bridge last, as far as is known."""
+        return [device for device, kept in self._devices.items() if kept.at == self._bridge]
+
     def _copy(self, device: str, token: str) -> Kept:
         found = self.of(device)
-        return Kept(token, dict(found.client), dict(found.shared), list(found.told))
+        client, shared = dict(found.client), dict(found.shared)
+        return Kept(token, client, shared, list(found.told), found.at)
 
     def _save(self, device: str, kept: Kept) -> None:
         text = kept.text(self._own)

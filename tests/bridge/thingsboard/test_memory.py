@@ -16,7 +16,7 @@ from edgewake.cloud.bridge.thingsboard.memory import (
 
 
 def memory(own: str = "one") -> tuple[Memory, list[Row]]:
-    made, rows = Memory(own), list[Row]()
+    made, rows = Memory(own, f"bridge-{own}"), list[Row]()
     made.write = rows.append
     return made, rows
 
@@ -97,6 +97,32 @@ def test_a_row_of_none_that_comes_back_forgets_nothing_new() -> None:
     assert made.of(gone.device).client == {"fw": "2"}
     made.follow(*gone)
     assert made.of(gone.device).client == {}, "the second one is another's: it was removed"
+
+
+def test_a_device_that_went_to_another_bridge_is_not_gone() -> None:
+    first, rows = memory()
+    second, news = memory("two")
+    first.arrived("boiler", "boiler")
+    second.follow(*rows[-1])
+    assert (first.here(), second.here()) == (["boiler"], [])
+    second.arrived("boiler", "boiler")
+    first.follow(*news[-1])
+    assert first.here() == []
+    assert not first.left("boiler"), "the old connection ended: it is at the second"
+    assert second.left("boiler"), "it is nowhere now"
+    assert second.left("boiler")
+    assert second.here() == []
+
+
+def test_who_was_here_before_the_bridge_died_is_known() -> None:
+    before, rows = memory()
+    before.arrived("boiler", "boiler")
+    before.arrived("press", "gateway")
+    before.left("press")
+    after = Memory("another process", "bridge-one")
+    for row in rows:
+        after.follow(*row)
+    assert after.here() == ["boiler"]
 
 
 def test_commands_that_nobody_waits_for_are_forgotten() -> None:
