@@ -396,6 +396,7 @@ def _open_to_the_network(plan: Plan, configs: dict[str, Mapping[str, Any]]) -> N
             **configs["bridge-1"]["http"],
             **there,
             "password_file": str(plan.password_file),
+            "enrol_url": moved["enrol_url"],
         },
         "thingsboard": moved,
     }

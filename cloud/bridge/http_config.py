@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from pydantic import Field, model_validator
 
@@ -12,6 +12,8 @@ from edgewake.cloud.client_share import SHARE_DEFAULT, NetworkText
 from edgewake.protocol.config import Config
 from edgewake.protocol.frames.frame import FRAME_BYTES_MAX
 from edgewake.protocol.maps.http_forms import PRESETS
+
+ENROL_PATTERN: Final = r"^https?://[^\s/]+/?$"
 
 
 class HttpConfig(Config):
@@ -54,6 +56,11 @@ class HttpConfig(Config):
     """Passwords of devices, as the MQTT broker reads them (`password_file` of ops.toml): a device
     shows name and password, by HTTP Basic, or as `NAME:PASSWORD` where its client has one word for
     a token. Read again when it changes."""
+    enrol_url: str | None = Field(default=None, pattern=ENROL_PATTERN)
+    """Address of the operations API, e.g. `http://127.0.0.1:8702`: devices that ask for a token
+    (ThingsBoard's provisioning) have it by a claim code. Needs `password_file`."""
+    enrol_ca_file: Path | None = None
+    """PEM of the authorities that may sign its certificate. None: the system's."""
     prefix: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,31})?$")
     """Begins the names of devices that payloads give, as `maps.prefix` does."""
     body_bytes_max: int = Field(default=FRAME_BYTES_MAX, ge=1024, le=16 << 20)
@@ -73,6 +80,8 @@ class HttpConfig(Config):
             self._check_hosts(key, hosts)
         if self.local and self.trusted_proxies:
             raise ValueError("local: a proxy asks for others, too: expected no trusted_proxies")
+        if self.enrol_url is not None and self.password_file is None:
+            raise ValueError("enrol_url: expected the password_file that the operations API keeps")
         if (self.also_client_ca_file is None) != (self.certificates_file is None):
             raise ValueError("also_client_ca_file and certificates_file belong together")
         if self.also_client_ca_file is not None and self.also_cert_file is None:
@@ -119,7 +128,7 @@ class ThingsBoardConfig(Config):
     password_file: Path | None = None
     """Passwords of devices, as the MQTT broker reads them (`password_file` of ops.toml): a device's
     token is `NAME:PASSWORD`, or it shows both. Read again when it changes."""
-    enrol_url: str | None = Field(default=None, pattern=r"^https?://[^\s/]+/?$")
+    enrol_url: str | None = Field(default=None, pattern=ENROL_PATTERN)
     """Address of the operations API, e.g. `http://127.0.0.1:8702`, where devices that ask for a
     token (ThingsBoard's provisioning) have it by a claim code. Needs `password_file`."""
     enrol_ca_file: Path | None = None

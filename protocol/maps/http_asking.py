@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Mapping
 from typing import Protocol
 
 from edgewake.protocol.maps.device_tokens import DeviceTokens, Holder
@@ -44,7 +45,7 @@ def known(
     """
     form = form or form_of(head)
     headers = head.headers
-    if "origin" in headers or headers.get("sec-fetch-site", "none") != "none":
+    if is_of_a_page(headers):
         return refused(form, head, 403, NO_BROWSER)
     if (found := probe(head)) is not None:
         return found
@@ -67,6 +68,11 @@ def known(
         device=holder.device if holder is not None and is_own else "",
         gateway="" if holder is None or is_own else holder.device,
     )
+
+
+def is_of_a_page(headers: Mapping[str, str]) -> bool:
+    """Does a page of a browser send it?"""
+    return "origin" in headers or headers.get("sec-fetch-site", "none") != "none"
 
 
 def refused(form: Form, head: Head, status: int, why: str) -> Reply:

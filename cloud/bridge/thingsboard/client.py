@@ -17,9 +17,10 @@ import orjson
 
 from edgewake.cloud.bridge.admission.allowance import Account
 from edgewake.cloud.bridge.admission.mapped import Mapper, Part
-from edgewake.cloud.bridge.thingsboard import provisioning, words
+from edgewake.cloud.bridge.thingsboard import words
 from edgewake.cloud.bridge.thingsboard.firmware import Firmware, chunk
 from edgewake.cloud.bridge.thingsboard.memory import Memory
+from edgewake.cloud.bridge.web import provisioning
 from edgewake.cloud.bridge.web.door import Taker
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock

@@ -17,11 +17,11 @@ import mqtt5
 from edgewake.cloud.bridge.admission.mapped import Mapper, Part
 from edgewake.cloud.bridge.http_config import ThingsBoardConfig
 from edgewake.cloud.bridge.outbox import Outbox
-from edgewake.cloud.bridge.thingsboard import provisioning
 from edgewake.cloud.bridge.thingsboard.client import Client, Recent
 from edgewake.cloud.bridge.thingsboard.firmware import Firmware
 from edgewake.cloud.bridge.thingsboard.memory import Memory
 from edgewake.cloud.bridge.thingsboard.present import Present
+from edgewake.cloud.bridge.web import provisioning
 from edgewake.cloud.bridge.web.device_passwords import DevicePasswords
 from edgewake.cloud.bridge.web.door import Taker
 from edgewake.cloud.client_share import Bound
@@ -30,7 +30,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.downlink.down_row import DownRow
 from edgewake.protocol.downlink.downlink import DownKind
-from edgewake.protocol.errors import ConfigError, RemoteError
+from edgewake.protocol.errors import RemoteError
 from edgewake.protocol.maps.compiling import compile_presets
 from edgewake.protocol.maps.device_tokens import DeviceTokens, Holder
 from edgewake.protocol.maps.map_file import LOOK_S
@@ -78,7 +78,7 @@ class Door:
         self.memory = memory
         self.firmware = Firmware(config.firmware_dir)
         self.whole_files = asyncio.Semaphore(WHOLE_FILES_MAX)
-        self.provisioning = _provisioning(config)
+        self.provisioning = provisioning.opened(config.enrol_url, config.enrol_ca_file)
         file, passwords = config.tokens_file, config.password_file
         self.tokens = None if file is None else DeviceTokens(file)
         self._passwords = None if passwords is None else DevicePasswords(passwords)
@@ -312,16 +312,6 @@ class Door:
             why,
             extra={"event": "thingsboard.passed", "device": client.holder.device},
         )
-
-
-def _provisioning(config: ThingsBoardConfig) -> provisioning.Provisioning | None:
-    """Raises ConfigError."""
-    if config.enrol_url is None:
-        return None
-    try:
-        return provisioning.Provisioning(config.enrol_url, config.enrol_ca_file)
-    except OSError as error:
-        raise ConfigError(f"enrol_ca_file = {config.enrol_ca_file}: {error}") from error
 
 
 async def serve(

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from edgewake.cloud.bridge.admission.mapped import Mapper
 from edgewake.cloud.bridge.bridge import Bridge
 from edgewake.cloud.bridge.http_config import HttpConfig
+from edgewake.cloud.bridge.web import provisioning
 from edgewake.cloud.bridge.web.device_certificates import DeviceCertificates
 from edgewake.cloud.bridge.web.device_passwords import DevicePasswords
 from edgewake.cloud.bridge.web.door import Door
@@ -47,6 +48,7 @@ async def serve(config: HttpConfig, bridge: Bridge, clock: Clock, stop: asyncio.
         clients=clients,
         clock=clock,
         trusts_machine=config.local,
+        tokens_for=provisioning.opened(config.enrol_url, config.enrol_ca_file),
     )
     following = asyncio.create_task(_follow(maps, mapper, (tokens, passwords, certificates), clock))
     try:

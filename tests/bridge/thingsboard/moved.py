@@ -3,7 +3,7 @@ its own, with its address changed and nothing else.
 
     moved.py device PORT TOKEN COUNT
     moved.py gateway PORT TOKEN COUNT
-    moved.py new PORT CODE COUNT        provisions itself, and asks for its firmware
+    moved.py new PORT CODE HTTP_PORT    provisions itself, and asks for its firmware
 
 Each thing that happens is a line of JSON.
 """
@@ -17,6 +17,7 @@ import threading
 import time
 from typing import Any
 
+from tb_device_http import TBHTTPDevice
 from tb_device_mqtt import TBDeviceMqttClient
 from tb_gateway_mqtt import TBGatewayMqttClient
 
@@ -112,7 +113,10 @@ def gateway(port: int, token: str, count: int) -> None:
     client.disconnect()
 
 
-def new(port: int, code: str, _count: int) -> None:
+def new(port: int, code: str, http_port: int) -> None:
+    web = TBHTTPDevice.provision(f"http://127.0.0.1:{http_port}", "tb-web", "edgewake", code)
+    web.send_telemetry({"degrees": 180}, queued=False)
+    say("sent by http")
     refused = TBDeviceMqttClient.provision("127.0.0.1", "edgewake", code, device_name="", port=port)
     say("refused", answer=refused)
     given = TBDeviceMqttClient.provision(

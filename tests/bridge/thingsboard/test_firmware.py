@@ -8,8 +8,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from edgewake.cloud.bridge.thingsboard import firmware, provisioning
+from edgewake.cloud.bridge.thingsboard import firmware
 from edgewake.cloud.bridge.thingsboard.firmware import Firmware, chunk
+from edgewake.cloud.bridge.web import provisioning
 
 DATA = bytes(range(256)) * 5
 

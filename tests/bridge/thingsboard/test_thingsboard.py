@@ -67,10 +67,10 @@ class Moved:
 
 
 @contextmanager
-def moved(folder: Path, kind: str, port: int, token: str) -> Iterator[Moved]:
+def moved(folder: Path, kind: str, port: int, token: str, last: int = COUNT) -> Iterator[Moved]:
     log = folder / f"{kind}.log"
     script = Path(__file__).with_name("moved.py")
-    command = [sys.executable, str(script), kind, str(port), token, str(COUNT)]
+    command = [sys.executable, str(script), kind, str(port), token, str(last)]
     with (
         log.open("w") as out,
         subprocess.Popen(
@@ -222,19 +222,23 @@ async def test_a_device_gets_its_token_by_a_code_and_then_its_firmware(
     folder.mkdir(parents=True)
     (folder / "2.0").write_bytes(image)
     passwords = tmp_path / "passwords"
+    (web,) = free_ports(1)
     with running(here.node.bootstrap, tmp_path, f'password_file = "{passwords}"\n') as api:
         port = bridge(
             here,
             "b-tbnew",
             f'password_file = "{passwords}"\nenrol_url = "{api.url}"\n'
-            f'firmware_dir = "{tmp_path / "firmware"}"\n',
+            f'firmware_dir = "{tmp_path / "firmware"}"\n'
+            f'[http]\nport = {web}\npassword_file = "{passwords}"\nenrol_url = "{api.url}"\n',
         )
         door = here.parts[-1]
         here.sequencer()
-        wanted = {"count": 1, "life_s": 3600, "prefix": "tb-"}
+        wanted = {"count": 2, "life_s": 3600, "prefix": "tb-"}
         answer = api.client.post("/v1/claims", json=wanted)
         code = answer.json()["code"]
-        with moved(tmp_path, "new", port, code) as one:
+        with moved(tmp_path, "new", port, code, web) as one:
+            await one.says("sent by http")
+            assert [*fields(here, "tb-web", "thingsboard").values()] == [{"degrees": 180}]
             assert (await one.says("refused"))["answer"] is None
             given = (await one.says("provisioned"))["answer"]
             assert given["credentialsValue"].startswith("tb-new:")

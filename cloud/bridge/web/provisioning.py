@@ -6,8 +6,9 @@
     /provision/response  {"status": "SUCCESS", "credentialsType": "ACCESS_TOKEN",
                           "credentialsValue": "boiler-7:PASSWORD"}
 
-The operations API counts the codes and keeps the passwords (`edgewake devices claim`), so a device
-that came in this way is shut out as all others are.
+By HTTP the same object is posted to /api/v1/provision, and the answer is the body. The operations
+API counts the codes and keeps the passwords (`edgewake devices claim`), so a device that came in
+this way is shut out as all others are.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
 import orjson
 
+from edgewake.protocol.errors import ConfigError
+
+PATH: Final = "/api/v1/provision"
 USER: Final = "provision"
 REQUEST: Final = "/provision/request"
 RESPONSE: Final = "/provision/response"
@@ -29,6 +32,15 @@ ANSWER_S: Final = 10.0
 ANSWER_BYTES_MAX: Final = 65_536
 AT_ONCE_MAX: Final = 8
 """Requests that are asked at once; more wait."""
+
+
+def asked(body: bytes) -> Mapping[str, Any]:
+    """What a request says; nothing where it is no object."""
+    try:
+        said = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return {}
+    return said if isinstance(said, dict) else {}
 
 
 def why_not(said: Mapping[str, Any]) -> str:
@@ -76,6 +88,8 @@ class Provisioning:
         """What a device is told."""
         if why := why_not(said):
             return refused(why)
+        import httpx  # 10 MB, and nearly no bridge is asked
+
         asked = {"code": said["provisionDeviceSecret"], "device": said["deviceName"]}
         try:
             async with (
@@ -88,6 +102,16 @@ class Provisioning:
         except (httpx.HTTPError, TimeoutError, orjson.JSONDecodeError):
             return refused("the operations API does not answer: ask again")
         return read(answer.status_code, body)
+
+
+def opened(url: str | None, ca_file: Path | None) -> Provisioning | None:
+    """None where no device is to come in so. Raises ConfigError."""
+    if url is None:
+        return None
+    try:
+        return Provisioning(url, ca_file)
+    except OSError as error:
+        raise ConfigError(f"enrol_ca_file = {ca_file}: {error}") from error
 
 
 def read(status: int, body: Any) -> bytes:
