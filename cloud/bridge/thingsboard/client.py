@@ -215,8 +215,7 @@ class Client:
                 self._take(word, packet.payload, settle)
                 return
             case words.Attributes():
-                device = device_name(word.device, self.door.prefix) if word.device else ""
-                self.publish(words.attributes(word, self._known(device or self.holder.device)))
+                self.publish(words.attributes(word, self._known(word.device)))
             case words.Asked():
                 self.publish(words.replied(word))
             case words.Answered():
@@ -236,8 +235,9 @@ class Client:
             self.provisioned = await self.door.provisioning.answer(said)
         self.publish(words.Publish(provisioning.RESPONSE, self.provisioned))
 
-    def _known(self, device: str) -> Mapping[str, Mapping[str, Any]]:
-        kept = self.door.memory.of(device)
+    def _known(self, name: str) -> Mapping[str, Mapping[str, Any]]:
+        """The attributes of itself, or of a device behind it: nobody is told of others."""
+        kept = self.door.memory.of(self._behind(name) if name else self.holder.device)
         return {"client": kept.client, "shared": kept.shared}
 
     async def _on_chunk(self, word: words.Chunk) -> None:
@@ -402,10 +402,12 @@ class Client:
             if self._numbers not in self._in_packets:
                 return self._numbers
 
+    def _behind(self, name: str) -> str:
+        """Our name of a device behind it; empty: there is none."""
+        return next((ours for ours, own in self.things.items() if own == name), "")
+
     def _on_answer(self, word: words.Answered) -> None:
-        device = self.holder.device
-        if word.device:
-            device = next((ours for ours, name in self.things.items() if name == word.device), "")
+        device = self._behind(word.device) if word.device else self.holder.device
         for row in self.door.waiting(device):
             asked = row.message
             if isinstance(asked, Command) and words.number_of(asked.id) == word.number:

@@ -146,6 +146,29 @@ async def test_who_asks_and_does_not_read_costs_no_memory_and_hears_all_once_he_
             assert waiting() < OUT_BYTES_MAX
 
 
+async def test_nobody_is_told_the_attributes_of_a_device_that_he_does_not_speak_for() -> None:
+    async with opened() as here, asyncio.timeout(PATIENCE_S):
+        here.memory.keep("oven", "oven", "client", {"serial": "secret"})
+        gateway = await here.device("hall", "a")
+        answers = "v1/gateway/attributes/response"
+        gateway.send(mqtt5.SubscribePacket(1, [mqtt5.TopicFilter(answers)]))
+        assert isinstance(await gateway.next(), mqtt5.SubAckPacket)
+
+        async def told(name: str) -> object:
+            asks = {"id": 1, "device": name, "client": True, "key": "serial"}
+            topic = "v1/gateway/attributes/request"
+            gateway.send(mqtt5.PublishPacket(topic, orjson.dumps(asks)))
+            found = await gateway.next()
+            assert isinstance(found, mqtt5.PublishPacket)
+            return orjson.loads(found.payload)["value"]
+
+        assert await told("oven") is None
+        assert await told("///") is None
+        serial = orjson.dumps({"oven 2": {"serial": "A-1"}})
+        gateway.send(mqtt5.PublishPacket("v1/gateway/attributes", serial))
+        assert await told("oven 2") == "A-1"
+
+
 async def test_a_device_is_offline_when_the_last_of_its_connections_is_gone() -> None:
     online, offline = ("boiler", "online"), ("boiler", "offline")
     async with opened() as here:
