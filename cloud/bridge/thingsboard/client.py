@@ -404,7 +404,11 @@ class Client:
 
     def _behind(self, name: str) -> str:
         """Our name of a device behind it; empty: there is none."""
-        return next((ours for ours, own in self.things.items() if own == name), "")
+        try:
+            ours = device_name(name, self.door.prefix)
+        except ValueError:
+            return ""
+        return ours if self.things.get(ours) == name else ""
 
     def _on_answer(self, word: words.Answered) -> None:
         device = self._behind(word.device) if word.device else self.holder.device
