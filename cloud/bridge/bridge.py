@@ -67,7 +67,6 @@ from edgewake.cloud.bridge.mqtt.subscriptions import Subscriptions, client_id
 from edgewake.cloud.bridge.outbox import Outbox
 from edgewake.cloud.bridge.refusals import Refusals
 from edgewake.cloud.bridge.status_rows import StatusRows
-from edgewake.cloud.bridge.thingsboard.memory import Row
 from edgewake.cloud.bridge.traces import BridgeTraces
 from edgewake.cloud.bridge.watch import Watch, last_will
 from edgewake.cloud.health import Health
@@ -320,10 +319,10 @@ class Bridge:
         self._work.set()
         return whole
 
-    def remember(self, row: Row) -> None:
+    def remember(self, device: str, value: bytes | None) -> None:
         """Write what is remembered of a device of ThingsBoard, before what is taken after it."""
-        now_ms = self._clock.now_ms()
-        self._writer.write(KafkaRecord(topics.ATTRIBUTES, row.device, row.value, [], now_ms), None)
+        record = KafkaRecord(topics.ATTRIBUTES, device, value, [], self._clock.now_ms())
+        self._writer.write(record, None)
         self._work.set()
 
     def account(self, payer: str, *, is_named: bool = False) -> Account:

@@ -195,7 +195,7 @@ async def _serve_thingsboard(
         return
     from edgewake.cloud.bridge.thingsboard.door import serve
 
-    memory.write = bridge.remember
+    memory.write = lambda row: bridge.remember(*row)
     await serve(config.thingsboard, bridge, outbox, memory, clock)
 
 
