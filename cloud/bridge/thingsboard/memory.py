@@ -74,7 +74,7 @@ class Memory:
     def __init__(self, own: str, bridge: str) -> None:
         """`own`: this process, as no other one is called; `bridge`: the name that it keeps.
 
-        What it wrote itself is read from Kafka later, and is no news then.
+        What it wrote itself is read from Kafka later, and tells nothing new then.
         """
         self.write: Callable[[Row], None] = lambda _row: None
         """Gets each row that changed."""

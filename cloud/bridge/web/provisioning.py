@@ -35,7 +35,7 @@ AT_ONCE_MAX: Final = 8
 
 
 def asked(body: bytes) -> Mapping[str, Any]:
-    """What a request says; nothing where it is no object."""
+    """What a request says; nothing where it has no object."""
     try:
         said = orjson.loads(body)
     except orjson.JSONDecodeError:
