@@ -94,11 +94,11 @@ OPEN_PATHS: Final = frozenset(
         "/v1/server",
     }
 )
-"""They need no principal: the pages, which show what their reader may see, and what says how the
-server is."""
+"""Paths without a principal: the pages, which show only what their reader may see, and the server's
+state."""
 OPEN_FOLDERS: Final = ("/page/", "/docs/")
 BODY_BYTES_MAX: Final = 1024 * 1024
-"""Bytes of a request's body: ten thousand devices, with a filter."""
+"""The largest body of a request, bytes: ten thousand devices, with a filter."""
 TICKET_BYTES: Final = 32
 """Random bytes of a ticket."""
 
@@ -147,7 +147,13 @@ def build(
         let_anonymous_in(app)
     clients = Clients(config.trusted_proxies)
     EventRoutes(
-        hub=hub, streams=streams, leases=leases, metrics=metrics, clients=clients, clock=clock
+        hub=hub,
+        streams=streams,
+        leases=leases,
+        metrics=metrics,
+        clients=clients,
+        clock=clock,
+        bodies=latest.bodies,
     ).add_to(app)
     SocketRoutes(
         config,
@@ -162,13 +168,19 @@ def build(
     app.include_router(sync_routes.router(latest, streams, clients))
     app.include_router(boards.router(hub.catalogue))
     app.include_router(rights_routes.router(tickets, clients, clock))
-    _add_operations(app, config, hub=hub, streams=streams, metrics=metrics)
+    _add_operations(app, config, hub=hub, streams=streams, latest=latest, metrics=metrics)
     _add_pages(app)
     return app
 
 
 def _add_operations(
-    app: FastAPI, config: AccessConfig, *, hub: Hub, streams: OpenStreams, metrics: Metrics
+    app: FastAPI,
+    config: AccessConfig,
+    *,
+    hub: Hub,
+    streams: OpenStreams,
+    latest: LatestStores,
+    metrics: Metrics,
 ) -> None:
     @app.get("/v1/streams")
     async def catalogue(reader: ReaderAsks) -> Response:
@@ -198,12 +210,12 @@ def _add_operations(
 
     @app.get("/healthz")
     async def healthz() -> Response:
-        """The process lives."""
+        """Answers while the process lives."""
         return JSONResponse({"status": "ok"})
 
     @app.get("/readyz")
     async def readyz() -> Response:
-        """Kafka answers and the server is not about to stop."""
+        """Answers 200 while Kafka answers and the server is not stopping."""
         if why := "about to stop" if streams.draining else hub.catalogue.why_unreachable:
             raise Problem(503, "not_ready", why)
         return JSONResponse({"status": "ready"})
@@ -226,6 +238,8 @@ def _add_operations(
         metrics.tail_bytes.set(hub.streams.bytes)
         metrics.chunk_bytes.set(hub.chunks.bytes)
         metrics.cohorts.set(hub.cohorts_reading)
+        metrics.answer_bytes.set(latest.bodies.size)
+        metrics.answers_cut.set(latest.bodies.cut)
         metrics.records.set(hub.streams.records)
         metrics.unreadable.set(hub.decoder.unreadable)
         metrics.replayed.set(hub.replay.blocks_read)

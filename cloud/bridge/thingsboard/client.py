@@ -7,6 +7,7 @@ a client sends again after it has lost its connection to this bridge is taken on
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any, Final, Protocol
 import mqtt5
 import orjson
 
-from edgewake.cloud.bridge.admission.allowance import Account
+from edgewake.cloud.bridge.admission.allowance import MEASURED_BYTES, Account
 from edgewake.cloud.bridge.admission.mapped import Mapper, Part
 from edgewake.cloud.bridge.thingsboard import words
 from edgewake.cloud.bridge.thingsboard.firmware import Firmware, chunk
@@ -42,6 +43,8 @@ FILTERS_MAX: Final = 64
 """Subscriptions of a client: ThingsBoard's own has eight."""
 THINGS_MAX: Final = 10_000
 """Devices behind one gateway; a reading of one more is taken, but no command reaches it."""
+UNREAD_BYTES_MAX: Final = 64 * 1024
+"""Bytes that wait for a client above which it is not listened to."""
 OUT_BYTES_MAX: Final = 1 << 20
 """Bytes that wait for a client to read them; what else there is for it comes afterwards."""
 DRAIN_S: Final = 30.0
@@ -176,8 +179,9 @@ class Client:
 
     async def drained(self, within_s: float = DRAIN_S) -> None:
         """Wait until it has read most of what it was sent. Raises TimeoutError."""
-        async with asyncio.timeout(within_s):
-            await self.writer.drain()
+        if self.writer.transport.get_write_buffer_size() > UNREAD_BYTES_MAX:
+            async with asyncio.timeout(within_s):
+                await self.writer.drain()
         if self._is_behind:
             self._is_behind = False
             self.door.wake((self.holder.device, *self.things))
@@ -215,9 +219,9 @@ class Client:
                 self._take(word, packet.payload, settle)
                 return
             case words.Attributes():
-                self.publish(words.attributes(word, self._known(word.device)))
+                self._reply(words.attributes(word, self._known(word.device)), packet)
             case words.Asked():
-                self.publish(words.replied(word))
+                self._reply(words.replied(word), packet)
             case words.Answered():
                 self._on_answer(word)
             case words.Chunk():
@@ -225,6 +229,12 @@ class Client:
             case words.Passed():
                 self.door.note(self, word.why)
         settle()
+
+    def _reply(self, what: words.Publish, asking: mqtt5.PublishPacket) -> None:
+        """Answer at its expense: a question is short, and its answer may be long."""
+        account = self.door.bridge.account(self.holder.device)
+        account.pay(len(asking.payload) + len(what.payload), 0.0)
+        self.publish(what)
 
     async def _on_provision(self, packet: mqtt5.PublishPacket) -> None:
         """Answer a client that has no token, once."""
@@ -304,10 +314,13 @@ class Client:
             return
         topic = word.topic if word.is_gateways else word.topic.replace("/me/", f"/{own}/")
         packet = mqtt5.PublishPacket(topic, payload)
+        began_s = time.thread_time()
         parts = self.door.mapper.parts_of(
             packet, self.door.clock.now_ms(), device="" if word.is_gateways else own
         )
         self._remember(word, payload)
+        if len(payload) >= MEASURED_BYTES:
+            self.door.bridge.account(own).pay(len(payload), time.thread_time() - began_s)
         if word.is_gateways:
             self._named.pay_for(len(parts), len(payload))
         self.door.bridge.take(parts, own, settle, is_named=word.is_gateways)

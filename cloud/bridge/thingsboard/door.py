@@ -48,6 +48,8 @@ KEEPALIVE_S: Final = 300
 """Seconds of silence that are forgiven a client which names no keepalive."""
 DEVICES_MAX: Final = 10_000
 """Devices whose last messages are remembered; the longest quiet is forgotten."""
+CLIENT_IDS_MAX: Final = 8
+"""Client ids of a device under which they are: it may connect under as many as it likes."""
 STRANDED_S: Final = 90.0
 """Seconds after a start for devices that were here before to come again: ThingsBoard's own clients
 wait up to 120 between two attempts, and most of them 1."""
@@ -85,7 +87,8 @@ class Door:
         self._bound = Bound("connections", config.connections_max, config.address_share)
         self._held: dict[str, int] = {}
         self._present: Present[Client] = Present()
-        self._recent: OrderedDict[tuple[str, str], Recent] = OrderedDict()
+        self._recent: OrderedDict[str, OrderedDict[str, Recent]] = OrderedDict()
+        """By device and client id."""
         outbox.reach = self.reach
 
     # Connections
@@ -155,7 +158,8 @@ class Door:
             # Its connection of before is not lost yet, as far as anybody here knows.
             before = other.recent
         else:
-            before = self._recent.pop((shown.device, hello.client_id), OrderedDict())
+            of_device = self._recent.get(shown.device, OrderedDict())
+            before = of_device.pop(hello.client_id, OrderedDict())
         client = Client(self, writer, shown, hello.client_id, is_old, before)
         if holder is None and not (asks and self.provisioning is not None):
             client.greet(mqtt5.ConnAckReasonCode.BAD_USER_NAME_OR_PASSWORD)
@@ -216,7 +220,7 @@ class Door:
         other = self._same(device, client.client_id)
         self._present.speaks(client, device)
         self.memory.arrived(device, device)
-        self._say([device], DeviceState.ONLINE)
+        self._say([device], DeviceState.ONLINE, device)
         if other is not None:
             other.is_replaced = True
             self._gone(other)
@@ -226,7 +230,11 @@ class Door:
         device = client.holder.device
         if client.is_replaced or not device:
             return
-        self._recent[device, client.client_id] = client.recent
+        of_device = self._recent.setdefault(device, OrderedDict())
+        of_device[client.client_id] = client.recent
+        if len(of_device) > CLIENT_IDS_MAX:
+            of_device.popitem(last=False)
+        self._recent.move_to_end(device)
         if len(self._recent) > DEVICES_MAX:
             self._recent.popitem(last=False)
         self._gone(client)
@@ -234,7 +242,7 @@ class Door:
     def _gone(self, client: Client) -> None:
         """Devices that no other connection speaks for, here or at another bridge, are offline."""
         gone = [one for one in self._present.leave(client) if self.memory.left(one)]
-        self._say(gone, DeviceState.OFFLINE)
+        self._say(gone, DeviceState.OFFLINE, client.holder.device)
 
     @property
     def clients(self) -> list[Client]:
@@ -246,13 +254,16 @@ class Door:
         gone = [one for one in self.memory.here() if not self._present.of(one)]
         for device in gone:
             self.memory.left(device)
-        self._say(gone, DeviceState.OFFLINE)
+            self._say([device], DeviceState.OFFLINE, self.memory.of(device).token)
 
-    def _say(self, devices: Iterable[str], state: DeviceState) -> None:
-        """Say that devices are there, or gone."""
+    def _say(self, devices: Iterable[str], state: DeviceState, token: str) -> None:
+        """Say that devices are there, or gone.
+
+        Those behind a gateway have their names from it: it pays for them.
+        """
         for device in devices:
             packet = mqtt5.PublishPacket(topics.status(device), state.value.encode())
-            self.bridge.take([Part(packet)], device, _nothing, is_named=False)
+            self.bridge.take([Part(packet)], token, _nothing, is_named=device != token)
 
     def speaks(self, client: Client, device: str) -> None:
         """A client speaks for a device behind it."""
