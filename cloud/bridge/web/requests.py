@@ -115,16 +115,16 @@ class Requests:
         if shown is not None and self._certificates is not None:
             certified = self._certificates.holder_of(shown)
             if certified is None:
-                why = f"the certificate of {shown.name!r} was taken back, or is another's"
-                return refused(form, head, 401, why)
+                taken_back = f"the certificate of {shown.name!r} was taken back, or is another's"
+                return refused(form, head, 401, taken_back)
         if is_trusted:
             found = known(head, None, None, form=form)
         else:
             found = known(head, None, self._tokens, self._passwords, form=form, certified=certified)
         if isinstance(found, Reply):
             return found
-        shown = head.headers.get("idempotency-key")
-        if shown is not None and not 1 <= len(shown) <= request_key.KEY_CHARS_MAX:
+        key = head.headers.get("idempotency-key")
+        if key is not None and not 1 <= len(key) <= request_key.KEY_CHARS_MAX:
             expected = f"expected 1 to {request_key.KEY_CHARS_MAX} characters"
             return refused(form, head, 400, f"Idempotency-Key: {expected}")
         if not is_own:
