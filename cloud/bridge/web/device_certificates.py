@@ -34,11 +34,9 @@ class DeviceCertificates:
     def holder_of(self, shown: Certificate) -> Holder | None:
         """The device whose certificate it is; None: it was taken back, or is nobody's.
 
-        One that is not known may be new.
+        The file is asked each time: one that was taken back a moment ago is good no more.
         """
-        return self._holder_of(shown) or (self._holder_of(shown) if self.look() else None)
-
-    def _holder_of(self, shown: Certificate) -> Holder | None:
+        self.look()
         held = self._book.held.get(shown.name)
         if held is None or held.serial.lower().lstrip("0") != shown.serial:
             return None
