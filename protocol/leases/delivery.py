@@ -5,26 +5,18 @@ How a delivery is stored is `edgewake.protocol.leases.delivery_record`.
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated, Final
 
 from pydantic import AnyHttpUrl, BaseModel, ConfigDict, Field
 
+from edgewake.protocol.leases.endpoint_kind import EndpointKind
+from edgewake.protocol.leases.lease import KEEP_OLD_S, KeepOldS
 from edgewake.protocol.names import STREAMS_PER_SUBSCRIPTION_MAX
 
 NAME_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 EVENTS_MAX: Final = 500
 """The bounds of the events of one call."""
 WAIT_S_MAX: Final = 60.0
-
-
-class EndpointKind(StrEnum):
-    """The meaning of an answer 404."""
-
-    WEBHOOK = "webhook"
-    """The endpoint is being deployed: it is tried again."""
-    PUSH_SERVICE = "push_service"
-    """The subscription is gone (RFC 8030, 7.3): the delivery ends, as with 410."""
 
 
 class DeliveryRequest(BaseModel):
@@ -47,6 +39,9 @@ class DeliveryRequest(BaseModel):
     url: AnyHttpUrl
     """The address that is called."""
     kind: EndpointKind = EndpointKind.WEBHOOK
+    headers: dict[str, str] | None = None
+    """Headers of yours for each call, e.g. Authorization: at most 8, 2 KB together, never shown.
+    Where they are missing they stay, as long as `url` does."""
     secret: str | None = None
     """The secret, whsec_… with 24 to 64 bytes; one is made and shown once if it is missing and
     there was none."""
@@ -63,5 +58,5 @@ class SecretChange(BaseModel):
 
     secret: str | None = None
     """The new secret; one is made and shown once if it is missing."""
-    keep_old_s: Annotated[int, Field(ge=0, le=30 * 86_400)] = 86_400
+    keep_old_s: KeepOldS = KEEP_OLD_S
     """Seconds for which calls are signed with the old one, too."""
