@@ -90,6 +90,8 @@ ASKING_SUFFIX: Final = "/ack"
 which comes on its `…/acks`."""
 _FEED_END: Final = "/req/feed"
 _OF: Final = "/of/"
+EVERY_THING: Final = "+"
+"""In place of the name of a thing; no thing has it."""
 BRIDGE_PREFIX: Final = "ew/bridges/"
 
 UP: Final = "ew.up"
@@ -222,6 +224,16 @@ def up(device: str, stream: str) -> str:
 def of_thing(stream: str, thing: str) -> str:
     """Name a thing's stream in topics and in its agent's log."""
     return f"{stream}{_OF}{thing}"
+
+
+def of_all_things(stream: str) -> str:
+    """Name all things' streams of it, of whatever thing; no stream has this name."""
+    return of_thing(stream, EVERY_THING)
+
+
+def is_of_all_things(name: str) -> bool:
+    """Is it what `of_all_things` gives?"""
+    return stream_and_thing(name)[1] == EVERY_THING
 
 
 def stream_and_thing(name: str) -> tuple[str, str]:
