@@ -68,6 +68,8 @@ class SystemLook:
         )
         devices = tables.devices
         of_devices = device_problems(
-            devices.marked[Mark.WAITING], devices.names_with(Mark.WAITING, KEYS_NAMED)
+            devices.marked[Mark.WAITING],
+            devices.names_with(Mark.WAITING, KEYS_NAMED),
+            devices.contested.now(self.clock.now_ms()),
         )
         return Look([*found, *of_devices], parts, queries, dead)
