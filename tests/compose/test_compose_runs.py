@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import signal
 import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import httpx
@@ -26,6 +27,7 @@ from edgewake.simulators.clients import Follower
 from edgewake.simulators.ledger import Ledger
 from tests.compose.engine import NoEngine, Site, engine, services
 from tests.deploy.production import certificates
+from tests.deploy.test_wheel import COMMANDS
 from tests.services import Process, part, port_is_open, wait_until
 from tests.story.feeder import Feeder
 from tests.story.test_story import QUERY, SQL, STREAM, WINDOW_MS, Notes
@@ -164,6 +166,17 @@ def test_the_page_and_the_operations_api_answer_where_the_file_says(healthy: Sit
     )
     assert "<html" in done.stdout, done.stderr
     assert httpx.get("http://127.0.0.1:8702/v1/devices").status_code == 401
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_command_starts_in_the_image(healthy: Site, words: Sequence[str]) -> None:
+    """Each ends by itself with an answer, or says in a sentence whom it could not reach."""
+    asked = f'timeout 60 edgewake {shlex.join(words)} 2>&1; echo "ended with $?"'
+    said = healthy.execute("ops", "sh", "-c", asked)
+    assert "Traceback" not in said
+    assert "needs more libraries" not in said
+    assert "is not part of this installation" not in said
+    assert said.rstrip().endswith(("ended with 0", "ended with 1")), said
 
 
 def agent(site: Site, folder: Path) -> Process:
