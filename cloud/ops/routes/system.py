@@ -43,7 +43,7 @@ class AuditPage(BaseModel):
     """`before` of the next page; null at the end."""
 
 
-Kind = Literal["device", "query", "part", "repair", "request", "erasure"]
+Kind = Literal["device", "loss", "query", "part", "repair", "request", "erasure"]
 
 
 class HistoryPage(BaseModel):

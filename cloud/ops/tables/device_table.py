@@ -246,7 +246,12 @@ class DeviceTable:
         """The keys of its rows."""
         entry = self._entries[device]
         ways = [f"{device}|seen|{gateway}" for gateway in entry.seen if gateway]
-        return [f"{device}|status", f"{device}|seen", *ways]
+        return [f"{device}|status", f"{device}|seen", f"{device}|gaps", *ways]
+
+    def lost(self, device: str) -> int | None:
+        """Readings that its agent has given up by its last report; None: it made none yet."""
+        entry = self._entries.get(device)
+        return None if entry is None or entry.status is None else entry.lost
 
     def remove(self, device: str) -> Event | None:
         """Forget a device; the event, where it was known."""

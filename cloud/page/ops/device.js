@@ -11,7 +11,7 @@ import { Erase } from "./erasures.js";
 import { Look } from "./gaps.js";
 import { History } from "./history.js";
 import { useModels } from "./live_data.js";
-import { Ago, bytes, Do, Facts, Loaded, Rows, State, useLoaded } from "./ui.js";
+import { Ago, bytes, Do, Facts, Loaded, Rows, State, useDraft, useLoaded } from "./ui.js";
 
 const STREAMS_MAX = 16; /* of one question */
 const STRIP_MS = 86_400_000;
@@ -81,8 +81,8 @@ function Values({ device, streams }) {
 }
 
 function Note({ device }) {
-  const [note, setNote] = useState(device.note);
-  const [groups, setGroups] = useState(device.groups.join(" "));
+  const [note, setNote] = useDraft(device.note);
+  const [groups, setGroups] = useDraft(device.groups.join(" "));
   const keep = async () => {
     await api("PUT", `/v1/devices/${enc(device.device)}/note`, { note, groups: groups.split(/[\s,]+/).filter(Boolean) });
     return "kept";
@@ -114,11 +114,14 @@ function Settings({ device, used }) {
     if (error.status === 404) return null;
     throw error;
   }).then((found) => ({ found })), `config ${device}`);
-  return html`<${Loaded} loaded=${loaded}>${({ found }) => html`<${SettingsForm} key=${found?.version ?? 0} device=${device} found=${found} used=${used} again=${loaded.again} />`}<//>`;
+  return html`<${Loaded} loaded=${loaded}>${({ found }) => html`<${SettingsForm} device=${device} found=${found} used=${used} again=${loaded.again} />`}<//>`;
 }
 
 function SettingsForm({ device, found, used, again }) {
-  const [text, setText] = useState(found?.text ?? "");
+  const [text, setText, isTyped] = useDraft(found?.text ?? "");
+  const [from, setFrom] = useState(0); /* the version that he began to type over */
+  const version = found?.version ?? 0;
+  const isOvertaken = isTyped && from !== version && text !== found?.text;
   const give = async () => {
     const made = await api("PUT", `/v1/devices/${enc(device)}/config`, { text });
     again();
@@ -127,7 +130,8 @@ function SettingsForm({ device, found, used, again }) {
   const isUsed = found && used === found.version;
   return html`<section class="card"><h2>Settings from afar <small>${found ? `version ${found.version}, ${isUsed ? "in use" : found.state}` : "none were given"}</small></h2>
     <label class="spoken" for="settings">Tables of the agent's configuration</label>
-    <textarea id="settings" rows="5" spellcheck="false" placeholder="[logging]\nmode = ..." value=${text} onInput=${({ target }) => setText(target.value)}></textarea>
+    <textarea id="settings" rows="5" spellcheck="false" placeholder="[logging]\nmode = ..." value=${text} onInput=${({ target }) => { if (!isTyped) setFrom(version); setText(target.value); }}></textarea>
+    ${isOvertaken && html`<p class="fault" role="status">Somebody gave version ${version} meanwhile. <button type="button" onClick=${() => setText(null)}>Load it, without what I typed</button></p>`}
     ${found?.answer?.detail && html`<p class="quiet">It says: ${found.answer.detail}</p>`}
     <p class="actions"><${Do} act=${give} disabled=${text === (found?.text ?? "")}>Give<//></p></section>`;
 }

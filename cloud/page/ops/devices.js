@@ -3,7 +3,7 @@
 import { html } from "../vendor/htm/standalone.module.js";
 import { whole } from "../live/format.js";
 import { enc, get } from "./api.js";
-import { Ago, Chips, kept, linkTo, Loaded, More, Rows, State, useLoaded } from "./ui.js";
+import { Ago, Chips, kept, linkTo, Loaded, More, Rows, State, useDraft, useLoaded } from "./ui.js";
 
 const STATES = ["", "online", "offline", "silent"];
 const MARKS = ["", "waiting", "lost", "agent", "plain"];
@@ -22,11 +22,12 @@ export function Devices({ params }) {
   const query = new URLSearchParams({ limit: 100, ...chosen });
   const loaded = useLoaded(() => get(`/v1/devices?${query}`), `devices ${query}`);
   const { counts = {}, versions = {} } = loaded.data ?? {};
+  const [name, setName] = useDraft(chosen.q ?? "");
   const find = (event) => {
     event.preventDefault();
-    location.hash = linkTo("#/devices", params, { q: event.target.elements.q.value });
+    location.hash = linkTo("#/devices", params, { q: name });
   };
-  return html`<form class="actions bare" role="search" onSubmit=${find}><label>Name <input name="q" type="search" value=${chosen.q ?? ""} maxlength="64" /></label><button type="submit">Find</button>
+  return html`<form class="actions bare" role="search" onSubmit=${find}><label>Name <input type="search" value=${name} maxlength="64" onInput=${({ target }) => setName(target.value)} /></label><button type="submit">Find</button>
       ${chosen.stream && html`<a class="button" href=${linkTo("#/devices", params, { stream: "" })}>of ${chosen.stream} ×</a>`}</form>
     <div class="chip-rows"><${Chips} path="#/devices" params=${params} name="state" label="state" values=${STATES} counts=${counts} />
       <${Chips} path="#/devices" params=${params} name="has" label="with" values=${MARKS} counts=${counts} />
