@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from sse_starlette import EventSourceResponse
 
 from edgewake.cloud.ops.login.auth import LOGIN_PATH, cookie_name
+from edgewake.cloud.ops.login.keys import Role
 from edgewake.cloud.ops.login.pages import Ticket
 from edgewake.cloud.ops.routes.shared import (
     PAGE_DEFAULT,
@@ -41,6 +42,15 @@ class AuditPage(BaseModel):
     items: list[AuditEntry]
     next: int | None
     """`before` of the next page; null at the end."""
+
+
+class Me(BaseModel):
+    """Who asks."""
+
+    name: str
+    """As it stands in the audit."""
+    role: Role
+    """`read`: look at everything; `operate`: change it, too."""
 
 
 Kind = Literal["device", "loss", "query", "part", "repair", "request", "erasure"]
@@ -120,6 +130,12 @@ def router(services: Services) -> APIRouter:
         return Ticket(
             path=f"{LOGIN_PATH}?ticket={services.access.tickets.issue(request.state.holder)}"
         )
+
+    @routes.get("/v1/session", tags=["session"])
+    async def session(request: Request) -> Me:
+        """Who you are here, and what you may do."""
+        holder = request.state.holder
+        return Me(name=holder.name, role=holder.role)
 
     @routes.delete("/v1/session", status_code=204, tags=["session"])
     async def log_out(request: Request, response: Response) -> None:

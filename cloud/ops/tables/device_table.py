@@ -85,6 +85,16 @@ def _marks_of(status: DeviceStatus | None) -> frozenset[Mark]:
     return frozenset(found)
 
 
+def _waiting_step(status: DeviceStatus | None) -> int:
+    """0 while nothing waits, then one more for each four times as many readings.
+
+    So a backlog that grows for days is told in a dozen steps, for its past.
+    """
+    if status is None or (status.oldest_unacked_s or 0.0) <= OLD_S:
+        return 0
+    return 1 + max(0, status.backlog_readings or 0).bit_length() // 2
+
+
 @dataclass(slots=True)
 class _Entry:
     status: bytes | None = None
@@ -194,6 +204,7 @@ class DeviceTable:
         notable = hash(
             (
                 status and (status.epoch, status.lost_readings, status.version),
+                _waiting_step(status),
                 entry.streams,
                 entry.via,
             )
