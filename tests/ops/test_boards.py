@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
+from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.frames import record as records
@@ -60,6 +61,7 @@ def send(system: Alerts, stream: str, heats: Mapping[str, float]) -> None:
     fields = {name: FieldInfo(type=kind) for name, kind in kinds.items()}
     row = Stream(name=stream, fields=fields)
     system.put(topics.STREAMS, stream, row.model_dump_json().encode())
+    topic_admin.ensure_topics(system.config, [topics.stream_topic(stream)])
     for device, heat in heats.items():
         values = {"heat": [heat], "mode": ["bake"], "door": [True]}
         now = time.time_ns() // 1_000_000
@@ -177,7 +179,7 @@ async def test_a_board_is_made_moved_by_keys_and_mouse_undone_saved_and_live(
 
 
 async def test_bars_a_top_list_states_and_a_gauge_show_a_group_of_devices_live(
-    page: Page, system: Alerts, unique: Callable[[str], str]
+    page: Page, browser: Browser, system: Alerts, unique: Callable[[str], str]
 ):
     name, group, stream = unique("b"), unique("g"), unique("s")
     ovens = [unique("oven") for _ in range(3)]
@@ -222,7 +224,9 @@ async def test_bars_a_top_list_states_and_a_gauge_show_a_group_of_devices_live(
         ("bars", group, None), ("top", group, None), ("state", group, None), ("gauge", None, 100),
     ]  # fmt: skip
     link = await page.evaluate("location.href")
-    colleague = await page.context.new_page()
+    colleague = await open_page(browser)
+    await colleague.goto(system.ops.url + system.ops.client.post("/v1/tickets").json()["path"])
+    await expect(colleague.get_by_role("link", name="Boards", exact=True)).to_be_visible()
     await colleague.goto(link)
     await expect(colleague.get_by_role("meter", name="heat")).to_be_visible()
     await colleague.get_by_role("button", name="Full screen").click()

@@ -37,8 +37,8 @@ function Past({ past, field }) {
 
 function Content({ card, model, rows, live, now }) {
   const unit = live.units?.get(`${card.source} ${card.field}`) ?? "";
-  if (card.kind === "bars") return html`<${Bars} rows=${rows} field=${card.field} unit=${unit} />`;
-  if (card.kind === "top") return html`<${Top} model=${model} rows=${rows} card=${card} />`;
+  if (card.kind === "bars") return html`<${Bars} rows=${rows} field=${card.field} unit=${unit} label=${`${titleOf(card)}, bars`} />`;
+  if (card.kind === "top") return html`<${Top} model=${model} rows=${rows} card=${card} label=${`${titleOf(card)}, top list`} />`;
   if (card.kind === "state") return html`<${States} rows=${rows} field=${card.field} now=${now} />`;
   if (card.kind === "gauge") return html`<${Gauge} model=${model} rows=${rows} card=${card} unit=${unit} />`;
   if (card.kind === "table") {

@@ -7,21 +7,21 @@ import { barsOf, meanOf, scaleOf, topOf } from "./model.js";
 const FRESH_MS = 60_000; /* from then on a state says its age */
 
 /** The field of each device, or of each row of a query's newest window, the highest first. */
-export function Bars({ rows, field, unit }) {
+export function Bars({ rows, field, unit, label }) {
   const { shown, more } = barsOf(rows, field);
   if (shown.length === 0) return html`<p class="quiet">${words(field)} is no number.</p>`;
   const most = Math.max(...shown.map((one) => Math.abs(one.value)), 1e-12);
-  return html`<div class="scroll" tabindex="0" role="region" aria-label=${words(field)}><ol class="bars">${shown.map((one) => html`<li key=${one.name}>
+  return html`<div class="scroll" tabindex="0" role="region" aria-label=${label}><ol class="bars">${shown.map((one) => html`<li key=${one.name}>
     <i style=${{ width: `${(100 * Math.abs(one.value)) / most}%` }}></i><span>${one.name}</span><b>${value(one.value)}${unit && html` <small>${unit}</small>`}</b></li>`)}</ol>
     ${more > 0 && html`<p class="quiet">and ${counted(more, "others")}</p>`}</div>`;
 }
 
 /** The most frequent values of a field. */
-export function Top({ model, rows, card }) {
+export function Top({ model, rows, card, label }) {
   const { shown, what } = topOf(model, rows, card);
   if (shown.length === 0) return html`<p class="quiet">${words(card.field)} is neither a text nor a list.</p>`;
   const most = Math.max(...shown.map(([, count]) => count), 1);
-  return html`<div class="scroll" tabindex="0" role="region" aria-label=${words(card.field)}><ol class="bars">${shown.map(([text, count]) => html`<li key=${text}>
+  return html`<div class="scroll" tabindex="0" role="region" aria-label=${label}><ol class="bars">${shown.map(([text, count]) => html`<li key=${text}>
     <i style=${{ width: `${(100 * count) / most}%` }}></i><span>${text}</span><b>${value(count)}</b></li>`)}</ol></div><p class="quiet">${what}</p>`;
 }
 

@@ -43,7 +43,7 @@ export function Range({ path, params }) {
   };
   return html`<form class="range" aria-label="Time of the charts" onSubmit=${show}>
     <label>Time <select aria-label="Time" value=${isOwn ? "own" : params.get("range") ?? ""} onChange=${choose}>${CHOICES.map(([key, title]) => html`<option value=${key}>${title}</option>`)}</select></label>
-    ${isOwn && html`<label><span class="spoken">from</span><input type="datetime-local" required value=${ends[0]} onInput=${({ target }) => setEnds([target.value, ends[1]])} /></label>
-      <label>– <span class="spoken">to</span><input type="datetime-local" required value=${ends[1]} onInput=${({ target }) => setEnds([ends[0], target.value])} /></label>
+    ${isOwn && html`<input type="datetime-local" aria-label="from" required value=${ends[0]} onInput=${({ target }) => setEnds([target.value, ends[1]])} /> –
+      <input type="datetime-local" aria-label="to" required value=${ends[1]} onInput=${({ target }) => setEnds([ends[0], target.value])} />
       <button disabled=${!isGood}>Show</button>`}</form>`;
 }

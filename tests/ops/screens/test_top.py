@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Browser, Dialog, expect
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.ops.device import DeviceGaps, DeviceSeen, DeviceState, DeviceStatus
-from tests.chromium import accessibility_faults
+from tests.chromium import accessibility_faults, open_page
 from tests.feeds import NOW_MS, Feed
 from tests.ops.conftest import Writer
 from tests.ops.screens.conftest import Visit
@@ -83,7 +83,12 @@ async def test_what_was_lost_is_a_problem_that_is_counted_above_and_leads_to_the
 
 
 async def test_a_device_shows_its_gaps_its_backlog_and_its_past(
-    visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str], feed: Feed
+    visit: Visit,
+    browser: Browser,
+    ops: Ops,
+    writer: Writer,
+    unique: Callable[[str], str],
+    feed: Feed,
 ) -> None:
     device, page = unique("dev"), visit.page
     columns = {"n": [1.0, 5.0]}
@@ -116,7 +121,9 @@ async def test_a_device_shows_its_gaps_its_backlog_and_its_past(
     address = await page.evaluate("location.hash")
     assert "from=" in address
     assert await accessibility_faults(page) == []
-    other = await page.context.new_page()
+    other = await open_page(browser)
+    await other.goto(visit.url + ops.client.post("/v1/tickets").json()["path"])
+    await expect(other.get_by_role("link", name="Devices", exact=True)).to_be_visible()
     await other.goto(visit.url + "/" + address)
     await expect(other.get_by_role("img", name="n over time")).to_be_visible()
     await expect(other.get_by_label("from", exact=True)).to_have_value(local(first - 3_600_000))
@@ -159,3 +166,34 @@ async def test_the_question_about_the_past_and_its_steps_are_decided_without_the
     assert "window_end < make_timestamp_ms(2) GROUP BY" in found["all"]
     assert found["none"]
     assert found["steps"] == [["a", [[7, 1, 0, 2]]], ["b", []]]
+
+
+async def test_all_devices_that_are_chosen_are_asked_by_one_press(
+    visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
+) -> None:
+    part, page = unique("fleet"), visit.page
+    agents = [f"{part}-{number}" for number in (1, 2)]
+    for device in agents:
+        says(writer, device)
+    seen = DeviceSeen(device=f"{part}-plain", last_seen=now_ms(), skew_ms=0, records=1)
+    writer.put(topics.DEVICES, f"{part}-plain|seen", seen.to_json())
+    eventually(
+        lambda: ops.client.get(f"/v1/devices?q={part}"), lambda body: len(body["items"]) == 3
+    )
+    await visit.open(f"#/devices?q={part}")
+    await page.get_by_text("Ask all of these", exact=True).click()
+    questions: list[str] = []
+
+    async def yes(dialog: Dialog) -> None:
+        questions.append(dialog.message)
+        await dialog.accept()
+
+    page.on("dialog", yes)
+    await page.get_by_label("Command, of each device's own list").fill("restart_pump")
+    await page.get_by_role("button", name="Ask all of these devices").click()
+    await expect(page.get_by_text("2 devices asked")).to_be_visible()
+    assert questions == ["Ask 2 devices for restart_pump?"]
+    for device in agents:
+        items = ops.client.get(f"/v1/devices/{device}/commands").json()["items"]
+        assert [one["name"] for one in items] == ["restart_pump"]
+    assert await accessibility_faults(page) == []
