@@ -19,8 +19,9 @@ from httpx._transports import default as httpx_transport
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.deploy.programs import jars
-from tests import class_archives, examples, second_chance
+from tests import class_archives, examples
 from tests.feeds import Feed, QueryFeed
+from tests.second_chance import SecondChance
 from tests.services import STAYS, Kafka, Mosquitto, run_kafka, run_mosquitto
 from tests.sharing_out import BundleScheduling, rank
 
@@ -82,7 +83,7 @@ def _uses_starters(module: ModuleType) -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register what speaks at the end of a run."""
-    config.pluginmanager.register(second_chance)
+    config.pluginmanager.register(SecondChance())
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -92,7 +93,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _starts_services(item):
             item.add_marker("services")
-            second_chance.give(item)
             with_services.add(_file(item))
     items.sort(key=lambda item: rank(_file(item), with_services))
 

@@ -176,8 +176,8 @@ class _Session:
 
     def turn(self) -> None:
         """One look at what is new, and one transaction about it. Raises KafkaException."""
-        self._take_rules()
         messages = self._sources.read()
+        self._take_rules()  # after reading: a rule that was kept before a reading is known to it
         for message in messages:
             self._see(message)
         self._hear()
@@ -285,7 +285,10 @@ class _Sources:
         return self._wanted.get(topic, [])
 
     def follow(self, wanted: Mapping[str, list[Condition]]) -> None:
-        """Read these topics from now on: where it stood, else from their ends."""
+        """Read these topics from now on: from where it stood, else from the oldest of their rules.
+
+        A rule is judged from the moment at which it was kept, however late a judge learns of it.
+        """
         self._wanted = wanted
         for topic in self._followed - set(wanted):
             count = len(self._book.places[topic].offsets)
@@ -304,11 +307,16 @@ class _Sources:
             self._absent.add(topic)
             return
         known = self._book.places.get(topic)
+        since = min(condition.rule.changed_at for condition in self._wanted[topic])
         places: dict[int, int] = {}
         for partition in range(count):
             low, high = offsets.watermarks(self._asker, topic, partition)
-            fresh = low if topic in self._absent or known is not None else high
-            place = fresh if known is None else known.offsets.get(partition, fresh)
+            if known is not None:
+                place = known.offsets.get(partition, low)
+            elif topic in self._absent:
+                place = low
+            else:
+                place = offsets.at_time(self._asker, topic, partition, since, default=high)
             places[partition] = min(max(place, low), high)
         self._book.set_place(topic, places)
         self.moved.add(topic)

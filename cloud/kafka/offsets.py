@@ -76,6 +76,18 @@ _OTHER_LEADER: Final = frozenset(
 )
 
 
+def at_time(consumer: Consumer, topic: str, partition: int, time_ms: int, *, default: int) -> int:
+    """The first offset whose record has the timestamp `time_ms` (ms since 1970 UTC) or a later one.
+
+    `default` where there is none. Raises KafkaException.
+    """
+    asked = [TopicPartition(topic, partition, time_ms)]
+    (found,) = consumer.offsets_for_times(asked, timeout=METADATA_TIMEOUT_S)
+    if found.error is not None:
+        raise KafkaException(found.error)
+    return default if found.offset < 0 else int(found.offset)
+
+
 def is_of_another_leader(error: KafkaException) -> bool:
     """Is the broker that was asked no longer the leader, or was it restarted?
 

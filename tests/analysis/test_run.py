@@ -50,12 +50,13 @@ from tests.services import wait_until
 @pytest.fixture(autouse=True)
 def _no_query_stays(kafka_config: KafkaConfig) -> Iterator[None]:
     """Every analysis runs all that is registered: what one test leaves, the next one would run
-    too.
+    too. The names are free again as well, or no later analysis registers a built-in query.
     """
     yield
     producer = clients.producer(kafka_config, "test-clean")
     for name in {row.key.decode() for row in read(kafka_config, topics.QUERIES)}:
         producer.produce(topics.QUERIES, None, name)
+        producer.produce(topics.STREAMS, None, name)
     assert producer.flush(30) == 0
 
 
