@@ -202,7 +202,7 @@ async def test_bars_a_top_list_states_and_a_gauge_show_a_group_of_devices_live(
     await form.get_by_label("Stream or query").select_option(stream)
     await form.get_by_label("Field", exact=True).select_option("heat")
     await form.get_by_label("Group of devices").select_option("")
-    await form.get_by_label("device").fill(ovens[2])
+    await form.get_by_label("device", exact=True).fill(ovens[2])
     await form.get_by_label("Begins at").fill("0")
     await form.get_by_label("Ends at").fill("100")
     await form.get_by_role("button", name="Add card").click()

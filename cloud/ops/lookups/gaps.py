@@ -60,7 +60,7 @@ class _Search:
     wanted: str | None
     found: list[GapView] = field(default_factory=list)
     _before: dict[bytes, bytes] = field(default_factory=dict)
-    """Device → its last record that is no gap; read only where a gap comes behind it."""
+    """Device → its last record with readings; decoded only where a gap follows it."""
     _open: dict[bytes, list[GapView]] = field(default_factory=dict)
     """Device → its gaps behind which no reading has come yet."""
 

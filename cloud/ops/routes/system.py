@@ -114,9 +114,9 @@ def router(services: Services) -> APIRouter:
         limit: Limit = PAGE_DEFAULT,
         before: Annotated[int | None, Query(ge=1, le=2**53)] = None,
     ) -> HistoryPage:
-        """List what happened to devices, queries, parts, repairs and erasures, the newest first.
+        """List what happened to devices, queries, parts, repairs and erasures, and what was lost.
 
-        At most the newest 50,000 entries of the last 90 days.
+        The newest first; at most the newest 50,000 entries of the last 90 days.
         """
         found = services.past.newest(kind=kind, name=name, before=before, limit=limit)
         return HistoryPage(items=found, next=found[-1].number if len(found) == limit else None)

@@ -89,7 +89,7 @@ class Past:
         self._next = number + 1
 
     def since(self, at: int, kind: str) -> Iterator[Happening]:
-        """Those of a kind from then on, ms since 1970 UTC; the newest first."""
+        """Yield those of a kind from then on, ms since 1970 UTC; the newest first."""
         lately = takewhile(lambda one: one.at >= at, reversed(self._entries))
         return (one for one in lately if one.kind == kind)
 

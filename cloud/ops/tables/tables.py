@@ -268,7 +268,7 @@ class OpsTables:
         event = self.devices.put(device, what, change.value, now=now)
         lost = self.devices.lost(device)
         if before is not None and lost is not None:
-            # A log that was made anew counts from 0.
+            # A new log counts from 0.
             yield from _loss(device, lost=lost - before if lost >= before else lost)
         if what.startswith("seen") and change.value is not None and self.is_loaded:
             self.rates.add(DeviceSeen.from_json(change.value))

@@ -69,8 +69,8 @@ function useCharts(cards, live, params) {
   return (card) => {
     if (spanOf(params).isLive) return undefined;
     if (error) return { fault: error.message };
-    const steps = data?.found.get(ownKey(card))?.get(card.field);
-    return steps ? { steps, span: [data.span.from, data.span.to] } : null;
+    if (!data || !isKnown) return null;
+    return { steps: data.found.get(ownKey(card))?.get(card.field) ?? [], span: [data.span.from, data.span.to] };
   };
 }
 

@@ -23,16 +23,33 @@ export function stepsOf(fields, rows) {
   return new Map(fields.map((field, i) => [field, rows.filter((row) => row[1 + 3 * i] !== null).map((row) => [row[0], ...row.slice(1 + 3 * i, 4 + 3 * i)])]));
 }
 
+const ask = async (one, span) => stepsOf(one.fields, (await api("POST", "/v1/sql", { sql: pastSql(one, span), seconds: 30 })).rows);
+
+/** Field → steps. A field that was declared and never sent is no column; then each is asked for alone, and those without an answer are left out. */
+async function asked(one, span) {
+  try {
+    return await ask(one, span);
+  } catch (error) {
+    if (error.status !== 422) throw error;
+  }
+  const found = new Map();
+  for (const field of one.fields) {
+    try {
+      for (const [name, steps] of await ask({ ...one, fields: [field] }, span)) found.set(name, steps);
+    } catch (error) {
+      if (error.status !== 422) throw error;
+    }
+  }
+  return found;
+}
+
 /** Asks, one after the other: key → field → steps. `wanted`: {key, source, fields, devices, isQuery}; `spanAt(now)`: the span then. */
 export function usePast(wanted, spanAt, key) {
   return useLoaded(async () => {
     const span = spanAt(Date.now());
     const found = new Map();
     if (span.isLive) return { span, found };
-    for (const one of wanted.filter(({ fields }) => fields.length)) {
-      const { rows } = await api("POST", "/v1/sql", { sql: pastSql(one, span), seconds: 30 });
-      found.set(one.key, stepsOf(one.fields, rows));
-    }
+    for (const one of wanted.filter(({ fields }) => fields.length)) found.set(one.key, await asked(one, span));
     return { span, found };
   }, `past ${key} ${JSON.stringify(wanted)}`, AGAIN_MS);
 }

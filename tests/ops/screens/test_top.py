@@ -30,10 +30,23 @@ def feed(kafka_config: KafkaConfig, writer: Writer) -> Iterator[Feed]:
     made.close()
 
 
-def says(writer: Writer, device: str, **more: float) -> None:
+def says(
+    writer: Writer,
+    device: str,
+    *,
+    lost: int = 0,
+    waiting: int | None = None,
+    oldest_s: float | None = None,
+) -> None:
     """The device's agent reports."""
     status = DeviceStatus(
-        device=device, state=DeviceState.ONLINE, received_at=now_ms(), version="1.0", **more
+        device=device,
+        state=DeviceState.ONLINE,
+        received_at=now_ms(),
+        version="1.0",
+        lost_readings=lost,
+        backlog_readings=waiting,
+        oldest_unacked_s=oldest_s,
     )
     writer.put(topics.DEVICES, f"{device}|status", status.to_json())
 
@@ -53,9 +66,9 @@ async def test_what_was_lost_is_a_problem_that_is_counted_above_and_leads_to_the
     visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str], feed: Feed
 ) -> None:
     device, page = unique("dev"), visit.page
-    says(writer, device, lost_readings=5)
+    says(writer, device, lost=5)
     eventually(lambda: ops.client.get(f"/v1/devices/{device}"))
-    says(writer, device, lost_readings=12_345)
+    says(writer, device, lost=12_345)
     gaps = DeviceGaps(device=device, at=now_ms(), opened=2)
     writer.put(topics.DEVICES, f"{device}|gaps", gaps.to_json())
     feed.send(device, 2)
@@ -91,7 +104,7 @@ async def test_a_device_shows_its_gaps_its_backlog_and_its_past(
     feed: Feed,
 ) -> None:
     device, page = unique("dev"), visit.page
-    columns = {"n": [1.0, 5.0]}
+    columns = {"speed": [1.0, 5.0]}
     feed.send(device, 2, fields=columns)
     feed.gap(device, 3)
     feed.send(device, 2, fields=columns)
@@ -101,14 +114,14 @@ async def test_a_device_shows_its_gaps_its_backlog_and_its_past(
     )
     writer.put(topics.DEVICES, f"{device}|seen", seen.to_json())
     for waiting in (10, 90, 4_000, 700):
-        says(writer, device, backlog_readings=waiting, oldest_unacked_s=120.0)
+        says(writer, device, waiting=waiting, oldest_s=120.0)
     eventually(
         lambda: ops.client.get(f"/v1/history?kind=device&name={device}"),
         lambda body: {one["facts"].get("backlog_readings") for one in body["items"]} >= {4_000},
     )
     await visit.open(f"#/devices/{device}")
     await expect(page.get_by_text("1 gap in this time: quota (3 readings)")).to_be_visible()
-    await expect(page.get_by_role("img", name="n over time, 1 gap")).to_be_visible()
+    await expect(page.get_by_role("img", name="speed over time, 1 gap")).to_be_visible()
     await expect(page.get_by_role("img", name="at most 4\u2009000 readings waited")).to_be_visible()
     time = page.get_by_role("combobox", name="Time", exact=True)
     await time.select_option("from – to")
@@ -117,7 +130,7 @@ async def test_a_device_shows_its_gaps_its_backlog_and_its_past(
     await page.get_by_label("to", exact=True).fill(local(first + 3_600_000))
     await page.get_by_role("button", name="Show").click()
     await expect(page.get_by_text("loading…")).to_have_count(0)
-    await expect(page.get_by_role("img", name="n over time")).to_be_visible()
+    await expect(page.get_by_role("img", name="speed over time")).to_be_visible()
     address = await page.evaluate("location.hash")
     assert "from=" in address
     assert await accessibility_faults(page) == []
@@ -125,7 +138,7 @@ async def test_a_device_shows_its_gaps_its_backlog_and_its_past(
     await other.goto(visit.url + ops.client.post("/v1/tickets").json()["path"])
     await expect(other.get_by_role("link", name="Devices", exact=True)).to_be_visible()
     await other.goto(visit.url + "/" + address)
-    await expect(other.get_by_role("img", name="n over time")).to_be_visible()
+    await expect(other.get_by_role("img", name="speed over time")).to_be_visible()
     await expect(other.get_by_label("from", exact=True)).to_have_value(local(first - 3_600_000))
     await other.close()
     await visit.open(f"#/devices/{device}?range=1h")
