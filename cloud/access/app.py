@@ -147,7 +147,13 @@ def build(
         let_anonymous_in(app)
     clients = Clients(config.trusted_proxies)
     EventRoutes(
-        hub=hub, streams=streams, leases=leases, metrics=metrics, clients=clients, clock=clock
+        hub=hub,
+        streams=streams,
+        leases=leases,
+        metrics=metrics,
+        clients=clients,
+        clock=clock,
+        bodies=latest.bodies,
     ).add_to(app)
     SocketRoutes(
         config,
@@ -162,13 +168,19 @@ def build(
     app.include_router(sync_routes.router(latest, streams, clients))
     app.include_router(boards.router(hub.catalogue))
     app.include_router(rights_routes.router(tickets, clients, clock))
-    _add_operations(app, config, hub=hub, streams=streams, metrics=metrics)
+    _add_operations(app, config, hub=hub, streams=streams, latest=latest, metrics=metrics)
     _add_pages(app)
     return app
 
 
 def _add_operations(
-    app: FastAPI, config: AccessConfig, *, hub: Hub, streams: OpenStreams, metrics: Metrics
+    app: FastAPI,
+    config: AccessConfig,
+    *,
+    hub: Hub,
+    streams: OpenStreams,
+    latest: LatestStores,
+    metrics: Metrics,
 ) -> None:
     @app.get("/v1/streams")
     async def catalogue(reader: ReaderAsks) -> Response:
@@ -226,6 +238,8 @@ def _add_operations(
         metrics.tail_bytes.set(hub.streams.bytes)
         metrics.chunk_bytes.set(hub.chunks.bytes)
         metrics.cohorts.set(hub.cohorts_reading)
+        metrics.answer_bytes.set(latest.bodies.size)
+        metrics.answers_cut.set(latest.bodies.cut)
         metrics.records.set(hub.streams.records)
         metrics.unreadable.set(hub.decoder.unreadable)
         metrics.replayed.set(hub.replay.blocks_read)

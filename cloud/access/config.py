@@ -16,6 +16,8 @@ from edgewake.cloud.rights.config import RightsConfig
 from edgewake.cloud.traces.config import TracesConfig
 from edgewake.protocol.config import Config
 
+ANSWER_BYTES_MAX: Final = 256 * MIB
+"""Bytes of answers that are being sent: four of the largest there are."""
 CLIENT_BYTES: Final = 144 * 1024
 """What waits for a client that does not read: less than WRITE_HIGH_BYTES and one piece of 64 KB;
 and its connection, 16 KB."""
@@ -76,6 +78,9 @@ class AccessConfig(Config):
     200, `retry`, end)."""
     followed_max: int = Field(default=200, ge=1)
     """Streams followed at the same time. One more is refused with 503."""
+    answer_bytes_max: int = Field(default=ANSWER_BYTES_MAX, ge=1 << 20)
+    """Bytes of answers (the latest, data sync, pages) that are made or sent at the same time. One
+    more, or of one client more than its `address_share`, is refused with 503."""
     heartbeat_s: float = Field(default=15, gt=0)
     """Seconds of silence after which a comment is sent: less than the idle time-outs of proxies and
     mobile networks."""

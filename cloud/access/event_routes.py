@@ -19,6 +19,7 @@ from starlette.responses import Response
 
 from edgewake.cloud.access.bounded import answer
 from edgewake.cloud.access.bounded.answer import Bounds, Form
+from edgewake.cloud.access.bounded.bodies import Bodies
 from edgewake.cloud.access.bounded.read import BoundedRead
 from edgewake.cloud.access.bounded.shared import SharedReads
 from edgewake.cloud.access.connection import connection_of
@@ -37,7 +38,7 @@ from edgewake.cloud.log.hub import Full, Hub
 from edgewake.cloud.log.named import UnknownPublication
 from edgewake.cloud.log.subscription import LogEnd, Plan, RequestError, Start, SubscriptionTooLarge
 from edgewake.cloud.rights.guard import ReaderAsks, ended
-from edgewake.cloud.rights.principal import Principal
+from edgewake.cloud.rights.principal import Principal, holder
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.clock import Clock
@@ -92,7 +93,9 @@ class EventRoutes:
         metrics: Metrics,
         clients: Clients,
         clock: Clock,
+        bodies: Bodies,
     ) -> None:
+        self._bodies = bodies
         self._hub, self._streams, self._leases, self._metrics, self._clock = (
             hub,
             streams,
@@ -274,6 +277,8 @@ class EventRoutes:
         return answer.response(
             page,
             form,
+            self._bodies,
+            holder(reader, self._clients.of_request(http)),
             resumes=asked.cursor is not None and http.method == "GET",
             is_public=is_everybodys(reader),
             if_none_match=if_none_match,

@@ -68,6 +68,16 @@ class Metrics:
         self.writes = Counter(
             "edgewake_access_writes", "Writes to connections", registry=self.registry
         )
+        self.answer_bytes = Gauge(
+            "edgewake_access_answer_bytes",
+            "Bytes of answers of rows and of pages that are being sent",
+            registry=self.registry,
+        )
+        self.answers_cut = Total(
+            "edgewake_access_cut_answers",
+            "Answers of rows and pages whose client took too little of them",
+            self.registry,
+        )
         self.records = Total("edgewake_access_records", "Records read", self.registry)
         self.unreadable = Total(
             "edgewake_access_unreadable_records", "Records that could not be read", self.registry

@@ -118,7 +118,13 @@ async def run(settings: AccessConfig) -> None:
     )
     people = people_of(settings.login, rights, clock)
     streams = OpenStreams(settings, metrics, hub, rights=rights, clock=clock, rng=random.Random())
-    latest = LatestStores(hub, clock, address_share=settings.address_share)
+    latest = LatestStores(
+        hub,
+        clock,
+        address_share=settings.address_share,
+        answer_bytes_max=settings.answer_bytes_max,
+        stall_s=settings.stall_s,
+    )
     reports = ClientReports(settings.kafka, settings.name, streams, clock)
     hub.catalogue.on_ending = reports.hear
     leases = LeaseReports(settings.kafka, settings.name, clock)

@@ -299,19 +299,25 @@ class Bridge:
             if not account.device:  # else each part pays
                 account.pay_for(len(parts), size)
         self.metrics.mapped["ignored" if not parts else "mapped"] += 1
-        named = self._payers.named(parts, "", now_s)
+        named = self._payers.named(parts, None, now_s)
         self._accept_parts(whole, named, account, received_at)
 
     def take(
-        self, parts: Sequence[Part], payer: str, on_settled: Callable[[], None], *, is_named: bool
+        self,
+        parts: Sequence[Part],
+        payer: str | None,
+        on_settled: Callable[[], None],
+        *,
+        is_named: bool,
     ) -> Awaited:
         """Accept messages that came another way than by the broker, at the expense of `payer`.
 
-        `is_named`: the payload names the devices.
+        None: nobody has sent them, e.g. what the time brings. `is_named`: the payload names the
+        devices.
         """
         now_ms, now_s = self._clock.now_ms(), self._clock.monotonic_s()
         whole = Awaited(now_s, on_settled)
-        account = self._allowance.account(payer, now_s)
+        account = self._allowance.account(payer or "", now_s)
         if is_named:
             parts = self._payers.named(parts, payer, now_s)
         self._accept_parts(whole, parts, account, now_ms)

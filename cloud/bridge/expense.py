@@ -10,7 +10,7 @@ from edgewake.cloud.bridge.admission.allowance import MEASURED_BYTES, REFUSED_S,
 from edgewake.cloud.bridge.admission.catalogue import Catalogue, NotNow, over_share
 from edgewake.cloud.bridge.admission.compiled import CompiledStreams
 from edgewake.cloud.bridge.admission.payers import Payers
-from edgewake.cloud.bridge.admission.records import KafkaRecord, record_of
+from edgewake.cloud.bridge.admission.records import KafkaRecord, is_status, record_of
 from edgewake.cloud.bridge.traces import BridgeTraces
 from edgewake.protocol.errors import Rejected
 from edgewake.protocol.mqtt import Unreadable
@@ -35,11 +35,11 @@ def paid_record(
 
     Raises Rejected, NotNow or AwaitsCatalogueError.
     """
+    size = size_of(packet)
     if account.is_one_too_many or not is_let_in:
         wait_s = account.wait_s(now_s)
-        if wait_s > 0:
+        if wait_s > 0 and not (is_status(packet.topic) and account.may_say_life(size, now_s)):
             raise over_share(account, wait_s)
-    size = size_of(packet)
     payers.check(packet.topic, account, size)
     began_s = time.thread_time() if size >= MEASURED_BYTES else None
     try:

@@ -29,14 +29,15 @@ from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 
 if TYPE_CHECKING:
-    from edgewake.cloud.login.provider import Provider
+    from edgewake.cloud.login.provider import Given, Provider
 
 log = logging.getLogger("edgewake.login")
 
 LOGIN_S: Final = 600
 """Seconds in which a person must have logged in at the provider."""
 KNOWN_MAX: Final = 20_000
-"""Sessions that are remembered as renewed, and as ended; the oldest go first."""
+"""Sessions that are remembered as renewed, and as ended, and logins that are used; the oldest go
+first."""
 HOLD_S: Final = 15.0
 """Seconds for which a session goes on that the provider could not be asked about, until it is
 asked again."""
@@ -111,6 +112,9 @@ class Desk:
         self._newest: OrderedDict[str, tuple[Session, str]] = OrderedDict()
         """Session → what it became here, and its cookie."""
         self._ended: OrderedDict[str, None] = OrderedDict()
+        self._used: OrderedDict[str, None] = OrderedDict()
+        """Logins of which the provider was asked: who comes back once more makes nobody ask it
+        again."""
         self._renewing: dict[str, asyncio.Task[tuple[Session, str]]] = {}
         self.on_end: list[Callable[[str], None]] = []
         """Called with the id of each session that ends here."""
@@ -151,9 +155,7 @@ class Desk:
                 raise LoginFailed(400, "the answer does not come from the login server asked")
             if refused:
                 raise LoginFailed(403, f"the login server says no: {refused}")
-            given = await self._provider.exchange(
-                code=code, nonce=begun.nonce, verifier=begun.verifier
-            )
+            given = await self._exchange(begun, code)
             found = session.begun(
                 self.config,
                 given.word.claims,
@@ -185,7 +187,25 @@ class Desk:
             raise LoginFailed(400, "this is the answer to another login: begin again")
         if begun.until <= self._clock.now_ms():
             raise LoginFailed(400, f"this login took more than {LOGIN_S // 60} min: begin again")
+        if begun.state in self._used:
+            raise LoginFailed(400, "this login is used already: begin again")
         return begun
+
+    async def _exchange(self, begun: Pending, code: str) -> Given:
+        """Ask the provider, once for each login; where it is away the same one may be tried again.
+
+        Raises as `Provider.exchange` does.
+        """
+        self._used[begun.state] = None
+        while len(self._used) > KNOWN_MAX:
+            self._used.popitem(last=False)
+        try:
+            return await self._provider.exchange(
+                code=code, nonce=begun.nonce, verifier=begun.verifier
+            )
+        except Unavailable:
+            self._used.pop(begun.state, None)
+            raise
 
     async def look(self, text: str) -> Seen:
         """The session in a cookie. Raises Over, and Unavailable."""

@@ -107,6 +107,15 @@ def address_of(topic: str) -> Address | None:
     return Address(levels[1], levels[2], levels[3], device)
 
 
+def is_node_life(topic: str) -> bool:
+    """Does it say that a node is born, or has died?
+
+    Nothing else tells it: what is lost of a device's is told again with its node's next birth.
+    """
+    address = address_of(topic)
+    return address is not None and address.kind in ("NBIRTH", "NDEATH")
+
+
 @dataclass(slots=True)
 class _Message:
     address: Address

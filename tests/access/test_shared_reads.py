@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from edgewake.cloud.access.bounded.answer import Form, Page, response
+from edgewake.cloud.access.bounded.bodies import Bodies
 from edgewake.cloud.access.bounded.shared import SharedReads
 from edgewake.protocol.errors import Unavailable
 
@@ -82,7 +83,9 @@ def test_a_page_whose_wait_ran_out_is_kept_by_no_cache() -> None:
     """Nothing is known of what follows: who asks a moment later may find an event."""
     late, whole = (Page((), "c", live=False, is_whole=one) for one in (False, True))
     kept = [
-        response(page, Form.JSON, resumes=True, is_public=True, if_none_match="").headers
+        response(
+            page, Form.JSON, Bodies(), "me", resumes=True, is_public=True, if_none_match=""
+        ).headers
         for page in (late, whole)
     ]
     assert kept[0]["cache-control"] == "no-store"

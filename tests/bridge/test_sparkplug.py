@@ -145,6 +145,35 @@ async def test_a_node_pays_for_what_it_takes_to_read_its_messages(here: World) -
     assert [values for _, _, values in await bridged.rows(1)] == [{"x": 0.5}], "the control"
 
 
+async def test_that_a_node_is_born_or_dies_is_heard_whatever_it_owes(here: World) -> None:
+    """A death is said once: one that is left out is a node that is shown as if it were there."""
+    host(here, "b-owes", "owes", "owes")
+    dear = message(1, *({"name": f"m{n}", "datatype": 3, "int_value": n} for n in range(30_000)))
+    begun = {"name": "bdSeq", "datatype": 4, "long_value": 0}
+    topic, state = "spBv1.0/owes/%s/n", "spBv1.0/STATE/owes"
+    with client(here.broker.port, state) as node:
+        await node.says(state, online=True)
+        node.publish(topic % "NBIRTH", birth(0, 0, X), qos=1)
+        for _ in range(20):
+            node.publish(topic % "NDATA", dear, qos=1)
+        node.publish(topic % "NDEATH", message(None, begun), qos=1)
+        node.publish(topic % "NBIRTH", birth(0, 1, X), qos=1)
+        node.publish(topic % "NDATA", message(1, X), qos=1)
+        bridged = Bridged(here, "b-owes", "owes")
+        presences = await bridged.presences(3)
+
+    def reasons() -> list[str]:
+        found = [DeadLetter.from_headers(one.headers()) for one in read(here.config, topics.DEAD)]
+        return [one.reason for one in found if "owes" in one.topic]
+
+    assert presences == [("owes.n", True), ("owes.n", False), ("owes.n", True)]
+    await _until(lambda: len(reasons()) >= 21, "all others are told")
+    said = Counter(reasons())
+    assert said["shape"] >= 1, "somebody looked inside"
+    assert said["quota"] >= 10, "and then it owed, also after its death"
+    assert [values for _, _, values in await bridged.rows(1)] == [{"x": 0.5}], "its data waits"
+
+
 async def test_of_several_bridges_one_is_the_host_and_when_it_is_killed_another_one_is(
     here: World,
 ) -> None:

@@ -8,7 +8,7 @@ import base64
 import itertools
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -24,6 +24,10 @@ MANY_FIELDS = b"{" + b",".join(b'"f%d":1' % i for i in range(90_000)) + b"}"
 ODD_FIELDS = b"{" + b",".join(b'"f%d" :NaN' % i for i in range(70_000)) + b"}"
 """Another one: its names cannot be counted at a glance, and a slower parser reads it. What it costs
 is what its device has to wait for."""
+MANY_SKETCHES = 100
+"""Six hundred kilobytes of them."""
+FEW_BYTES = "bytes_per_s = 20000"
+"""A table [device] that lets a device send twelve of them at once."""
 NOTHING_BOUNDED = (
     "messages_per_s = 1e9", "bytes_per_s = 1e12", "busy_share = 1", "burst_s = 3600",
     "letters_burst = 1e9", "letter_bytes_per_day = 1e12",
@@ -113,25 +117,49 @@ def test_dead_letters_are_bounded_counted_and_cut(here: World, victim: Victim) -
     assert len(kept) + counted == next(sent) - 1
 
 
+def _sketches(attacker: Client, of_stream: str, numbers: Iterator[int]) -> Callable[[], None]:
+    """As large as they may be, of nothing."""
+
+    def send() -> None:
+        start = 60_000 * next(numbers)
+        sketch = base64.b64encode(start.to_bytes(8, "big") * (SKETCH_BYTES_MAX // 8)).decode()
+        reading = {
+            "of_stream": of_stream, "of_field": "n", "kind": "kll", "start": start,
+            "end": start + 60_000, "readings": 1000, "sketch": sketch,
+        }  # fmt: skip
+        topic = topics.up("attacker", STREAM)
+        attacker.mqtt.publish(topic, json.dumps(reading).encode(), qos=1)
+
+    return send
+
+
+def _over_share(here: World) -> int:
+    """Sketches that were refused because the attacker had used up its share."""
+    topic = topics.up("attacker", STREAM)
+    letters = [one for one, _ in here.letters("attacker") if one.topic == topic]
+    return sum(one.reason == "quota" for one in letters)
+
+
 def test_sketches(here: World, victim: Victim) -> None:
-    """As large as they may be, of nothing: what summaries make of them is tried in
-    tests/summaries.
-    """
-    numbers = itertools.count(1)
-    with here.device("attacker") as attacker:
-
-        def send() -> None:
-            start = 60_000 * next(numbers)
-            sketch = base64.b64encode(start.to_bytes(8, "big") * (SKETCH_BYTES_MAX // 8)).decode()
-            reading = {
-                "of_stream": victim.stream, "of_field": "n", "kind": "kll", "start": start,
-                "end": start + 60_000, "readings": 1000, "sketch": sketch,
-            }  # fmt: skip
-            topic = topics.up("attacker", STREAM)
-            attacker.mqtt.publish(topic, json.dumps(reading).encode(), qos=1)
-
+    """What summaries make of them is tried in tests/summaries."""
+    with here.bridges_with(FEW_BYTES), here.device("attacker") as attacker:
+        send = _sketches(attacker, victim.stream, itertools.count(1))
         unharmed(victim, _every(0.01, send))
-    assert here.records(topics.UP, "attacker") or here.letters("attacker"), "they came"
+        wait_until(lambda: _over_share(here) >= 10, "it used up its share")
+    assert here.records(topics.UP, "attacker"), "those within its share came"
+
+
+def test_control_without_bounds_all_sketches_pass(here: World, victim: Victim) -> None:
+    before, passed = _over_share(here), len(here.records(topics.UP, "attacker"))
+    with here.bridges_with(*NOTHING_BOUNDED), here.device("attacker") as attacker:
+        send = _sketches(attacker, victim.stream, itertools.count(1))
+        for _ in range(MANY_SKETCHES):
+            send()
+        wait_until(
+            lambda: len(here.records(topics.UP, "attacker")) >= passed + MANY_SKETCHES,
+            "all of them came",
+        )
+    assert _over_share(here) == before
 
 
 def test_streams(here: World, victim: Victim) -> None:

@@ -22,6 +22,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from tests.access.test_faults import metric
 from tests.access.world import Server, key_file, numbers, open_stream, server
 from tests.feeds import Feed
 from tests.hostile.world import JITTER_S, SLOWER_MAX, World
@@ -35,6 +36,10 @@ SMALL = {"views_max": 100, "followed_max": 20}
 PROBES = 25
 DOORS = 300
 """Connections of an attacker. A fourth of a server's is one address's share: of 1001 here."""
+DEAF = 60
+"""Readers that read nothing."""
+WAITING_MIB = 40
+"""What a server may grow by for them: 144 KB for each, and what everybody uses."""
 FULL = 1100
 """More than there are of all."""
 
@@ -129,13 +134,17 @@ def heads(count: int) -> Callable[[Attack, int], None]:
     return act
 
 
-def bodies(made: Attack, number: int) -> None:
-    if number == 0:
-        for _ in range(DOORS):
-            head = b"POST /v1/tickets HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\n"
-            with suppress(OSError):
-                made.connect().sendall(head)
-    made.trickle(b"{" + b" " * 800, number)
+def bodies(count: int) -> Callable[[Attack, int], None]:
+    head = b"POST /v1/tickets HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\n"
+
+    def act(made: Attack, number: int) -> None:
+        if number == 0:
+            for _ in range(count):
+                with suppress(OSError):
+                    made.connect().sendall(head)
+        made.trickle(b"{" + b" " * 800, number)
+
+    return act
 
 
 def deaf(feed: Feed) -> Callable[[Attack, int], None]:
@@ -143,7 +152,7 @@ def deaf(feed: Feed) -> Callable[[Attack, int], None]:
 
     def act(made: Attack, number: int) -> None:
         if number == 0:
-            for _ in range(60):
+            for _ in range(DEAF):
                 made.ask(f"/v1/streams/{feed.name}/events?from=earliest")
 
     return act
@@ -202,8 +211,11 @@ async def test_another_reader_is_served_as_before(
     here: World, feed: Feed, tmp_path: Path, kind: str
 ) -> None:
     acts = {
-        "filters": filters(feed), "heads": heads(DOORS), "bodies": bodies, "deaf": deaf(feed),
-    }  # fmt: skip
+        "filters": filters(feed),
+        "heads": heads(DOORS),
+        "bodies": bodies(DOORS),
+        "deaf": deaf(feed),
+    }
     if kind == "deaf":
         await asyncio.to_thread(feed.send, n=400, frames=50)  # more than sockets hold
     with serving_readers(here, tmp_path) as target:
@@ -220,7 +232,7 @@ async def test_another_reader_is_served_as_before(
             assert made.statuses[200] >= 20, "the attack was there"
             assert made.statuses[503] >= 75, "and got its share"
         elif kind == "deaf":
-            assert made.statuses[200] == 60, "they hang on what was sent to them"
+            assert made.statuses[200] == DEAF, "they hang on what was sent to them"
         else:
             assert len(made.sockets) == DOORS
 
@@ -244,11 +256,112 @@ async def test_more_half_requests_than_there_are_places(
 ) -> None:
     """Control: without shares there is no place for anybody else."""
     with serving_readers(here, tmp_path, clients_max=1, module=module) as target:
-        assert await asyncio.to_thread(is_served, target, "/v1/streams")
-        with attack(target.port, heads(FULL)) as made:
-            assert len(made.sockets) == FULL
-            is_open = await asyncio.to_thread(is_served, target, "/v1/streams")
-            assert is_open is (module is None)
+        for act in (heads(FULL), bodies(FULL)):
+            await asyncio.to_thread(
+                wait_until, lambda: is_served(target, "/v1/streams"), "there is room"
+            )
+            with attack(target.port, act) as made:
+                assert len(made.sockets) == FULL
+                is_open = await asyncio.to_thread(is_served, target, "/v1/streams")
+                assert is_open is (module is None)
+
+
+@pytest.mark.parametrize("module", [None, "tests.access.unpaused_server"], ids=["", "control"])
+async def test_what_waits_for_readers_that_read_nothing(
+    here: World, feed: Feed, tmp_path: Path, module: str | None
+) -> None:
+    """Control: a server that writes to them all the same keeps all of it for each."""
+    await asyncio.to_thread(feed.send, n=400, frames=50)
+    with serving_readers(here, tmp_path, module=module) as target:
+        assert await asyncio.to_thread(is_served, target, f"/v1/latest/{feed.name}")
+        before = target.rss_mib()
+        with attack(target.port, deaf(feed)) as made:
+            assert made.statuses[200] == DEAF
+            if module is not None:
+                await asyncio.to_thread(
+                    wait_until, lambda: target.rss_mib() - before > 2 * WAITING_MIB, "it keeps all"
+                )
+            else:
+                await series(target, feed)
+                assert target.rss_mib() - before < WAITING_MIB
+
+
+@pytest.mark.parametrize("share", [0.25, 1], ids=["", "control"])
+async def test_snapshots_that_are_never_read_take_one_client_s_share(
+    here: World, feed: Feed, tmp_path: Path, share: float
+) -> None:
+    """Control: where one client may have all, another is refused its own."""
+    await asyncio.to_thread(large_rows, feed)
+    latest = f"/v1/latest/{feed.name}"
+    with serving_readers(here, tmp_path, address_share=share, answer_bytes_max=8 << 20) as target:
+        assert await asyncio.to_thread(whole_rows, target, latest) == ROWS
+        pages = f"/v1/streams/{feed.name}/events?from=earliest&limit={ROWS}&"
+        for path in (f"{latest}?", pages):
+
+            def act(made: Attack, number: int, path: str = path) -> None:
+                for n in range(40 if number == 0 else 1):
+                    made.ask(f"{path}where={quote(f'n > -{1 + 40 * number + n}')}")
+
+            with attack(target.port, act) as made:
+                assert made.statuses[200] >= 1, "the attack was there"
+                assert made.statuses[503] >= 20, "and got what it may have"
+                own = f"{path}where={quote('n >= 0')}"
+                found = await asyncio.to_thread(whole_rows, target, own)
+                assert found == (ROWS if share < 1 else 0)
+            await asyncio.to_thread(
+                wait_until, lambda: metric(target, "edgewake_access_answer_bytes ") == 0, "all left"
+            )
+
+
+async def test_who_takes_nothing_of_a_snapshot_is_cut_off(
+    here: World, feed: Feed, tmp_path: Path
+) -> None:
+    """Its share is given back, and who reads on meanwhile has all of his."""
+    await asyncio.to_thread(large_rows, feed)
+    with serving_readers(here, tmp_path, stall_s=1, answer_bytes_max=8 << 20) as target:
+        with ExitStack() as stack:
+            slow = Attack(target.port, stack)
+            slow.ask(f"/v1/latest/{feed.name}")
+            assert slow.statuses[200] == 1
+            await asyncio.to_thread(
+                wait_until, lambda: metric(target, "edgewake_access_cut_answers_total") == 1, "cut"
+            )
+            assert metric(target, "edgewake_access_answer_bytes ") == 0
+            (one,) = slow.sockets
+            assert rest_of(one) < ROWS * 4000, "the connection has ended before its answer"
+        assert await asyncio.to_thread(whole_rows, target, f"/v1/latest/{feed.name}") == ROWS
+
+
+ROWS = 400
+"""Devices, each with a row of 4 KB: more than the sockets of a client that does not read hold."""
+
+
+def rest_of(one: socket.socket) -> int:
+    """Bytes until the end of a connection."""
+    size = 0
+    with suppress(ConnectionResetError):
+        while piece := one.recv(65536):
+            size += len(piece)
+    return size
+
+
+def large_rows(feed: Feed) -> None:
+    text = "x" * 4000
+    feed.send_of({f"dev-{number}": {"n": float(number), "text": text} for number in range(ROWS)})
+
+
+def whole_rows(target: Server, path: str) -> int:
+    """How many rows another client is given; 0: it is refused."""
+    transport = httpx.HTTPTransport(local_address=VICTIM)
+    with httpx.Client(transport=transport, timeout=PATIENCE_S) as http:
+        answer = http.get(f"{target.url}{path}")
+    assert answer.status_code in (200, 503), answer.text
+    if answer.status_code == 503:
+        assert answer.headers["retry-after"]
+        assert "bytes of answers that are being sent" in answer.json()["detail"]
+        return 0
+    body = answer.json()
+    return len(body["rows"] if "rows" in body else body["events"])
 
 
 def filtered(feed: Feed, number: int) -> str:

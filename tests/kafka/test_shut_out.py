@@ -4,21 +4,39 @@ broker are made anew.
 
 from __future__ import annotations
 
+import itertools
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    OffsetSpec,
+    ResourcePatternType,
+    ResourceType,
+)
 
+from edgewake.cloud.alerts.judge import TRANSACTIONAL_ID, Judge, Tried
 from edgewake.cloud.kafka import clients, metadata, offsets, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
+from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.ops.alert import Note
+from tests.alerts.build import rule
+from tests.bridge.running import read
+from tests.feeds import Feed
 from tests.gate import Gate
 from tests.services import run_kafka_that_can_be_shut_out, wait_until
 
@@ -31,6 +49,10 @@ that Kafka is shut out; of those that list topics none or a third, as chance wil
 EVERY_S = 0.2
 QUESTION_S = 4.0
 TIMES = 3
+ACLS = (
+    "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found=true",
+)
 BACK_S = 30.0
 """A client is given up after 5 s, and the question under way ends 4 s later; the rest is for a busy
 machine."""
@@ -99,7 +121,7 @@ def answers(name: str, made: Callable[[], Callable[[], object]]) -> list[Asking]
 def test_who_asks_for_topics_or_offsets_is_answered_after_kafka_was_shut_out(
     tmp_path: Path,
 ) -> None:
-    with run_kafka_that_can_be_shut_out(tmp_path) as (kafka, gate):
+    with run_kafka_that_can_be_shut_out(tmp_path, *ACLS) as (kafka, gate):
         config = KafkaConfig(bootstrap=kafka.bootstrap)
         topic_admin.ensure_topics(config, [topics.DEVICES])
         place = TopicPartition(topics.DEVICES, 0)
@@ -147,7 +169,8 @@ def test_who_asks_for_topics_or_offsets_is_answered_after_kafka_was_shut_out(
             *answers("describe", describes),
             *answers("watermarks", watermarks),
         ]
-        with asking([*controls, *ours]):
+        with asking([*controls, *ours]), judging(config) as judged:
+            judged.sees_another("before")
             wait_until(
                 lambda: all(one.answered_s for one in (*controls, *ours)), "all are answered"
             )
@@ -160,5 +183,99 @@ def test_who_asks_for_topics_or_offsets_is_answered_after_kafka_was_shut_out(
                 )
                 took_s = time.monotonic() - let_in_s
                 assert took_s < BACK_S
+                judged.sees_another("after Kafka was shut out")
             stuck = {one.name for one in controls if one.answered_s < let_in_s}
+            for kind, name, operation in judged.rights():
+                judged.loses(kind, name, operation)
+                judged.sees_another(f"after {name} was forbidden")
         assert {f"ends, as it is {n}" for n in range(FLEET)} <= stuck, "the fault did not happen"
+
+
+@dataclass
+class Judged:
+    """A judge of alerts with one rule, in a thread, and the stream that it looks at."""
+
+    judge: Judge
+    feed: Feed
+    admin: AdminClient
+    log: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    devices: int = 0
+
+    def sees_another(self, when: str) -> None:
+        """A device that was not heard of before breaks the rule, and its destination is told."""
+        self.devices += 1
+        device = f"dev-{self.devices}"
+        self.feed.send(device, fields={"n": [50.0]})
+        wait_until(
+            lambda: any(device in one.firing for one in self.notes),
+            f"a note {when}",
+        )
+
+    def rights(self) -> list[tuple[ResourceType, str, AclOperation]]:
+        """What a judge needs of Kafka, one after the other."""
+        return [
+            (ResourceType.TOPIC, self.feed.topic, AclOperation.READ),
+            (ResourceType.TOPIC, topics.ALERTS, AclOperation.DESCRIBE),
+            (ResourceType.TRANSACTIONAL_ID, TRANSACTIONAL_ID, AclOperation.WRITE),
+        ]
+
+    def loses(self, kind: ResourceType, name: str, operation: AclOperation) -> None:
+        """Forbid something until the judge has stumbled over it; then allow it again."""
+        words = kind, name, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", operation
+        seen = len(self.log)
+        for made in self.admin.create_acls([AclBinding(*words, AclPermissionType.DENY)]).values():
+            made.result(QUESTION_S)
+        self.feed.send(f"quiet-{seen}", fields={"n": [1.0]})
+        wait_until(lambda: "alerts.away" in self.log[seen:], f"{name} is missed")
+        found = self.admin.delete_acls([AclBindingFilter(*words, AclPermissionType.DENY)])
+        for deleted in found.values():
+            deleted.result(QUESTION_S)
+
+
+@contextmanager
+def judging(config: KafkaConfig) -> Iterator[Judged]:
+    feed, ids = Feed(config), itertools.count()
+    feed.send()
+    table = SimpleNamespace(
+        rules={"hot": rule(stream=feed.name, when="n > 30", tell=("me",), group_s=0)}, words={}
+    )
+
+    def send(note: Note) -> None:
+        made.notes.append(note)
+        judge.news.put(Tried(note.id, None))
+
+    judge = Judge(
+        config, table, lambda _: None, SystemClock(), lambda: f"id{next(ids)}", send, lambda: True
+    )
+    made = Judged(judge, feed, bare(config))
+    thread = threading.Thread(target=judge.run, daemon=True)
+    logger, heard = logging.getLogger("edgewake.alerts"), Heard(made.log)
+    logger.addHandler(heard)
+    thread.start()
+    try:
+        wait_until(lambda: judge.leads, "it judges")
+        # A rule looks at what comes after it was made.
+        wait_until(lambda: judged_from(config, feed), "it has a place in the stream")
+        yield made
+    finally:
+        judge.stop()
+        thread.join(BACK_S)
+        logger.removeHandler(heard)
+        feed.close()
+
+
+def judged_from(config: KafkaConfig, feed: Feed) -> bool:
+    """Has the judge written from where on it looks at the stream?"""
+    return any(one.key() == f"place|{feed.topic}".encode() for one in read(config, topics.ALERTS))
+
+
+class Heard(logging.Handler):
+    """The events of a log."""
+
+    def __init__(self, events: list[str]) -> None:
+        super().__init__(logging.INFO)
+        self._events = events
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._events.append(getattr(record, "event", ""))

@@ -126,6 +126,40 @@ async def test_an_answer_that_is_not_to_this_login_is_refused_unasked(
     assert world.forged.forms == [], "the code is not spent"
 
 
+async def test_of_a_login_the_provider_is_asked_once(world: World) -> None:
+    """Who comes back with one code after the other has the provider count it against us."""
+    begun = await world.desk.begin("/", None)
+    world.forged.token_answer, world.forged.status = {"error": "invalid_grant"}, 400
+
+    async def comes_back(code: str) -> str:
+        with pytest.raises(LoginFailed) as failed:
+            await world.desk.finish(
+                state=begun.state, code=code, issuer=None, refused="", pending=begun.cookie
+            )
+        return str(failed.value)
+
+    assert "refuses" in await comes_back("guess-0")
+    assert {await comes_back(f"guess-{n}") for n in range(1, 20)} == {
+        "this login is used already: begin again"
+    }
+    assert len(world.forged.forms) == 1
+    world.forged.token_answer, world.forged.status = None, 200
+    await logged_in(world.desk, world.forged)
+
+
+async def test_a_login_may_be_tried_again_where_the_provider_was_away(world: World) -> None:
+    begun = await world.desk.begin("/", None)
+    world.forged.nonce = of_address(begun)["nonce"]
+    world.forged.token_answer, world.forged.status = "later", 503
+    answer = {"state": begun.state, "code": "c", "issuer": None, "refused": ""}
+    with pytest.raises(LoginFailed) as failed:
+        await world.desk.finish(**answer, pending=begun.cookie)
+    assert failed.value.status == 503
+    world.forged.token_answer, world.forged.status = None, 200
+    seen, _ = await world.desk.finish(**answer, pending=begun.cookie)
+    assert seen.session.subject == "ann"
+
+
 async def test_a_provider_that_names_itself_must(world: World) -> None:
     world.forged.described = {"authorization_response_iss_parameter_supported": True}
     with pytest.raises(LoginFailed, match="does not come from"):

@@ -22,6 +22,7 @@ from typing import Final
 import orjson
 from starlette.responses import Response
 
+from edgewake.cloud.access.bounded.bodies import Bodies, Body, BodyResponse
 from edgewake.cloud.log.subscription import RequestError
 
 LIMIT_DEFAULT: Final = 1000
@@ -62,7 +63,7 @@ class Page:
     """Events that later ones took the place of."""
     is_whole: bool = True
     """False: the wait ran out while others were waited for, so nothing is known of what follows."""
-    texts: dict[Form, tuple[bytes, str]] = field(default_factory=dict, compare=False, repr=False)
+    texts: dict[Form, tuple[Body, str]] = field(default_factory=dict, compare=False, repr=False)
     """Its body and the tag of that, by the form, once somebody was given it."""
 
 
@@ -121,9 +122,16 @@ def _wait_s(text: str | None) -> float:
 
 
 def response(
-    page: Page, form: Form, *, resumes: bool, is_public: bool, if_none_match: str
+    page: Page,
+    form: Form,
+    bodies: Bodies,
+    client: str,
+    *,
+    resumes: bool,
+    is_public: bool,
+    if_none_match: str,
 ) -> Response:
-    """Make the answer.
+    """Make the answer, which counts for the client until it has it. Raises Full.
 
     `resumes`: it was asked for by a cursor, so others may ask for the same; where it `is_public`
     they get the same answer.
@@ -131,7 +139,8 @@ def response(
     found = page.texts.get(form)
     if found is None:
         made = _body(page, form)
-        found = page.texts[form] = made, blake2b(made, digest_size=12).hexdigest()
+        tag = blake2b(made, digest_size=12).hexdigest()
+        found = page.texts[form] = bodies.whole(made), tag
     body, tag = found
     whose = "public" if is_public else "private"
     kept = f"{whose}, no-cache" if page.live else f"{whose}, max-age={KEPT_S}"
@@ -144,7 +153,7 @@ def response(
     }
     if f'"{tag}"' in if_none_match:  # also of a weak one, as a proxy makes it that compresses
         return Response(status_code=304, headers=headers)
-    return Response(body, 200, headers, form.value)
+    return BodyResponse(bodies.take(body, client=client), headers, form.value)
 
 
 def _body(page: Page, form: Form) -> bytes:

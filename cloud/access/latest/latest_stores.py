@@ -20,8 +20,9 @@ from typing import Final, TypeAlias
 import orjson
 
 from edgewake.cloud.access.bounded import rows as rows_asked
-from edgewake.cloud.access.bounded.bodies import Bodies, Body
+from edgewake.cloud.access.bounded.bodies import STALL_S, Bodies, Taken
 from edgewake.cloud.access.bounded.rows import ROWS_A_TURN, Choice, Entry, Picker
+from edgewake.cloud.access.config import ANSWER_BYTES_MAX
 from edgewake.cloud.access.latest.latest import BYTES_MAX, Latest
 from edgewake.cloud.access.latest.latest_changes import Row, Shown, told, told_of_row
 from edgewake.cloud.client_share import SHARE_DEFAULT, Bound
@@ -31,7 +32,7 @@ from edgewake.cloud.log.following.subscriber import Subscriber, ViewEnded
 from edgewake.cloud.log.hub import Full, Hub
 from edgewake.cloud.log.reader import Batch, Step
 from edgewake.cloud.log.subscription import Bounds, LogEnd, OnGap, Plan, Positions, Request
-from edgewake.cloud.rights.principal import ANYBODY, Action, Principal
+from edgewake.cloud.rights.principal import ANYBODY, Action, Principal, holder
 from edgewake.cloud.rights.scope import Scope
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import Position
@@ -93,7 +94,7 @@ Tell: TypeAlias = Callable[[Shown], bytes | None]
 class Synchronised:
     """An answer to who keeps a copy."""
 
-    body: bytes | Body
+    body: Taken
     version: int
     """The version of the rows that it was made of."""
     stamps: Stamps
@@ -116,11 +117,20 @@ class _Steps:
 class LatestStores:
     """All of them; `run` must run."""
 
-    def __init__(self, hub: Hub, clock: Clock, *, address_share: float = SHARE_DEFAULT) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        clock: Clock,
+        *,
+        address_share: float = SHARE_DEFAULT,
+        answer_bytes_max: int = ANSWER_BYTES_MAX,
+        stall_s: float = STALL_S,
+    ) -> None:
+        """Begin with none; `answer_bytes_max`: bytes of answers that are being sent."""
         self._hub = hub
         self._clock = clock
         self._bound = Bound("streams and queries whose latest is kept", STORES_MAX, address_share)
-        self._bodies = Bodies()
+        self.bodies = Bodies(bytes_max=answer_bytes_max, share=address_share, stall_s=stall_s)
         self._stores: dict[str, _Store] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -136,13 +146,13 @@ class LatestStores:
 
     async def answer(
         self, name: str, client: str, reader: Principal = ANYBODY, asked: Choice = ALL_ROWS
-    ) -> Body:
+    ) -> Taken:
         """JSON of a `latest_routes.LatestView`.
 
         Raises UnknownStream, Unavailable, RequestError and FilterError.
         """
         store = await self._ready(name, client, reader, asked)
-        return await store.answer(reader.scope(Action.READ, name), asked)
+        return await store.answer(reader.scope(Action.READ, name), asked, holder(reader, client))
 
     async def synchronised(
         self,
@@ -153,7 +163,7 @@ class LatestStores:
         *,
         cursor: str | None,
         wait_s: float,
-    ) -> bytes | Body:
+    ) -> Taken:
         """JSON of a `sync_routes.SyncView`: the changes after a cursor, or all rows.
 
         It waits for changes. Raises UnknownStream, Unavailable, RequestError, FilterError and
@@ -169,7 +179,7 @@ class LatestStores:
             except TimeoutError:
                 raise Unavailable(f"{name}: its older records are still being read") from None
             scope = reader.scope(Action.READ, name)
-            found = await store.synchronised(scope, asked, cursor)
+            found = await store.synchronised(scope, asked, cursor, holder(reader, client))
             left_s = ends_s - self._clock.monotonic_s()
             if found.stamps != store.stamps(asked):
                 continue  # a set changed while its rows were looked at: some were judged by each
@@ -209,7 +219,7 @@ class LatestStores:
         if topic.is_query and keys is None:
             raise Unavailable(f"the analysis has not said yet by what {name} is grouped")
         store = self._stores[name] = _Store(
-            name, client, Latest(keys), self._hub, self._clock, self._bodies, self._room_of
+            name, client, Latest(keys), self._hub, self._clock, self.bodies, self._room_of
         )
         self._tasks.create_task(self._follow(store), name=f"latest-{name}")
         return store
@@ -287,7 +297,7 @@ class _Store:
         finally:
             self._hub.close(plan)
 
-    async def answer(self, scope: Scope | None, asked: Choice) -> Body:
+    async def answer(self, scope: Scope | None, asked: Choice, client: str) -> Taken:
         """The requested rows as seen through a scope.
 
         Raises Unavailable where the store has ended or there is no room, and RequestError.
@@ -297,7 +307,7 @@ class _Store:
         rows_asked.check_scope(asked, self.latest.keys, scope)
         head = self._head() | {"left_out": self.latest.left_out}
         cursor = self._hub.codec.encode(self._plan.cursor(self._taken))
-        return await self._rows("latest", scope, asked, head, cursor)
+        return await self._rows("latest", scope, asked, head, cursor, client=client)
 
     def _head(self) -> dict[str, object]:
         missing = sorted(self._missing | ({Missing.BYTES} if self.latest.left_out else set()))
@@ -311,7 +321,8 @@ class _Store:
         head: Mapping[str, object],
         cursor: str,
         *more: Hashable,
-    ) -> Body:
+        client: str,
+    ) -> Taken:
         """An answer of rows as they are now; who asks for the same meanwhile is given the same.
 
         `more`: what else tells it from others.
@@ -326,14 +337,14 @@ class _Store:
             whole = dict(head) | {"cursor": cursor}
             return _told(whole, picker, found, has_next=form == "sync" or asked.limit is not None)
 
-        return await self._bodies.body(what, state, make)
+        return await self._bodies.body(what, state, make, client=client)
 
     def _picker(self, scope: Scope | None, asked: Choice, *, with_keys: bool = True) -> Picker:
         is_result = self.latest.keys is not None
         return Picker(asked, scope, is_result=is_result, with_keys=with_keys)
 
     async def synchronised(
-        self, scope: Scope | None, asked: Choice, cursor: str | None
+        self, scope: Scope | None, asked: Choice, cursor: str | None, client: str
     ) -> Synchronised:
         """The changes after a cursor, or all rows where that is less, or the changes are unknown.
 
@@ -356,11 +367,12 @@ class _Store:
                     orjson.dumps(head)[:-1],
                     b",".join(changes),
                 )
-                return Synchronised(body, version, stamps, is_empty=not changes)
+                told = self._bodies.take(self._bodies.whole(body), client=client)
+                return Synchronised(told, version, stamps, is_empty=not changes)
         head = self._head() | {"kind": "snapshot", "changes": []}
         more = () if place is None else (cursor,)
         behind = self._behind(place, chosen)
-        rows = await self._rows("sync", scope, asked, head, behind, *more)
+        rows = await self._rows("sync", scope, asked, head, behind, *more, client=client)
         return Synchronised(rows, version, stamps, is_empty=False)
 
     def _behind(self, place: Row | None, chosen: bytes) -> str:

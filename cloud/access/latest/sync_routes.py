@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from edgewake.cloud.access.bounded.answer import bounds_of
-from edgewake.cloud.access.bounded.bodies import Body, BodyResponse
+from edgewake.cloud.access.bounded.bodies import BodyResponse
 from edgewake.cloud.access.bounded.rows import choice
 from edgewake.cloud.access.connection import connection_of
 from edgewake.cloud.access.latest.latest_routes import Keys, Where
@@ -124,9 +124,7 @@ def router(stores: LatestStores, streams: OpenStreams, clients: Clients) -> APIR
             raise Problem(404, "unknown_stream", str(error), near=error.near) from error
         if body is None:
             return Response(status_code=204)  # nobody is there to read it
-        if isinstance(body, Body):
-            return BodyResponse(body, NO_STORE)
-        return Response(body, media_type="application/json", headers=NO_STORE)
+        return BodyResponse(body, NO_STORE)
 
     return routes
 

@@ -10,6 +10,7 @@ leave a debt, which is waited for.
     busy_s             processor time beyond what a message of that size usually takes, and of what
                        is refused
     statuses           rows on a topic that the operations API reads whole
+    life_bytes         of words about its life that pass although it owes something else
     letters            dead letters; beyond the bound they are counted
     letter_bytes       bytes of dead letters that are kept whole; beyond the bound the first
                        LETTER_HEAD_BYTES are
@@ -17,6 +18,7 @@ leave a debt, which is waited for.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from enum import Enum
 from typing import Final, NamedTuple
@@ -40,10 +42,21 @@ ASK_S: Final = 0.001
 LETTER_HEAD_BYTES: Final = 512
 """Bytes kept of a dead letter of a device that used up its share."""
 DEVICES_MAX: Final = 100_000
-"""Devices remembered; one that is known for long is forgotten, and has all its shares again."""
+"""Devices remembered; the one that was heard of longest ago is forgotten, and has all its shares
+again."""
 CHANCES: Final = 8
-"""Devices known longest that are kept at that bound all the same because they have used something
-up: names that somebody invents push nobody's debt out, nor his own."""
+"""Devices not heard of for longest that are kept at that bound all the same because they have used
+something up: names that somebody invents push nobody's debt out, nor his own."""
+NAMED_MAX: Final = 200_000
+"""Names whose naming was paid for, kept for a day as a number each, 100 bytes, twice at most: one
+that was forgotten and returns costs nothing. With more of them a name may cost twice a day."""
+LIFE_BYTES: Final = 256 << 10
+"""Bytes at once of words about its life (births, deaths, statuses) that a device may say although
+it owes something else: a birth with some thousand metrics, or 256 deaths."""
+LIFE_BYTES_PER_S: Final = 8 << 10
+"""Bytes a second that come back of them."""
+LIFE_BYTES_MIN: Final = 1 << 10
+"""Bytes that each of them counts at least: eight a second."""
 WAIT_S_MIN: Final = 1.0
 """Seconds that a device is asked to wait at least: one that came back at once would be over its
 bound at once."""
@@ -66,6 +79,8 @@ topic and payload give it."""
 
 BY_MAPS: Final = "*"
 """Stands for the gateway of devices that maps name; no device has such a name."""
+BY_NOBODY: Final = "?"
+"""Stands for the gateway of devices that HTTP requests name which show nobody's credentials."""
 
 
 class DeviceConfig(Config):
@@ -125,6 +140,7 @@ class Account:
         "left_out_bytes",
         "letter_bytes",
         "letters",
+        "life_bytes",
         "messages",
         "names",
         "shared",
@@ -146,6 +162,7 @@ class Account:
             limits.letter_bytes,
         )
         self.names = limits.names
+        self.life_bytes = limits.life_bytes
         self.is_one_too_many = False
         """Did its gateway name too many, so that this one is not taken in?"""
         self.left_out = self.left_out_bytes = 0
@@ -209,6 +226,19 @@ class Account:
         self.statuses -= 1
         return True
 
+    def may_say_life(self, size: int, now_s: float) -> bool:
+        """May a word about its life pass, of `size` bytes, though it has to wait? It counts."""
+        if self.is_one_too_many:
+            return False
+        if self.life_bytes <= 0:
+            self._fill(now_s)
+        if self.life_bytes <= 0:
+            return False
+        if self.gateway is not None and not self.gateway.may_say_life(size, now_s):
+            return False
+        self.life_bytes -= max(size, LIFE_BYTES_MIN)
+        return True
+
     @property
     def learns_by(self) -> str:
         """The gateway whose share of new streams and fields counts, too; empty: none."""
@@ -235,6 +265,7 @@ class Account:
             self.letters,
             self.letter_bytes,
             self.names,
+            self.life_bytes,
         ) == (
             limits.messages,
             limits.bytes,
@@ -243,6 +274,7 @@ class Account:
             limits.letters,
             limits.letter_bytes,
             limits.names,
+            limits.life_bytes,
         )
 
     def letter_room(self, size: int, now_s: float) -> Room:
@@ -280,13 +312,19 @@ class Account:
             limits.letter_bytes, self.letter_bytes + passed_s * config.letter_bytes_per_day / DAY_S
         )
         self.names = min(limits.names, self.names + passed_s * limits.names / DAY_S)
+        self.life_bytes = min(
+            limits.life_bytes, self.life_bytes + passed_s * limits.life_bytes_per_s
+        )
 
 
 class Limits:
     """What a device has at most at once."""
 
-    def __init__(self, config: DeviceConfig, names: float = NAMES_BURST) -> None:
+    def __init__(self, config: DeviceConfig, names: float = NAMES_BURST, *, times: int = 1) -> None:
+        """`times`: for how many devices together it is."""
         self.config = config
+        self.life_bytes = float(times * LIFE_BYTES)
+        self.life_bytes_per_s = times * LIFE_BYTES_PER_S
         self.names = names
         self.messages = config.messages_per_s * config.burst_s
         self.bytes = config.bytes_per_s * config.burst_s
@@ -296,18 +334,47 @@ class Limits:
         self.letter_bytes = config.letter_bytes_per_day
 
 
+class Named:
+    """Names that were paid for in the last day. At most twice NAMED_MAX, as numbers."""
+
+    def __init__(self) -> None:
+        self._now: set[int] = set()
+        self._before: set[int] = set()
+        self._since_s = 0.0
+
+    def has(self, mark: int, now_s: float) -> bool:
+        """Was it noted in the last day, or up to a day before?"""
+        if now_s - self._since_s >= DAY_S:
+            self._turn(now_s)
+        return mark in self._now or mark in self._before
+
+    def note(self, mark: int, now_s: float) -> None:
+        """It was paid for."""
+        if len(self._now) >= NAMED_MAX:
+            self._turn(now_s)
+        self._now.add(mark)
+
+    def _turn(self, now_s: float) -> None:
+        is_old = now_s - self._since_s >= 2 * DAY_S
+        self._before = set() if is_old else self._now
+        self._now = set()
+        self._since_s = now_s
+
+
 class Allowance:
     """The accounts of all devices."""
 
     def __init__(self, config: DeviceConfig) -> None:
         self._limits = Limits(config)
-        self._of_things = Limits(_times(config, THINGS_TIMES))
-        self._accounts: dict[str, Account] = {}
+        self._of_things = Limits(_times(config, THINGS_TIMES), times=THINGS_TIMES)
+        self._accounts: OrderedDict[str, Account] = OrderedDict()
+        """By when they were used last."""
+        self._named = Named()
         self._untold: set[str] = set()
 
     def account(self, device: str, now_s: float) -> Account:
         """The device's; a new one has everything."""
-        account = self._accounts.get(device)
+        account = self._used(device)
         if account is None:
             account = self._keep(device, Account(device, self._limits, now_s), now_s)
         return account
@@ -324,11 +391,11 @@ class Allowance:
     def of_thing(self, thing: str, gateway: str, now_s: float) -> Account:
         """A thing's account at this gateway: what another gateway sends costs it nothing here."""
         key = f"{thing}|{gateway}"
-        account = self._accounts.get(key)
-        if account is None:
-            together = self.together(gateway, now_s)
+        account = self._used(key)
+        together = self.together(gateway, now_s)  # used by each of its things
+        if account is None or account.gateway is not together:
             account = Account(thing, self._limits, now_s, gateway=together)
-            if not together.may_name(now_s):
+            if not self._may_name(key, together, now_s):
                 account.is_one_too_many = True
                 return account
             self._keep(key, account, now_s)
@@ -339,10 +406,10 @@ class Allowance:
 
         `shared`: what all have together that are named so.
         """
-        account = self._accounts.get(device)
+        account = self._used(device)
         if account is None:
             account = Account(device, self._limits, now_s)
-            if shared.may_name(now_s):
+            if self._may_name(device, shared, now_s):
                 self._keep(device, account, now_s)
             else:
                 account.gateway, account.is_one_too_many = shared, True
@@ -352,7 +419,7 @@ class Allowance:
     def together(self, gateway: str, now_s: float) -> Account:
         """What all may have together that come by a gateway."""
         key = f"|{gateway}"
-        account = self._accounts.get(key)
+        account = self._used(key)
         if account is None:
             account = self._keep(key, Account(gateway, self._of_things, now_s), now_s)
         return account
@@ -360,10 +427,26 @@ class Allowance:
     def of_topic(self, topic: str, mapped: Account, now_s: float) -> Account:
         """The account of a topic that names no device; `mapped`: of all such topics together."""
         key = f"/{topic}"
-        account = self._accounts.get(key)
+        account = self._used(key)
         if account is None:
             account = self._keep(key, Account("", self._limits, now_s, gateway=mapped), now_s)
         return account
+
+    def _used(self, key: str) -> Account | None:
+        account = self._accounts.get(key)
+        if account is not None:
+            self._accounts.move_to_end(key)
+        return account
+
+    def _may_name(self, key: str, shared: Account, now_s: float) -> bool:
+        """May it be named? It counts once in a day for whoever shares the expense."""
+        mark = hash((shared.key, key))
+        if self._named.has(mark, now_s):
+            return True
+        if not shared.may_name(now_s):
+            return False
+        self._named.note(mark, now_s)
+        return True
 
     def _keep(self, key: str, account: Account, now_s: float) -> Account:
         if len(self._accounts) >= DEVICES_MAX:
@@ -373,20 +456,23 @@ class Allowance:
         return account
 
     def _forget_one(self, now_s: float) -> None:
-        """The one that is known longest of those that lose nothing by it."""
+        """The one that was used longest ago of those that lose nothing by it."""
         for _ in range(CHANCES):
-            key = next(iter(self._accounts))
-            account = self._accounts.pop(key)
+            key, account = self._accounts.popitem(last=False)
             if account.is_whole(now_s):
                 return
             self._accounts[key] = account
-        del self._accounts[next(iter(self._accounts))]
+        self._accounts.popitem(last=False)
 
-    def of_all_mapped(self, now_s: float) -> Account:
-        """What all devices that come by maps may have together."""
-        limits = Limits(_times(self._limits.config, MAPPED_TIMES), MAPPED_TIMES * NAMES_BURST)
+    def of_all(self, way: str, now_s: float) -> Account:
+        """What all devices may have together that come by a way which shows nobody's name.
+
+        `way`: BY_MAPS or BY_NOBODY.
+        """
+        config = _times(self._limits.config, MAPPED_TIMES)
+        limits = Limits(config, MAPPED_TIMES * NAMES_BURST, times=MAPPED_TIMES)
         account = Account("", limits, now_s)
-        account.key = f"|{BY_MAPS}"
+        account.key = f"|{way}"
         return account
 
     def note_left_out(self, account: Account, size: int) -> None:

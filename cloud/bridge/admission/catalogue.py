@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from edgewake.cloud.bridge.admission.allowance import BY_MAPS, Account
+from edgewake.cloud.bridge.admission.allowance import BY_MAPS, BY_NOBODY, Account
 from edgewake.protocol.downlink.downlink import ANSWER_FIELDS, ANSWERS, REQUEST_FIELDS, REQUESTS
 from edgewake.protocol.errors import Rejected, RejectReason, RemoteError
 from edgewake.protocol.frames.ack import Later, LaterReason
@@ -81,7 +81,7 @@ def too_much(device: str, wait_s: float) -> NotNow:
 
 def too_many_names(gateway: str, thing: str) -> NotNow:
     """A gateway names more things than one may."""
-    who = "maps and requests" if gateway in ("", BY_MAPS) else f"gateway {gateway!r}"
+    who = "maps and requests" if gateway in ("", BY_MAPS, BY_NOBODY) else f"gateway {gateway!r}"
     detail = (
         f"{thing!r} would be one more new name than {who} may give in a day: expected names "
         "that came before"
@@ -265,8 +265,9 @@ class Catalogue:
         self, gateway: str, stream: str, row: Stream | None, new_fields: int
     ) -> None:
         """Leave room for others, however many devices it names."""
-        who = "maps and requests" if gateway == BY_MAPS else f"gateway {gateway!r}"
-        times = MAPS_TIMES if gateway == BY_MAPS else GATEWAY_TIMES
+        is_nobody = gateway in (BY_MAPS, BY_NOBODY)
+        who = "maps and requests" if is_nobody else f"gateway {gateway!r}"
+        times = MAPS_TIMES if is_nobody else GATEWAY_TIMES
         new = {name: one for name, one in self._proposed.items() if name not in self._confirmed}
         if row is None:
             own = self._gateway_streams[gateway]

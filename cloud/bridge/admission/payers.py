@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgewake.cloud.bridge.admission.allowance import REFUSED_S, Account, Allowance
+from edgewake.cloud.bridge.admission.allowance import (
+    BY_MAPS,
+    BY_NOBODY,
+    REFUSED_S,
+    Account,
+    Allowance,
+)
 from edgewake.cloud.bridge.admission.catalogue import too_many_names
 from edgewake.cloud.bridge.admission.gateways import GatewayRule, Gateways
 from edgewake.cloud.bridge.admission.mapped import Part
@@ -24,7 +30,8 @@ class Payers:
     ) -> None:
         """`knows_devices`: does the broker know who is who?"""
         self._allowance = allowance
-        self._mapped = allowance.of_all_mapped(now_s)
+        self._mapped = allowance.of_all(BY_MAPS, now_s)
+        self._nobody = allowance.of_all(BY_NOBODY, now_s)
         self._gateways = Gateways(rules, knows_devices=knows_devices)
 
     def of(self, topic: str, now_s: float) -> Account:
@@ -40,15 +47,19 @@ class Payers:
             return self._allowance.of_name(device, self._mapped, now_s)
         return self._allowance.of_topic(topic, self._mapped, now_s)
 
-    def of_names(self, payer: str, now_s: float) -> Account:
-        """What `payer` has, or all maps, for devices that payloads name."""
-        return self._allowance.together(payer, now_s) if payer else self._mapped
+    def of_names(self, payer: str | None, now_s: float) -> Account:
+        """What `payer` has for devices that payloads name.
 
-    def named(self, parts: Sequence[Part], payer: str, now_s: float) -> list[Part]:
+        Empty: all who show no name; None: all maps.
+        """
+        if payer is None:
+            return self._mapped
+        return self._allowance.together(payer, now_s) if payer else self._nobody
+
+    def named(self, parts: Sequence[Part], payer: str | None, now_s: float) -> list[Part]:
         """Parts whose devices have their names from a payload: they cost nothing to invent.
 
-        What all of them have together is `payer`'s, or without one that of all maps. A name too
-        many is refused.
+        What all of them have together is `payer`'s, see `of_names`. A name too many is refused.
         """
         shared = self.of_names(payer, now_s)
         found: list[Part] = []
@@ -58,7 +69,7 @@ class Payers:
             if device and (part.refusal is None or self._allowance.is_known(device)):
                 account = self._allowance.of_name(device, shared, now_s)
                 if account.is_one_too_many:
-                    part = part._replace(refusal=too_many_names(payer, device).refusal)
+                    part = part._replace(refusal=too_many_names(payer or "", device).refusal)
             found.append(part)
         return found
 

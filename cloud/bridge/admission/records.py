@@ -54,6 +54,11 @@ class KafkaRecord(NamedTuple):
     """A message that is traced has one, open until Kafka has the record."""
 
 
+def is_status(topic: str) -> bool:
+    """Does a device say on it whether it is there?"""
+    return topic.endswith(_STATUS_END) and topic.count("/") == _STATUS_SLASHES
+
+
 def record_of(
     message: Envelope | Unreadable,
     catalogue: Catalogue,
@@ -73,7 +78,7 @@ def record_of(
             reason,
             f"publish of {message.size} bytes: {message.why}; {len(message.head)} of them are kept",
         )
-    if message.topic.count("/") == _STATUS_SLASHES and message.topic.endswith(_STATUS_END):
+    if is_status(message.topic):
         status = admit_status(message, received_at=received_at)
         return KafkaRecord(
             topics.DEVICES, f"{status.device}|status", status.to_json(), [], received_at

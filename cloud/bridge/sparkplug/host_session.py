@@ -21,7 +21,7 @@ import mqtt5
 
 from edgewake.cloud.bridge.admission.catalogue import too_much
 from edgewake.cloud.bridge.admission.mapped import Part
-from edgewake.cloud.bridge.admission.records import device_in
+from edgewake.cloud.bridge.admission.records import device_in, is_status
 from edgewake.cloud.bridge.bridge import Bridge
 from edgewake.cloud.bridge.config import BridgeConfig
 from edgewake.cloud.bridge.mqtt.ack_ledger import Awaited
@@ -49,6 +49,7 @@ from edgewake.protocol.sparkplug.host import (
     Rebirth,
     address_of,
     is_death,
+    is_node_life,
     state,
 )
 from edgewake.protocol.sparkplug.payload import rebirth
@@ -214,7 +215,8 @@ class HostSession:
             account = self._bridge.account(node)
             now_ms, now_s = self._clock.now_ms(), self._clock.monotonic_s()
             wait_s = account.wait_s(now_s)
-            if wait_s > 0:
+            is_life = wait_s > 0 and is_node_life(topic)
+            if wait_s > 0 and not (is_life and account.may_say_life(len(payload), now_s)):
                 part = Part(packet, too_much(node, wait_s).refusal)
                 self._give([part], packet.packet_id, node)
                 return
@@ -222,6 +224,8 @@ class HostSession:
             events = self._host.message(topic, payload, now_ms, now_s)
             self._act(events, topic, payload, packet.packet_id, node)
             is_lost = any(isinstance(one, Odd) and one.is_lost for one in events)
+            if is_life and not is_lost:
+                return  # it is paid for
             pay = account.pay_refused if is_lost else account.pay
             pay(len(payload), time.thread_time() - began_s)
             return
@@ -243,7 +247,7 @@ class HostSession:
         topic: str,
         payload: bytes,
         packet_id: int | None,
-        payer: str = "",
+        payer: str | None = None,
     ) -> None:
         counts = self._bridge.metrics.sparkplug
         for one in events:
@@ -263,7 +267,7 @@ class HostSession:
         parts = parts_of(events, topic, payload, stream=self._own.stream, prefix=self._own.prefix)
         self._give(parts, packet_id, payer)
 
-    def _give(self, parts: Sequence[Part], packet_id: int | None, payer: str) -> None:
+    def _give(self, parts: Sequence[Part], packet_id: int | None, payer: str | None) -> None:
         """Pass parts to the bridge; the broker is answered when Kafka has all of them."""
         if not parts and packet_id is None:
             return
@@ -274,7 +278,12 @@ class HostSession:
             self._acknowledge()
 
     def _within_share(self, part: Part) -> Part:
-        """What is over a device's share is a dead letter: nobody can be asked to wait."""
+        """What is over a device's share is a dead letter: nobody can be asked to wait.
+
+        That it is there or gone is said all the same; it has a bound of its own.
+        """
+        if is_status(part.packet.topic):
+            return part
         device = device_in(part.packet.topic)
         wait_s = self._bridge.wait_s(device) if device else 0.0
         return part._replace(refusal=too_much(device, wait_s).refusal) if wait_s > 0 else part

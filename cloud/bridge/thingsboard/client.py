@@ -7,6 +7,7 @@ a client sends again after it has lost its connection to this bridge is taken on
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,9 +16,10 @@ from typing import Any, Final, Protocol
 import mqtt5
 import orjson
 
-from edgewake.cloud.bridge.admission.allowance import Account
+from edgewake.cloud.bridge.admission.allowance import MEASURED_BYTES, Account
 from edgewake.cloud.bridge.admission.mapped import Mapper, Part
 from edgewake.cloud.bridge.thingsboard import words
+from edgewake.cloud.bridge.thingsboard.attributes import Attributes
 from edgewake.cloud.bridge.web.door import Taker
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
@@ -83,15 +85,11 @@ class Server(Protocol):
     clock: Clock
     prefix: str
     mapper: Mapper
+    attributes: Attributes
+    """What devices said of themselves since this bridge started."""
 
     def wake(self, devices: Iterable[str]) -> None:
         """These listen from now on."""
-
-    def known(self, device: str) -> Mapping[str, Mapping[str, Any]]:
-        """The attributes of a device."""
-
-    def keep(self, device: str, kind: str, values: Mapping[str, Any]) -> None:
-        """Remember attributes."""
 
     def note(self, client: Client, why: str) -> None:
         """Something of a client has no effect."""
@@ -179,14 +177,21 @@ class Client:
                 return
             case words.Attributes():
                 device = device_name(word.device, self.door.prefix) if word.device else ""
-                self.publish(words.attributes(word, self.door.known(device or self.holder.device)))
+                known = self.door.attributes.known(device or self.holder.device)
+                self._reply(words.attributes(word, known), packet)
             case words.Asked():
-                self.publish(words.replied(word))
+                self._reply(words.replied(word), packet)
             case words.Answered():
                 self._on_answer(word)
             case words.Passed():
                 self.door.note(self, word.why)
         settle()
+
+    def _reply(self, what: words.Publish, asking: mqtt5.PublishPacket) -> None:
+        """Answer at its expense: a question is short, and its answer may be long."""
+        account = self.door.bridge.account(self.holder.device)
+        account.pay(len(asking.payload) + len(what.payload), 0.0)
+        self.publish(what)
 
     def _taken(self, packet_id: int, packet: mqtt5.PublishPacket) -> Taken | None:
         """Note a message of QoS 1; None where it came before."""
@@ -228,10 +233,13 @@ class Client:
             return
         topic = word.topic if word.is_gateways else word.topic.replace("/me/", f"/{own}/")
         packet = mqtt5.PublishPacket(topic, payload)
+        began_s = time.thread_time()
         parts = self.door.mapper.parts_of(
             packet, self.door.clock.now_ms(), device="" if word.is_gateways else own
         )
         self._remember(word, payload)
+        if len(payload) >= MEASURED_BYTES:
+            self.door.bridge.account(own).pay(len(payload), time.thread_time() - began_s)
         if word.is_gateways:
             self._named.pay_for(len(parts), len(payload))
         self.door.bridge.take(parts, own, settle, is_named=word.is_gateways)
@@ -242,7 +250,7 @@ class Client:
         is_attributes = word.topic.endswith("/attributes")
         if not word.is_gateways:
             if is_attributes:
-                self.door.keep(self.holder.device, "client", body)
+                self._keep(self.holder.device, "client", body)
             return
         by_name = body
         if word.topic.endswith("connect"):
@@ -263,8 +271,13 @@ class Client:
                 self.things[ours] = name
                 came.append(ours)
             if self.things[ours] == name and is_attributes:
-                self.door.keep(ours, "client", values if isinstance(values, dict) else {})
+                self._keep(ours, "client", values if isinstance(values, dict) else {})
         self.door.wake(came)
+
+    def _keep(self, device: str, kind: str, values: Mapping[str, Any]) -> None:
+        left_out = self.door.attributes.keep(device, self.holder.device, kind, values)
+        if left_out:
+            self.door.note(self, f"{left_out} attributes of {device} more than are remembered")
 
     # To it
 
@@ -289,7 +302,7 @@ class Client:
         packet_id = number % PACKET_IDS_MAX + 1
         if not self.publish(found, packet_id):
             return False
-        self.door.keep(row.device, "shared", words.shared_of(asked))
+        self._keep(row.device, "shared", words.shared_of(asked))
         if self._qos(found.topic):
             self._in_packets[packet_id] = pending
         else:
@@ -347,10 +360,15 @@ class Client:
             self._say(mqtt5.PubAckPacket(self._unacknowledged.popleft().packet_id))
 
     def presence(self, devices: Sequence[str], state: DeviceState) -> None:
-        """Say that devices are there, or gone."""
+        """Say that devices are there, or gone.
+
+        Those behind it have their names from it: it pays for them.
+        """
+        own = self.holder.device
         for device in devices:
             packet = mqtt5.PublishPacket(topics.status(device), state.value.encode())
-            self.door.bridge.take([Part(packet)], device, _nothing, is_named=False)
+            is_named = device != own
+            self.door.bridge.take([Part(packet)], own, _nothing, is_named=is_named)
 
     def _say(self, packet: Packet) -> None:
         if not self.writer.is_closing():

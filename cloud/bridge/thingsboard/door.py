@@ -8,15 +8,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import mqtt5
 
 from edgewake.cloud.bridge.admission.mapped import Mapper
 from edgewake.cloud.bridge.http_config import ThingsBoardConfig
 from edgewake.cloud.bridge.outbox import Outbox
+from edgewake.cloud.bridge.thingsboard.attributes import Attributes
 from edgewake.cloud.bridge.thingsboard.client import Client, Recent
 from edgewake.cloud.bridge.web.door import Taker
 from edgewake.cloud.client_share import Bound
@@ -41,10 +42,12 @@ KEEPALIVE_S: Final = 300
 """Seconds of silence that are forgiven a client which names no keepalive."""
 DRAIN_S: Final = 30.0
 """Seconds for a client to take what is sent to it."""
+UNREAD_BYTES_MAX: Final = 64 * 1024
+"""Bytes that wait for a client above which it is not listened to."""
 DEVICES_MAX: Final = 10_000
-"""Devices whose attributes and last messages are remembered; the longest quiet is forgotten."""
-ATTRIBUTES_MAX: Final = 256
-"""Attributes of a device that are remembered."""
+"""Devices whose last messages are remembered; the longest quiet is forgotten."""
+CLIENT_IDS_MAX: Final = 8
+"""Client ids of a device under which they are: it may connect under as many as it likes."""
 PRESET: Final = "thingsboard"
 
 
@@ -67,9 +70,9 @@ class Door:
         self._held: dict[str, int] = {}
         self._clients: dict[str, Client] = {}
         """By device: its newest connection."""
-        self._recent: OrderedDict[tuple[str, str], Recent] = OrderedDict()
-        self._known: OrderedDict[str, dict[str, dict[str, Any]]] = OrderedDict()
-        """By device: its own attributes (`client`), and those that were set for it (`shared`)."""
+        self._recent: OrderedDict[str, OrderedDict[str, Recent]] = OrderedDict()
+        """By device and client id."""
+        self.attributes = Attributes()
         outbox.reach = self.reach
 
     # Connections
@@ -138,7 +141,8 @@ class Door:
             # Its connection of before is not lost yet, as far as anybody here knows.
             before = other.recent
         else:
-            before = self._recent.pop((shown.device, hello.client_id), OrderedDict())
+            of_device = self._recent.get(shown.device, OrderedDict())
+            before = of_device.pop(hello.client_id, OrderedDict())
         client = Client(self, writer, shown, hello.client_id, is_old, before)
         if holder is None:
             client.greet(mqtt5.ConnAckReasonCode.BAD_USER_NAME_OR_PASSWORD)
@@ -172,6 +176,9 @@ class Door:
             for packet in rest:
                 if isinstance(packet, Unreadable) or not await client.on_packet(packet):
                     return
+                if client.writer.transport.get_write_buffer_size() > UNREAD_BYTES_MAX:
+                    async with asyncio.timeout(DRAIN_S):
+                        await client.writer.drain()
             async with asyncio.timeout(DRAIN_S):
                 await client.writer.drain()
             async with asyncio.timeout(silent_s):
@@ -193,7 +200,11 @@ class Door:
         device = client.holder.device
         if client.is_replaced:
             return
-        self._recent[device, client.client_id] = client.recent
+        of_device = self._recent.setdefault(device, OrderedDict())
+        of_device[client.client_id] = client.recent
+        if len(of_device) > CLIENT_IDS_MAX:
+            of_device.popitem(last=False)
+        self._recent.move_to_end(device)
         if len(self._recent) > DEVICES_MAX:
             self._recent.popitem(last=False)
         if self._clients.get(device) is client:
@@ -226,22 +237,6 @@ class Door:
                     extra={"event": "thingsboard.revoked", "device": client.holder.device},
                 )
                 client.writer.transport.abort()
-
-    # Attributes
-
-    def known(self, device: str) -> Mapping[str, Mapping[str, Any]]:
-        """The attributes of a device, since this bridge started."""
-        return self._known.get(device) or {"client": {}, "shared": {}}
-
-    def keep(self, device: str, kind: str, values: Mapping[str, Any]) -> None:
-        """Remember attributes."""
-        known = self._known.setdefault(device, {"client": {}, "shared": {}})
-        self._known.move_to_end(device)
-        if len(self._known) > DEVICES_MAX:
-            self._known.popitem(last=False)
-        for name, value in values.items():
-            if name in known[kind] or len(known[kind]) < ATTRIBUTES_MAX:
-                known[kind][name] = value
 
     def note(self, client: Client, why: str) -> None:
         """Something of a client has no effect."""

@@ -31,6 +31,9 @@ class DevicePasswords:
         """Raises ConfigError. A file that is not there yet lets nobody in."""
         self._path = path
         self._seen: tuple[int, int, int] | None = None
+        """What was read last: a file that cannot be opened is tried again, what is wrong in one is
+        not read again."""
+        self._failed = ""
         self._entries = self._read()
 
     def holder_of(self, name: str, password: str) -> Holder | None:
@@ -60,9 +63,12 @@ class DevicePasswords:
                 return False
             self._entries = self._read()
         except (OSError, ConfigError) as error:
-            text = "the passwords of before stay: %s"
-            log.error(text, error, extra={"event": "passwords.refused"})
+            if str(error) != self._failed:  # once, however many passwords are tried meanwhile
+                self._failed = str(error)
+                text = "the passwords of before stay: %s"
+                log.error(text, error, extra={"event": "passwords.refused"})
             return False
+        self._failed = ""
         return True
 
     def _stamp(self) -> tuple[int, int, int] | None:
@@ -74,11 +80,14 @@ class DevicePasswords:
 
     def _read(self) -> Mapping[str, str]:
         try:
-            self._seen = self._stamp()
-            if self._seen is None:
+            stamp = self._stamp()
+            if stamp is None:
+                self._seen = None
                 return {}
             with self._path.open("rb") as file:
-                text = file.read(FILE_BYTES_MAX + 1).decode()
+                read = file.read(FILE_BYTES_MAX + 1)
+            self._seen = stamp
+            text = read.decode()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"password_file = {self._path}: {error}") from error
         if len(text) > FILE_BYTES_MAX:

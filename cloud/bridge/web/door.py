@@ -165,11 +165,11 @@ class Door:
                 if parts is None:
                     wait_s = account.wait_s(self._clock.monotonic_s())
                     return _too_much(asked.payer, wait_s), wait_s
-                if asked.is_named:
-                    account.pay_for(len(parts), len(body))
                 late = self._too_much_of_one(parts)
                 if late is not None:
                     return late
+                if asked.is_named:  # what is refused owes no more
+                    account.pay_for(len(parts), len(body))
                 whole = self._bridge.take(parts, asked.payer, settled.set, is_named=asked.is_named)
                 await settled.wait()
         except TimeoutError:

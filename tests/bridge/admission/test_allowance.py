@@ -6,7 +6,12 @@ import pytest
 
 from edgewake.cloud.bridge.admission import allowance
 from edgewake.cloud.bridge.admission.allowance import (
+    BY_MAPS,
+    DAY_S,
     LETTER_HEAD_BYTES,
+    LIFE_BYTES,
+    LIFE_BYTES_MIN,
+    LIFE_BYTES_PER_S,
     NAMES_BURST,
     NAMES_WAIT_S,
     USUAL_S,
@@ -15,6 +20,7 @@ from edgewake.cloud.bridge.admission.allowance import (
     Allowance,
     DeviceConfig,
     LeftOut,
+    Named,
     Room,
 )
 
@@ -145,6 +151,76 @@ def test_names_that_somebody_invents_push_no_debt_out(monkeypatch: pytest.Monkey
     assert all_of.together("gateway", 0.0) is gateway
 
 
+def test_names_in_use_are_kept_however_many_are_heard_of_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(allowance, "DEVICES_MAX", 10)
+    all_of = Allowance(CONFIG)
+    shared = all_of.of_all(BY_MAPS, 0.0)
+
+    def used() -> list[Account]:
+        return [
+            all_of.account("device", 0.0),
+            all_of.of_thing("meter", "gateway", 0.0),
+            all_of.together("gateway", 0.0),
+            all_of.of_name("lamp", shared, 0.0),
+        ]
+
+    first = used()
+    for n in range(100):
+        all_of.of_name(f"once-{n}", shared, 0.0)
+        assert [a is b for a, b in zip(used(), first, strict=True)] == [True] * 4
+    assert not all_of.is_known("once-0"), "others were forgotten"
+
+
+def test_a_name_that_was_forgotten_and_returns_costs_nothing_that_day(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(allowance, "DEVICES_MAX", 3)
+    all_of = Allowance(CONFIG)
+    shared, gateway = all_of.of_all(BY_MAPS, 0.0), all_of.together("gateway", 0.0)
+    all_of.of_name("lamp", shared, 0.0)
+    all_of.of_thing("meter", "gateway", 0.0)
+    for n in range(20):
+        all_of.account(f"other-{n}", 0.0)
+    assert not all_of.is_known("lamp")
+    assert not all_of.is_known("meter|gateway")
+    gateway = all_of.together("gateway", 0.0)
+    shared.names = gateway.names = 0
+    assert not all_of.of_name("lamp", shared, 0.0).is_one_too_many
+    assert not all_of.of_thing("meter", "gateway", 0.0).is_one_too_many
+    assert all_of.of_name("lamp-2", shared, 0.0).is_one_too_many, "the control: a new one"
+    assert all_of.of_thing("meter-2", "gateway", 0.0).is_one_too_many
+
+
+def test_what_was_named_is_remembered_for_a_day_and_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    named = Named()
+    named.note(1, 10.0)
+    assert named.has(1, 10.0)
+    assert named.has(1, DAY_S - 1)
+    assert named.has(1, DAY_S + 11), "a day is over, another one has begun"
+    assert not named.has(1, 2 * DAY_S + 20)
+    monkeypatch.setattr(allowance, "NAMED_MAX", 10)
+    for mark in range(100):
+        named.note(mark, 2 * DAY_S + 20)
+    known = [mark for mark in range(100) if named.has(mark, 2 * DAY_S + 20)]
+    assert 10 <= len(known) <= 20
+    assert known[-1] == 99, "the latest ones"
+
+
+def test_words_about_its_life_have_an_allowance_of_their_own() -> None:
+    account = _account()
+    account.pay(1_000_000, 0.0)
+    assert account.wait_s(0.0) > 0, "it owes for its data"
+    told = sum(account.may_say_life(20, 0.0) for _ in range(10_000))
+    assert told == LIFE_BYTES // LIFE_BYTES_MIN, "that is bounded, too"
+    assert not account.may_say_life(20, 0.0)
+    assert account.may_say_life(20, LIFE_BYTES_MIN / LIFE_BYTES_PER_S)
+    assert not account.is_whole(1.0)
+
+
 def test_a_gateway_names_so_many_things_in_a_day_and_those_it_named_stay() -> None:
     all_of = Allowance(CONFIG)
     named = [all_of.of_thing(f"meter-{n}", "gateway", 0.0) for n in range(NAMES_BURST)]
@@ -156,7 +232,7 @@ def test_a_gateway_names_so_many_things_in_a_day_and_those_it_named_stay() -> No
     assert all_of.together("gateway", 0.0).letters < 10 * CONFIG.letters_burst, "the gateway pays"
     assert all_of.of_thing("meter-0", "gateway", 0.0).wait_s(0.0) == 0
     assert not all_of.of_thing("one-more", "other", 0.0).is_one_too_many
-    mapped = all_of.of_all_mapped(0.0)
+    mapped = all_of.of_all(BY_MAPS, 0.0)
     assert not all_of.of_name("lamp", mapped, 0.0).is_one_too_many
     mapped.names = 0
     assert all_of.of_name("lamp-2", mapped, 0.0).is_one_too_many
@@ -167,7 +243,7 @@ def test_a_gateway_names_so_many_things_in_a_day_and_those_it_named_stay() -> No
 
 def test_topics_that_name_no_device_have_a_share_each_and_one_together() -> None:
     all_of = Allowance(CONFIG)
-    mapped = all_of.of_all_mapped(0.0)
+    mapped = all_of.of_all(BY_MAPS, 0.0)
     loud = all_of.of_topic("sensors/a", mapped, 0.0)
     while not loud.wait_s(0.0):
         loud.pay(1, 0.0)

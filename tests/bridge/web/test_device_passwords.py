@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import os
+import resource
 import tomllib
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -91,6 +93,35 @@ def test_what_changed_in_the_file_is_right_after_a_look(file: Path) -> None:
     file.write_text(passwords.text_of(entries))
     here.look()
     assert here.holder_of("boiler", PASSWORD) == Holder("boiler")
+
+
+def test_a_file_that_could_not_be_opened_is_tried_again(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = DevicePasswords(file)
+    file.write_text(passwords.text_of({"oven": passwords.entry("other", os.urandom)}))
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))  # no file more may be open
+        for _ in range(3):
+            assert here.holder_of("oven", "other") is None
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    (said,) = caplog.records
+    assert "Too many open files" in said.getMessage()
+    assert here.holder_of("oven", "other") == Holder("oven")
+
+
+def test_a_file_that_is_wrong_is_read_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who tries passwords does not make the bridge read eight megabytes each time."""
+    here = DevicePasswords(file)
+    file.write_text("#" * (FILE_BYTES_MAX + 1))
+    read = mock.Mock(wraps=here._read)
+    monkeypatch.setattr(here, "_read", read)
+    for _ in range(3):
+        assert here.holder_of("boiler", "wrong") is None
+    assert read.call_count == 1
+    assert here.holder_of("boiler", PASSWORD) == Holder("boiler"), "those of before"
 
 
 def test_a_file_that_is_not_there_yet_lets_nobody_in(tmp_path: Path) -> None:

@@ -95,6 +95,40 @@ async def test_a_gateway_pays_for_all_that_its_payloads_name(tmp_path: Path) -> 
         assert await say("QUIET", "h1") == 204
 
 
+async def test_a_request_that_is_refused_owes_no_more(tmp_path: Path) -> None:
+    """It names a device that has to wait: the others in it, and its gateway, pay nothing."""
+    file = tmp_path / "tokens"
+    file.write_text("GATE gate gateway\n")
+    file.chmod(0o600)
+    maps = MapFile(None, ("influx",), zone="UTC", needs_names=True).maps
+    clock = FakeClock()
+    shares = Shares(clock, DeviceConfig(messages_per_s=1, burst_s=2))
+    door = Door(
+        Requests(Mapper(maps, ""), DeviceTokens(file), "", 1 << 20),
+        shares,
+        Counter(),
+        body_bytes_max=1 << 20,
+        bodies=Bound("bytes", 64 << 20, 1),
+        clients=Clients(),
+        clock=clock,
+    )
+    owes = shares.account("h1")
+    owes.pay(1 << 40, 0.0)
+    gate = shares.account("gate", is_named=True)
+    whole = gate.messages
+    transport = httpx.ASGITransport(app=door)
+    async with httpx.AsyncClient(transport=transport, base_url="http://door") as client:
+
+        async def say(host: str) -> int:
+            lines = f"cpu,host=h0 v=1\ncpu,host={host} v=1\n"
+            return (await client.post("/write?db=d&p=GATE", content=lines)).status_code
+
+        assert [await say("h1") for _ in range(100)] == [429] * 100
+        assert gate.messages == whole
+        assert await say("h2") == 204, "another request of that gateway"
+        assert gate.messages == whole - 2
+
+
 async def test_who_used_up_its_share_meanwhile_is_not_read(tmp_path: Path) -> None:
     """All of them come at once, while the device has its whole share; another comes last."""
     READ.clear()

@@ -1,0 +1,154 @@
+"""Clients of ThingsBoard that ask much and read nothing, or come under ever new names."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import mqtt5
+import orjson
+import pytest
+
+from edgewake.cloud.bridge.admission.mapped import Part
+from edgewake.cloud.bridge.http_config import ThingsBoardConfig
+from edgewake.cloud.bridge.mqtt.ack_ledger import Awaited
+from edgewake.cloud.bridge.outbox import Outbox
+from edgewake.cloud.bridge.thingsboard import door as module
+from edgewake.cloud.bridge.thingsboard.door import Door
+from edgewake.protocol.clock import FakeClock, SystemClock
+from edgewake.protocol.maps.device_tokens import DeviceTokens
+from edgewake.protocol.mqtt import PacketReader
+from tests.bridge.web.test_turns import Shares
+from tests.feeds import eventually
+from tests.services import PATIENCE_S
+
+ASKED = 1000
+"""Questions in one piece of 64 KB; each answer has 14 KB."""
+TOPIC = "v1/devices/me/attributes"
+
+
+class Told(Shares):
+    """Who pays for which topics."""
+
+    def __init__(self) -> None:
+        super().__init__(FakeClock())
+        self.told: list[tuple[str, str, bool]] = []
+
+    def take(
+        self, parts: Sequence[Part], payer: str, on_settled: Callable[[], None], *, is_named: bool
+    ) -> Awaited:
+        self.told += [(payer, one.packet.topic, is_named) for one in parts]
+        return super().take(parts, payer, on_settled, is_named=is_named)
+
+
+class Client:
+    """One connection, by hand."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self._packets = PacketReader()
+
+    async def hears(self, kind: type[object]) -> None:
+        """Wait for a packet."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                piece = await self.reader.read(65536)
+                assert piece, "the connection ended"
+                if any(isinstance(one, kind) for one in self._packets.feed(piece)):
+                    return
+
+    def says(self, topic: str, body: object) -> None:
+        self.writer.write(mqtt5.PublishPacket(topic, orjson.dumps(body)).write())
+
+
+class Here:
+    """A door on a port."""
+
+    def __init__(self, door: Door, bridge: Told, port: int) -> None:
+        self.door, self.bridge, self._port = door, bridge, port
+
+    @asynccontextmanager
+    async def client(self, token: str, client_id: str = "c") -> AsyncIterator[Client]:
+        """One that is let in."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        try:
+            made = Client(reader, writer)
+            writer.write(mqtt5.ConnectPacket(client_id, username=token).write())
+            await made.hears(mqtt5.ConnAckPacket)
+            yield made
+        finally:
+            writer.transport.abort()
+
+    def waiting(self, device: str) -> int:
+        """Bytes that wait for a client to read them."""
+        found = self.door._clients[device].writer.transport.get_write_buffer_size()
+        return int(found)
+
+
+@asynccontextmanager
+async def here(folder: Path) -> AsyncIterator[Here]:
+    file = folder / "tokens"
+    file.write_text("DEAF deaf\nQUIET quiet\nGATE gate gateway\n")
+    file.chmod(0o600)
+    bridge = Told()
+    config = ThingsBoardConfig(port=1, tokens_file=file)
+    door = Door(config, bridge, Outbox(), DeviceTokens(file), SystemClock())
+    server = await asyncio.start_server(door.serve, "127.0.0.1", 0)
+    async with server:
+        yield Here(door, bridge, server.sockets[0].getsockname()[1])
+
+
+@pytest.mark.parametrize("bound", [module.UNREAD_BYTES_MAX, 1 << 40], ids=["", "control"])
+async def test_who_asks_and_reads_nothing_is_not_listened_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: int
+) -> None:
+    """A question has 50 bytes. Control: what is answered is kept, for as many as are asked."""
+    monkeypatch.setattr(module, "UNREAD_BYTES_MAX", bound)
+    async with here(tmp_path) as site, site.client("DEAF") as deaf, site.client("QUIET") as quiet:
+        deaf.writer.write(mqtt5.SubscribePacket(1, [mqtt5.TopicFilter(TOPIC + "/#")]).write())
+        await deaf.hears(mqtt5.SubAckPacket)
+        deaf.says(TOPIC, {"a": "x" * 14_000})
+        for _ in range(ASKED):
+            deaf.says(TOPIC + "/request/1", {"clientKeys": "a"})
+        if bound == 1 << 40:
+            await eventually(lambda: site.waiting("deaf") > 4 << 20, "all is kept")
+        else:
+            await eventually(lambda: site.waiting("deaf") > bound, "it waits")
+            quiet.writer.write(mqtt5.PingReqPacket().write())
+            await quiet.hears(mqtt5.PingRespPacket)
+            assert site.waiting("deaf") < bound + 20_000
+        account = site.bridge.account("deaf")
+        assert account.bytes < site.bridge.account("quiet").bytes - 60_000, "it pays for answers"
+
+
+async def test_a_gateway_pays_for_the_names_of_what_it_says_is_gone(tmp_path: Path) -> None:
+    async with here(tmp_path) as site:
+        async with site.client("GATE") as gate:
+            for name in ("one", "two"):
+                gate.says("v1/gateway/connect", {"device": name})
+            gate.writer.write(mqtt5.PingReqPacket().write())
+            await gate.hears(mqtt5.PingRespPacket)
+        gone = {f"ew/v1/{name}/status" for name in ("gate", "one", "two")}
+        await eventually(
+            lambda: {topic for _, topic, _ in site.bridge.told[-3:]} == gone, "all are gone"
+        )
+        assert {payer for payer, _, _ in site.bridge.told} == {"gate"}
+        named = {topic: is_named for _, topic, is_named in site.bridge.told[-3:]}
+        assert named == {topic: topic != "ew/v1/gate/status" for topic in gone}
+
+
+async def test_a_device_under_many_client_ids_pushes_out_nobody_else_s_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "DEVICES_MAX", 4)
+    async with here(tmp_path) as site:
+        async with site.client("QUIET"):
+            pass
+        for n in range(30):
+            async with site.client("DEAF", f"id-{n}"):
+                pass
+        await eventually(lambda: not site.door._clients, "all have left")
+        assert list(site.door._recent["quiet"]) == ["c"]
+        assert len(site.door._recent["deaf"]) == module.CLIENT_IDS_MAX
