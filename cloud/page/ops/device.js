@@ -103,7 +103,7 @@ function Values({ device, streams, params }) {
       const info = infos.find((one) => one.name === stream.name);
       const missing = gaps?.get(stream.name) ?? [];
       const ofPast = past.data?.found.get(stream.name);
-      const charts = isLive ? stream.shown.filter(([, field]) => field.kind === "number").map(([name, field]) => [name, field.state.steps]) : [...(ofPast ?? [])].filter(([name]) => !PLACES.has(name));
+      const charts = isLive ? stream.shown.filter(([, field]) => field.kind === "number").map(([name, field]) => [name, field.state.steps]) : [...(ofPast ?? [])].filter(([name, steps]) => steps.length > 0 && !PLACES.has(name));
       return html`<section class="card" key=${stream.name}><h2><a href=${`#/streams/${enc(stream.name)}`}>${stream.name}</a> <small>${stream.heardAt ? age(now - stream.heardAt) : "nothing lately"}</small></h2>
       ${stream.heardAt && html`<${Table} rows=${[stream.devices.get(device)]} columns=${[...stream.fields.keys()]} caption=${`Latest of ${stream.name}`} />`}
       ${missing.length > 0 && html`<p class="gap-key"><i></i>${gapsSaid(missing)}</p>`}
