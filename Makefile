@@ -1,7 +1,7 @@
 # One word each. `make help` lists them. Everything is installed into .venv from hash-locked requirements.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test behaviour needs rewritten quick test-pythons test-faults test-examples lint types format bad-weather hiccups soak day cluster compose truth arm64 audit bench bench-readers pictures lock clean
+.PHONY: help demo test behaviour needs rewritten quick test-pythons test-faults test-examples test-screens lint types format bad-weather hiccups soak day cluster compose truth arm64 audit bench bench-readers pictures lock clean
 
 VENV := .venv
 RUN := $(VENV)/bin/
@@ -40,19 +40,23 @@ build/rewritten: $(VENV)/installed-test $(shell find tests -name '*.py')
 
 # Tests of the log wait for the disk thousands of times: here their folders are in memory, where 1 GB of it is free for files.
 MEMORY = $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 1000000 2>/dev/null && echo --tmpdir=/dev/shm)
-quick: $(VENV)/installed-test rewritten ## test everything that starts no service, in about a minute
+quick: $(VENV)/installed-test needs rewritten ## test everything that starts no service, in about a minute
 	@folder=$$(mktemp --directory $(MEMORY)) && trap 'rm -rf "$$folder"' EXIT && \
 	EDGEWAKE_QUICK=1 $(RUN)pytest -q -n 4 --dist worksteal -m "not services" --basetemp="$$folder/tests"
 
-test-pythons: $(VENV)/installed-test ## the same as quick with the other Pythons that are found; PYTHONS names them
+test-pythons: $(VENV)/installed-test needs ## the same as quick with the other Pythons that are found; PYTHONS names them
 	@sh tests/pythons.sh $(PYTHONS)
 
 FAULTS := $(addprefix tests/edge/log/test_,damage.py faults.py image.py starvation.py) tests/edge/uplink/test_bad_wire.py tests/bridge/test_killed_transactions.py
 test-faults: $(VENV)/installed-test ## test every fault of the log: each page, truncation, 300 flipped bits, kill -9 at each system call, a failing disk, power loss, out of memory, images, a held log, bad wires, and a Kafka killed in its transactions
 	@EDGEWAKE_FAULTS=all $(RUN)pytest -q -n 2 $(FAULTS)
 
-test-examples: $(VENV)/installed-test ## test every property of hypothesis with ten times the examples of `make test`
+test-examples: $(VENV)/installed-test ## test every property of hypothesis with twenty times the examples of `make test`
 	@EDGEWAKE_EXAMPLES=5 $(RUN)pytest -q -n 2 -m "hypothesis and not services"
+
+SCREENS := tests/ops/screens tests/ops/test_boards.py tests/ops/alerts/test_alert_screens.py tests/page/test_live.py
+test-screens: $(VENV)/installed-test ## test that pages are accessible and fit their windows, in every theme at every width
+	@EDGEWAKE_SCREENS=all $(RUN)pytest -q -n 2 --dist loadfile $(SCREENS)
 
 lint: $(VENV)/installed-test ## check style
 	$(RUN)ruff format --check .

@@ -51,10 +51,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("edgewake.agent")
 
 BOOK: Final = "fields:"
-"""With a stream behind it: under which name the log keeps what is known of its fields."""
+"""Prefix of the name under which the log keeps the fields of a stream."""
 CONNECTED_S: Final = 5.0
-"""Seconds after which an agent usually has its connection, and memory for certificates and their
-checks that nobody needs again."""
+"""Seconds after which an agent usually has its connection, so that the memory for checking
+certificates can be released."""
 
 
 class Agent:
@@ -75,9 +75,9 @@ class Agent:
         LocalError.
         """
         self.on_ready: Callable[[], None] = lambda: None
-        """Called when everything runs."""
+        """Called once everything runs."""
         self.wants_restart = False
-        """After `run`: another life is to begin, with other settings."""
+        """Set after `run` when another life is to begin, with other settings."""
         self._config = config
         self._clock = clock
         self._stop = asyncio.Event()
@@ -150,7 +150,7 @@ class Agent:
         self._stop.set()
 
     async def run(self) -> None:
-        """Until a signal says stop. Raises what made a task die."""
+        """Run until a signal stops it. Raises what made a task fail."""
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, self._stop.set)
@@ -263,7 +263,7 @@ class Agent:
     # how it is
 
     async def _write_status(self) -> None:
-        """Write the status now and then, and when the connection opens or is lost."""
+        """Publish the status periodically, and when the connection opens or is lost."""
         turned = self._uplink.turned
         while True:
             turned.clear()
@@ -298,7 +298,7 @@ class Agent:
         }
 
     def _device_status(self) -> DeviceStatus:
-        """What the cloud is told, as of the last look at the log."""
+        """The status for the cloud, as of the last check of the log."""
         known: LogStatus = self._log_status
         now_ms = self._clock.now_ms()
         return DeviceStatus(
@@ -318,7 +318,7 @@ class Agent:
 
 
 def _lanes(config: AgentConfig) -> dict[str, Lane]:
-    """What comes down and what it is answered with goes before the readings."""
+    """Inbox and answers are sent before the readings."""
     return config.lanes | {INBOX: Lane.URGENT, ANSWERS: Lane.URGENT, REPLIES: Lane.URGENT}
 
 
@@ -334,7 +334,7 @@ def _check_of(stream: str) -> Callable[[Mapping[str, Any]], None] | None:
 
 
 async def _named(name: str, work: Coroutine[Any, Any, None]) -> None:
-    """A task that dies says its name; its group then takes the others down."""
+    """Run a task so that its error names it; its task group then cancels the others."""
     try:
         await work
     except Exception:

@@ -28,9 +28,9 @@ log = logging.getLogger("edgewake.agent")
 
 
 def main() -> None:
-    """Run until a signal says stop.
+    """Run until a signal stops it.
 
-    Exit code 2 for an unusable configuration, 1 for other errors.
+    The exit code is 2 for an unusable configuration, 1 for other errors.
     """
     forget_environment()
     life = received(int(sys.argv[1]))

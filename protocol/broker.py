@@ -27,14 +27,14 @@ class BrokerConfig(ConfigTable):
     """The address of the broker and the credentials for it."""
 
     host: Annotated[str, Check(_host)] = "127.0.0.1"
-    """Name or address."""
+    """Host name or IP address."""
     port: int = key(default=1883, ge=1, le=65_535)
     """TCP port."""
     username: str | None = None
-    """User name; none: anonymous, or known by its certificate."""
+    """User name; without one the client is anonymous, or its certificate says who it is."""
     password_file: Path | None = None
-    """File whose first line is the password, mode 0600; a path, so that the configuration itself
-    holds no secret."""
+    """File with the password in its first line, mode 0600: a path, so that the configuration holds
+    no secret."""
     ca_file: Path | None = None
     """PEM of the authority that signed the broker's certificate; turns TLS on."""
     cert_file: Path | None = None

@@ -7,11 +7,11 @@ import time
 from typing import Final, Protocol
 
 CLOCK_FLOOR_MS: Final = 1_767_225_600_000
-"""2026-01-01 UTC: this program is younger. A clock that says less was never set."""
+"""2026-01-01 UTC. This program is younger, so a clock that shows an earlier time was never set."""
 
 
 class Clock(Protocol):
-    """What a part may ask about time."""
+    """The clocks that a part may use."""
 
     def now_ms(self) -> int:
         """Wall clock, milliseconds since 1970-01-01 UTC. May jump; never used for order."""
@@ -20,7 +20,7 @@ class Clock(Protocol):
         """Seconds that only grow, from an arbitrary start. For time-outs and rates."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for this many seconds."""
 
 
 def thread_cpu_s() -> float:
@@ -29,7 +29,7 @@ def thread_cpu_s() -> float:
 
 
 async def sleep_or(clock: Clock, seconds: float, event: asyncio.Event) -> None:
-    """Wait, or until the event is set."""
+    """Wait this long, or until the event is set."""
     waits = [asyncio.ensure_future(clock.sleep(seconds)), asyncio.ensure_future(event.wait())]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

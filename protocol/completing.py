@@ -1,4 +1,4 @@
-"""Names for the shell's completion: asked of a running system, within a moment, or none at all."""
+"""Fetches names for the shell's completion from a running system, quickly or not at all."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 ASK_S: Final = 1.0
-"""Seconds for an answer: somebody waits at a keyboard."""
+"""Seconds to wait for an answer: somebody is at the keyboard."""
 BYTES_MAX: Final = 4 << 20
 ASKED_MAX: Final = 500
-"""The most entries of a list that are asked for; where there are more some are not completed."""
+"""The most entries of a list that are fetched; of a longer list some names are not completed."""
 NAMES_MAX: Final = 200
 """The most names that are shown; more than a screen does not help."""
 
 
 def ask(url: str, key: str = "") -> Any:
-    """The JSON at an address. Raises OSError or ValueError."""
+    """Fetch the JSON at an address. Raises OSError or ValueError."""
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"{url}: expected http:// or https://")
     headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -29,7 +29,7 @@ def ask(url: str, key: str = "") -> Any:
 
 
 def beginning_with(names: Iterable[object], incomplete: str) -> list[str]:
-    """Those that may be meant, in order."""
+    """The names that complete the word, in order."""
     found = sorted(
         {name for name in names if isinstance(name, str) and name.startswith(incomplete)}
     )

@@ -24,8 +24,8 @@ from edgewake.protocol.plain import ConfigTable, checker
 from edgewake.protocol.printable import printable
 
 INTEGER_MAX: Final = 2**63 - 1
-"""The largest integer of a configuration, as of TOML itself: what takes it, a disk or a database,
-knows no larger one."""
+"""The largest integer of a configuration, which is TOML's: no disk or database takes a larger
+one."""
 
 
 class Config(BaseModel):
@@ -46,7 +46,7 @@ def load(model: type[C], path: Path) -> C:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The values in a TOML file; raises ConfigError."""
+    """Read the values of a TOML file; raises ConfigError."""
     try:
         # Some editors begin a file by a mark of its encoding, which TOML does not know.
         text = path.read_text("utf-8-sig")
@@ -58,7 +58,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def values_of(text: str, where: str) -> dict[str, Any]:
-    """The values in a text of TOML; raises ConfigError, which begins with `where`."""
+    """Parse TOML; raises ConfigError, whose text begins with `where`."""
     try:
         return tomllib.loads(text)
     except ValueError as error:  # of TOML, or of a number with thousands of digits

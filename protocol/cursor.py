@@ -48,16 +48,16 @@ PARTITIONS_MAX: Final = 1024
 """Partitions in one subscription, all its streams together: 16 streams of 64. More are refused when
 a stream is opened (422), because a cursor travels in a request's header and proxies bound those."""
 TEXT_MAX: Final = 14 * 1024
-"""Characters of a cursor that is read at all: PARTITIONS_MAX positions at offsets below 2^48 and
-indexes below 2^21 stay below it."""
+"""The longest cursor that is read, characters: PARTITIONS_MAX positions at offsets below 2^48 and
+indexes below 2^21 are shorter."""
 KEY_BYTES_MIN: Final = 16
 _KEY_BYTES_MAX: Final = 64
-"""The longest key in bytes; BLAKE2b takes no more."""
+"""The longest key, bytes: BLAKE2b takes no more."""
 _TAG: Final = 10
 _HEAD: Final = 4
 _STOP: Final = 1
 _HASHES_KEPT: Final = 4096
-"""Hashes of names that are kept: each batch of events asks for those of its streams."""
+"""Hashes of names that are cached: each batch of events needs those of its streams."""
 _VERSION: Final = re.compile(r"v([0-9]{1,3})\.([A-Za-z0-9_-]+)")
 
 Position: TypeAlias = tuple[int, int]
@@ -66,25 +66,25 @@ Position: TypeAlias = tuple[int, int]
 
 @lru_cache(_HASHES_KEPT)
 def stream_hash(name: str) -> bytes:
-    """4 bytes that stand for a stream."""
+    """The 4 bytes that identify a stream."""
     return blake2b(name.encode(), digest_size=4).digest()
 
 
 @lru_cache(_HASHES_KEPT)
 def generation_hash(topic_id: str) -> bytes:
-    """4 bytes that stand for a topic's identity in Kafka."""
+    """The 4 bytes that identify a topic in Kafka, whatever its name."""
     return blake2b(topic_id.encode(), digest_size=4).digest()
 
 
 def filters_hash(where: str | None, select: str | None, more: str = "") -> bytes:
-    """2 bytes that stand for a subscription's filters; `more`: what else narrows it."""
+    """The 2 bytes that identify a subscription's filters; `more`: its other restrictions."""
     text = f"{where or ''}\0{select or ''}" + (f"\0{more}" if more else "")
     return blake2b(text.encode(), digest_size=2).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class StreamPosition:
-    """A position in one stream; `partitions[p]` is that in partition p."""
+    """A position in one stream: `partitions[p]` is the one in partition p."""
 
     stream: bytes
     """stream_hash of its name."""

@@ -1,6 +1,6 @@
-"""Names that outlive a power cut.
+"""Makes names of files survive a power cut.
 
-A file's own `fsync` makes its content durable, and not that it is called so.
+A file's own `fsync` makes its content durable, but not its name.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def sync_directory(directory: Path) -> None:
-    """Make names that were made, changed or removed in it durable. Raises OSError."""
+    """Make additions, changes and removals in a folder durable. Raises OSError."""
     fd = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(fd)

@@ -22,14 +22,14 @@ from edgewake.protocol.clock import Clock
 T = TypeVar("T")
 
 INTERVAL_S: Final = 1.0
-"""Seconds between two signs at most; a loop may call `beat` as often as it turns."""
+"""The shortest time between two signs, s; a loop may call `beat` as often as it runs."""
 SILENT_S: Final = 30.0
 """Seconds without a sign after which a process counts as hung: far above any pause of a healthy
 loop on a busy machine."""
 
 
 class Heartbeat:
-    """Made once in a process, first thing; its making is the first sign."""
+    """A process' heartbeat: create it once, first thing, which sends the first sign."""
 
     def __init__(self, clock: Clock, environ: Mapping[str, str] = os.environ) -> None:
         self._clock = clock
@@ -47,18 +47,18 @@ class Heartbeat:
         self._send(self._sign)
 
     def beat(self) -> None:
-        """The loop turns."""
+        """Send a sign if one is due; the main loop calls this each time it runs."""
         now_s = self._clock.monotonic_s()
         if now_s - self._last_s >= INTERVAL_S:
             self._last_s = now_s
             self._send(self._sign)
 
     def allow(self, seconds: float) -> None:
-        """Accept silence of `seconds` from now on, where one call of a library may take minutes."""
+        """Ask for patience with this much silence, s: one call of a library may take minutes."""
         self._send(b"WATCHDOG_USEC=%d" % (seconds * 1e6))
 
     def is_alive(self, silent_s: float = SILENT_S) -> bool:
-        """Did the loop turn within `silent_s`? For another thread to ask."""
+        """Did the loop run within `silent_s`? Other threads may call this."""
         return self._clock.monotonic_s() - self._last_s < silent_s
 
     async def beside(self, work: Awaitable[T]) -> T:

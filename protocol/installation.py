@@ -43,7 +43,7 @@ class Installation:
 
 
 def write(data: Path, installation: Installation) -> None:
-    """Leave the file; the caller holds the folder's lock. Raises OSError."""
+    """Write the file; the caller holds the folder's lock. Raises OSError."""
     new = data / f"{RUN_FILE}.new"
     new.write_text(json.dumps(asdict(installation), indent=1) + "\n", "utf-8")
     new.replace(data / RUN_FILE)

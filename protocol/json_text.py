@@ -16,7 +16,7 @@ _OPENING: Final = (b"{", b"[")
 
 
 def parse(text: bytes | str) -> Any:
-    """What a JSON text says. Raises orjson.JSONDecodeError."""
+    """Parse a JSON text. Raises orjson.JSONDecodeError."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -58,4 +58,4 @@ def _number(digits: str) -> float:
 
 
 _DIGITS_MAX: Final = 20
-"""Digits of an integer of 64 bits, with its sign or without."""
+"""The digits of an integer of 64 bits, with or without a sign."""

@@ -20,8 +20,8 @@ import orjson
 from edgewake.protocol.printable import printable
 
 TALKATIVE = ("httpx", "httpcore")
-"""Libraries that log whole addresses and heads of requests, in which tokens, cursors and endpoints'
-secrets are."""
+"""Libraries whose logs contain whole addresses and request headers, in which there are tokens,
+cursors and endpoints' secrets."""
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _COLOURS = {"DEBUG": "2", "INFO": "32", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
 
@@ -50,7 +50,7 @@ class JsonLines(logging.Formatter):
 
 
 class Coloured(logging.Formatter):
-    """For people at a terminal."""
+    """Formats log records for people at a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))

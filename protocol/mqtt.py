@@ -17,8 +17,8 @@ from edgewake.protocol import varint
 from edgewake.protocol.errors import RemoteError
 
 PACKET_BYTES_MAX: Final = 1024 * 1024 + 64 * 1024
-"""Bytes of one packet: FRAME_BYTES_MAX and room for its properties. Over it: RemoteError, the
-connection is closed."""
+"""The largest packet, bytes: FRAME_BYTES_MAX and its properties. A larger one is a RemoteError, and
+the connection is closed."""
 PACKET_IDS_MAX: Final = 65_535
 
 Packet: TypeAlias = mqtt5.Packet
@@ -36,7 +36,7 @@ class Unreadable:
 
     topic: str
     packet_id: int | None
-    """None: QoS 0, nobody waits."""
+    """The packet id; None for QoS 0, which needs no answer."""
     size: int
     """Bytes of the packet without its fixed header."""
     head: bytes
@@ -124,7 +124,7 @@ class PacketReader:
 
 
 def _unreadable(first: int, body: bytes, size: int, why: str) -> Unreadable:
-    """What can be read of a publish from its first bytes (section 3.3)."""
+    """Read what the first bytes of a publish say (section 3.3)."""
     try:
         packet, _ = mqtt5.read(memoryview(bytes([first]) + varint.encode(len(body)) + body))
     except BaseException as error:
@@ -180,7 +180,7 @@ class PacketIds:
 
     @property
     def free(self) -> int:
-        """How many packet ids may be allocated now."""
+        """The number of packet ids that may still be allocated."""
         return self.limit - len(self._used)
 
     def allocate(self) -> int:

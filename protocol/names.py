@@ -18,11 +18,10 @@ URLs."""
 FIELD_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 SYSTEM_STREAMS = frozenset({"part_status", "late_readings", "shed_readings"})
-"""What the system says of itself. Only its own parts write these, to Kafka; a bridge refuses them
+"""Streams about the system itself. Only its own parts write these, to Kafka; a bridge refuses them
 from every device."""
 SYSTEM_PREFIX = "ew_"
-"""Kept for more of that kind, and for what a device notes for itself: a stream of such a name never
-leaves it."""
+"""A prefix reserved for such streams, and for a device's notes to itself, which never leave it."""
 
 STREAMS_PER_SUBSCRIPTION_MAX = 16
 """Streams in one subscription; each adds positions to the cursor. More: 422."""
@@ -55,17 +54,17 @@ def is_stream(name: str) -> bool:
 
 
 def is_reserved(name: str) -> bool:
-    """Is a stream's name kept for what the system says of itself?"""
+    """Is a stream's name reserved for the system itself?"""
     return name in SYSTEM_STREAMS or name.startswith(SYSTEM_PREFIX)
 
 
 def is_own(name: str) -> bool:
-    """Is it what a device notes for itself? Such a stream of its log is never sent."""
+    """Is it a stream of a device's notes to itself, which is never sent?"""
     return name.startswith(SYSTEM_PREFIX)
 
 
 FIELD_CHARS_MAX = 64
-"""Looked at first, so that the memory of `_is_field` holds short names only."""
+"""Checked first, so that the cache of `_is_field` holds short names only."""
 
 
 def is_field(name: str) -> bool:

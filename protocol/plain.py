@@ -81,7 +81,7 @@ class ConfigTable(Plain):
 
 
 def checker(kind: type[T]) -> TypeAdapter[T]:
-    """What checks values of a kind, made once for each: it takes longer than many checks."""
+    """The validator of a kind, made once: making one takes longer than many checks."""
     from pydantic import TypeAdapter
 
     if kind not in _CHECKERS:

@@ -61,7 +61,7 @@ def value_of(kind: type[P], values: object) -> P:
 
 @cache
 def _reader(kind: Any) -> Reader:
-    """Made once for each kind. Raises TypeError for one that is not understood."""
+    """Make the reader of a kind, once. Raises TypeError for a field type that it does not know."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
         return lambda value: value

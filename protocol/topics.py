@@ -130,24 +130,24 @@ LEASE_READS: Final = "ew.reads"
 CURSORS: Final = "ew.cursors"
 CLIENTS: Final = "ew.clients"
 CLIENTS_KEPT_MS: Final = 600_000
-"""The retention of reports of clients, ms: only the newest of each server counts."""
+"""The retention of reports about clients, ms: only each server's newest one counts."""
 ENDINGS: Final = "ew.endings"
 PROBLEMS: Final = "ew.problems"
 HISTORY: Final = "ew.history"
 HISTORY_KEPT_MS: Final = 90 * 86_400_000
 HISTORY_BYTES_MAX: Final = 256 << 20
-"""The retention of what happened, ms and bytes: a quarter of a year, or a million events."""
+"""The retention of the history, ms and bytes: a quarter of a year, or a million events."""
 STREAM_PREFIX: Final = "ew.s."
 LATE: Final = f"{STREAM_PREFIX}late_readings"
 SHED: Final = f"{STREAM_PREFIX}shed_readings"
-"""Streams like others to who reads them; only the analysis writes them."""
+"""Streams that are read as any other; only the analysis writes them."""
 QUERY_PREFIX: Final = "ew.q."
 INSTALLATION_PREFIX: Final = "ew.installation."
-"""An empty topic with this prefix names the installation that a Kafka serves."""
+"""An empty topic with this prefix names the installation that uses a Kafka cluster."""
 
 UP_PARTITIONS: Final = 64
-"""Partitions of `ew.up`, fixed: what is known of a device lies with its partition, so another
-number would be another order."""
+"""Partitions of `ew.up`. The number is fixed: a device's state is kept with its partition, so
+another number would change the order."""
 SHARDS: Final = 16
 """Partitions of `ew.sequence`. A shard is the unit that moves between sequencers: four partitions
 of `ew.up`."""
@@ -238,7 +238,7 @@ def acks(device: str) -> str:
 
 
 def down(device: str, kind: str) -> str:
-    """MQTT topic of what the cloud sends to a device; `+` for the kind: a filter of all kinds."""
+    """MQTT topic of messages from the cloud to a device; kind `+` is a filter of all kinds."""
     return f"{ROOT}/{device}/down/{kind}"
 
 

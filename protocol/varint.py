@@ -19,7 +19,7 @@ def encode(value: int) -> bytes:
 
 
 NUMBER_BITS_MAX: Final = 70
-"""The most bits of a number that is read: ten bytes. A longer one is not ours, and reading it would
+"""The longest number that is read, bits: ten bytes. We write no longer one, and reading it would
 cost the square of its length."""
 
 
@@ -35,7 +35,7 @@ class Reader:
 
     @property
     def ended(self) -> bool:
-        """Is all read?"""
+        """Have all bytes been read?"""
         return self.at >= len(self._body)
 
     def number(self) -> int:

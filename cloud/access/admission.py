@@ -15,7 +15,7 @@ from typing import Final
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.client_share import RESERVE, Bound
 from edgewake.cloud.log.following.followed import FollowedStreams
-from edgewake.cloud.log.hub import Full
+from edgewake.cloud.log.hub_bounds import Full
 from edgewake.cloud.log.subscription import Sight
 from edgewake.cloud.log.wanted import wanted
 from edgewake.protocol.ops.publication import Publication

@@ -94,11 +94,11 @@ OPEN_PATHS: Final = frozenset(
         "/v1/server",
     }
 )
-"""They need no principal: the pages, which show what their reader may see, and what says how the
-server is."""
+"""Paths without a principal: the pages, which show only what their reader may see, and the server's
+state."""
 OPEN_FOLDERS: Final = ("/page/", "/docs/")
 BODY_BYTES_MAX: Final = 1024 * 1024
-"""Bytes of a request's body: ten thousand devices, with a filter."""
+"""The largest body of a request, bytes: ten thousand devices, with a filter."""
 TICKET_BYTES: Final = 32
 """Random bytes of a ticket."""
 
@@ -210,12 +210,12 @@ def _add_operations(
 
     @app.get("/healthz")
     async def healthz() -> Response:
-        """The process lives."""
+        """Answers while the process lives."""
         return JSONResponse({"status": "ok"})
 
     @app.get("/readyz")
     async def readyz() -> Response:
-        """Kafka answers and the server is not about to stop."""
+        """Answers 200 while Kafka answers and the server is not stopping."""
         if why := "about to stop" if streams.draining else hub.catalogue.why_unreachable:
             raise Problem(503, "not_ready", why)
         return JSONResponse({"status": "ready"})

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Final, TypeVar
 
@@ -20,8 +19,7 @@ from starlette.responses import Response
 from edgewake.cloud.access.bounded import answer
 from edgewake.cloud.access.bounded.answer import Bounds, Form
 from edgewake.cloud.access.bounded.bodies import Bodies
-from edgewake.cloud.access.bounded.read import BoundedRead
-from edgewake.cloud.access.bounded.shared import SharedReads
+from edgewake.cloud.access.bounded.pages import Pages
 from edgewake.cloud.access.connection import connection_of
 from edgewake.cloud.access.event_route import EventRoute
 from edgewake.cloud.access.event_words import Asked, AskedOfSeveral, Words, WordsAsked
@@ -32,11 +30,14 @@ from edgewake.cloud.access.session import Session
 from edgewake.cloud.access.slow.policy import Wish
 from edgewake.cloud.access.stream_response import EventStream, Later, Opened
 from edgewake.cloud.client_share import Clients
+from edgewake.cloud.log import request as asked_for
 from edgewake.cloud.log import subscription
 from edgewake.cloud.log.catalogue import UnknownStream
-from edgewake.cloud.log.hub import Full, Hub
+from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.log.hub_bounds import Full
 from edgewake.cloud.log.named import UnknownPublication
-from edgewake.cloud.log.subscription import LogEnd, Plan, RequestError, Start, SubscriptionTooLarge
+from edgewake.cloud.log.request import LogEnd, RequestError
+from edgewake.cloud.log.subscription import SubscriptionTooLarge
 from edgewake.cloud.rights.guard import ReaderAsks, ended
 from edgewake.cloud.rights.principal import Principal, holder
 from edgewake.cloud.web.http_part import Problem
@@ -75,9 +76,6 @@ SSE_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
     **problems(400, 404, 422),
 }
 
-TOGETHER_S: Final = 0.5
-"""Seconds that a page may come before its time, or after it, where another one began to wait."""
-
 T = TypeVar("T")
 
 
@@ -104,7 +102,7 @@ class EventRoutes:
             clock,
         )
         self._clients = clients
-        self._shared = SharedReads()
+        self._pages = Pages(hub, streams, leases, clock)
 
     def add_to(self, app: FastAPI) -> None:
         """Serve them."""
@@ -199,7 +197,7 @@ class EventRoutes:
         publication: str | None = None,
     ) -> Response:
         form: Form | None = None
-        asked: subscription.Request | None = None
+        asked: asked_for.Request | None = None
         try:
             form = answer.form_of(words.accept, (words.limit, words.wait, words.after))
             asked = _asked(
@@ -238,7 +236,7 @@ class EventRoutes:
     async def _stream(
         self,
         http: Request,
-        asked: subscription.Request,
+        asked: asked_for.Request,
         lease: tuple[str, str] | None,
         reader: Principal,
         wished: Wish,
@@ -253,7 +251,7 @@ class EventRoutes:
     async def _page(
         self,
         http: Request,
-        asked: subscription.Request,
+        asked: asked_for.Request,
         lease: tuple[str, str] | None,
         bounds: Bounds,
         form: Form,
@@ -263,7 +261,7 @@ class EventRoutes:
     ) -> Response:
         stream = self._place(http, asked, reader)
         try:
-            work = self._read(stream, asked, lease, bounds, reader)
+            work = self._pages.read(stream, asked, lease, bounds, reader)
             page = await self._while_there(
                 stream, work, within_s=OPEN_S + bounds.wait_s + answer.WAIT_S_MAX
             )
@@ -287,7 +285,7 @@ class EventRoutes:
     def _place(
         self,
         http: Request,
-        asked: subscription.Request,
+        asked: asked_for.Request,
         reader: Principal,
         wished: Wish | None = None,
     ) -> OpenStream:
@@ -327,7 +325,7 @@ class EventRoutes:
     async def _open(
         self,
         stream: OpenStream,
-        asked: subscription.Request,
+        asked: asked_for.Request,
         lease: tuple[str, str] | None,
         reader: Principal,
     ) -> Response:
@@ -362,97 +360,12 @@ class EventRoutes:
             lease=report,
         )
 
-    async def _found(self, asked: subscription.Request, reader: Principal) -> subscription.Request:
+    async def _found(self, asked: asked_for.Request, reader: Principal) -> asked_for.Request:
         """With the streams of its publication, where it names one."""
         if asked.publication is None:
             return asked
         found = await self._hub.catalogue.find_publication(asked.publication, reader)
-        return subscription.through(asked, found)
-
-    async def _read(
-        self,
-        stream: OpenStream,
-        asked: subscription.Request,
-        lease: tuple[str, str] | None,
-        bounds: Bounds,
-        reader: Principal,
-    ) -> answer.Page:
-        asked = await self._hub.resolved(asked, reader)
-        sight = subscription.sight(asked.subscription, reader)
-        self._streams.claim(stream, sight)
-        if lease is None and asked.cursor is not None and bounds.wait_s > 0:
-            self._streams.admit(stream, replays=True)
-            return await self._read_together(stream, asked, sight, bounds, reader)
-        return await self._read_alone(stream, asked, lease, bounds, reader)
-
-    async def _read_together(
-        self,
-        stream: OpenStream,
-        asked: subscription.Request,
-        sight: subscription.Sight,
-        bounds: Bounds,
-        reader: Principal,
-    ) -> answer.Page:
-        """A page that is read once for all who see the same and wait at the same place."""
-        is_over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def end() -> None:
-            if not is_over.done():
-                is_over.set_result(None)
-
-        stream.on_end = end
-        until_s = self._clock.monotonic_s() + bounds.wait_s
-        while True:
-            page = await self._shared.page(
-                (asked, sight, bounds),
-                lambda: self._read_alone(None, asked, None, bounds, reader),
-                is_over,
-                wait_s=until_s - self._clock.monotonic_s() + TOGETHER_S,
-            )
-            if page is None:
-                return answer.Page((), asked.cursor or "", live=False, is_whole=False)
-            left_s = until_s - self._clock.monotonic_s()
-            if page.events or not page.live or left_s <= TOGETHER_S:
-                return page
-
-    async def _read_alone(
-        self,
-        stream: OpenStream | None,
-        asked: subscription.Request,
-        lease: tuple[str, str] | None,
-        bounds: Bounds,
-        reader: Principal,
-    ) -> answer.Page:
-        """Read a page; `stream` is None where several wait for it."""
-        async with _planned(self._hub, asked, reader) as (plan, start):
-            if stream is not None:
-                self._streams.admit(stream, replays=start.how != "latest")
-            if start.how == "stopped":
-                return answer.Page((), asked.cursor or "", live=False)
-            reading = BoundedRead(
-                self._hub,
-                plan,
-                start,
-                asked.on_gap,
-                bounds=bounds,
-                pace=asked.pace,
-                clock=self._clock,
-            )
-            if stream is not None:
-                stream.on_end = reading.end
-            cursor = self._hub.codec.encode(plan.cursor(start.positions))
-            report = (
-                None
-                if lease is None
-                else LeaseReport(self._leases, lease, plan.subscription.streams, cursor)
-            )
-            if report is not None:
-                report.start()
-            try:
-                return await reading.page()
-            finally:
-                if report is not None:
-                    report.end()
+        return asked_for.through(asked, found)
 
 
 class _OneClient:
@@ -463,7 +376,7 @@ class _OneClient:
         hub: Hub,
         streams: OpenStreams,
         stream: OpenStream,
-        asked: subscription.Request,
+        asked: asked_for.Request,
         reader: Principal,
         clock: Clock,
     ) -> None:
@@ -530,8 +443,8 @@ def _asked(
     now_ms: int,
     devices: Sequence[str] | None,
     publication: str | None,
-) -> subscription.Request:
-    return subscription.request(
+) -> asked_for.Request:
+    return asked_for.request(
         names,
         now_ms=now_ms,
         devices=devices,
@@ -611,14 +524,3 @@ async def _not_allowed(_: Request) -> Response:
     return Problem(
         405, "method_not_allowed", "streams are read with GET, or POST", headers=ALLOW
     ).response()
-
-
-@asynccontextmanager
-async def _planned(
-    hub: Hub, asked: subscription.Request, reader: Principal
-) -> AsyncIterator[tuple[Plan, Start]]:
-    plan = await hub.open(asked.subscription, reader)
-    try:
-        yield plan, await hub.start(plan, asked)
-    finally:
-        hub.close(plan)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Header, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from edgewake.cloud.log.subscription import RequestError
+from edgewake.cloud.log.request import RequestError
 from edgewake.cloud.log.wanted import DEVICES_MAX
 from edgewake.protocol.names import STREAMS_PER_SUBSCRIPTION_MAX
 

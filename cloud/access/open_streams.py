@@ -31,7 +31,8 @@ from edgewake.cloud.access.slow.watch import SlowWatch, Verdict
 from edgewake.cloud.access.slow_reader import Progress, is_stalled, observe
 from edgewake.cloud.log.following.behind import Behind
 from edgewake.cloud.log.following.turns import IsTimeUp
-from edgewake.cloud.log.hub import Full, Hub
+from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.log.hub_bounds import Full
 from edgewake.cloud.log.steps import Steps
 from edgewake.cloud.log.subscription import Sight
 from edgewake.cloud.log.wanted import wanted
@@ -494,7 +495,7 @@ class OpenStreams:
         self._admission.view(
             sight,
             is_served=self._serves(sight),
-            total=self.hub.own_views,
+            total=self.hub.views.own,
             held=lambda: holding.filters,
         )
         self._admission.devices(
@@ -513,7 +514,7 @@ class OpenStreams:
         if stream.sight is not None:
             is_served = self._serves(stream.sight)
             self._admission.view(
-                stream.sight, is_served=is_served, total=self.hub.own_views, held=lambda: 0
+                stream.sight, is_served=is_served, total=self.hub.views.own, held=lambda: 0
             )
         if replays:
             self._admission.replay(

@@ -26,15 +26,16 @@ from edgewake.cloud.log.following.behind import Behind
 from edgewake.cloud.log.following.cohort import Lost
 from edgewake.cloud.log.following.subscriber import ViewEnded, ViewFailed
 from edgewake.cloud.log.hub import Hub
-from edgewake.cloud.log.subscription import OnGap, Plan, Positions, Start
+from edgewake.cloud.log.request import OnGap
+from edgewake.cloud.log.subscription import Plan, Positions, Start
 from edgewake.cloud.log.wanted import FREE, Pace
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 
 AGAIN_S: Final = 0.5
-"""Pause after Kafka could not say what is kept of a range that is gone."""
+"""Seconds to wait after Kafka could not say what is kept of a lost range."""
 JOIN_BYTES: Final = 64 * 1024
-"""Chunks that are at hand are joined up to this size for one write."""
+"""Bytes up to which available chunks are joined for one write."""
 FAILED_RETRY_MS: Final = 30_000
 """After its subscription failed a client would fail at the same event again: it should not try each
 second."""
@@ -94,7 +95,7 @@ class Session:
 
     @property
     def is_calm(self) -> bool:
-        """Is what it announced written? Then its cursor is the client's."""
+        """Has its announced cursor been written? Then the client has it."""
         return not self._waiting and self._is_movable
 
     def cursor(self) -> str:
@@ -127,7 +128,7 @@ class Session:
         return found
 
     def beat(self) -> None:
-        """A heartbeat is due: the next bytes, whatever they are, or a comment."""
+        """The next bytes, whatever they are, or a comment, since a heartbeat is due."""
         self._heartbeat_is_due = True
         self._woken()
 
@@ -136,7 +137,7 @@ class Session:
         self._put(words)
 
     def tell_behind(self, watch: SlowWatch) -> None:
-        """Say how far it is behind, if it is, and what is done about it."""
+        """Announce how far it is behind, if it is, and what is done about it."""
         found = self.behind()
         if found.records:
             events = self._subscriber.likely_events(found.records)
@@ -147,7 +148,10 @@ class Session:
         return self._subscriber.behind(self._subscriber.positions)
 
     def skip(self) -> int:
-        """Go on at the live end; how many gaps are announced. None where it cannot be moved now."""
+        """Jump to the live end; returns the number of gaps announced.
+
+        None where it cannot be moved now.
+        """
         if not self._is_movable:
             return 0
         gaps = self._subscriber.skip_to_live(self._subscriber.positions)
@@ -171,7 +175,7 @@ class Session:
         return self._gap_task is None and self.state in (State.BEHIND, State.LIVE)
 
     def end(self) -> None:
-        """End when what waits is written."""
+        """End once the queued bytes are written."""
         self._change(Change.END)
         self._woken()
 

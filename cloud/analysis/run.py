@@ -45,7 +45,7 @@ from edgewake.cloud.analysis.supervision.slow_search import SlowSearch
 from edgewake.cloud.analysis.supervision.supervision import STOP_S, Around, LaneKey, Lanes
 from edgewake.cloud.health import Health
 from edgewake.cloud.kafka import clients
-from edgewake.cloud.queries.lane_kind import APART, LaneKind
+from edgewake.cloud.queries.lane_kind import APART, KIND_NAMED, LaneKind
 from edgewake.cloud.queries.registry import QueryStatus, statuses
 from edgewake.cloud.retry import Backoff
 from edgewake.cloud.traces.tracer import close, gathered
@@ -255,7 +255,7 @@ class Analysis:
             for name, registration in self._tables.registrations.items()
         }
         self._repairs.turn(
-            registered_at, standings, lambda key: self._lanes.hold((key[0], LaneKind(key[1])))
+            registered_at, standings, lambda key: self._lanes.hold((key[0], KIND_NAMED[key[1]]))
         )
 
     def _wanted(self) -> tuple[dict[str, QueryStatus], dict[LaneKey, Job]]:

@@ -54,7 +54,7 @@ class SequencerWatch:
         if since_ms is None:
             return ""
         return (
-            f"event time stands: since {iso(since_ms)} something waits that no sequencer passes on"
+            f"event time waits: since {iso(since_ms)} there are records that no sequencer passes on"
         )
 
     def troubles(self, now_ms: int) -> dict[str, str | None]:

@@ -82,12 +82,12 @@ from edgewake.protocol.mqtt import Unreadable
 log = logging.getLogger("edgewake.bridge")
 
 PUMP_S: Final = 0.001
-"""Seconds between looks at Kafka's confirmations while some are awaited: what this adds to a
+"""Seconds between polls for Kafka's confirmations while some are awaited: what this adds to a
 latency."""
 IDLE_S: Final = 0.1
 """The poll interval while nothing is in flight."""
 HEALTH_S: Final = 1.0
-"""Seconds between two looks at what is in the way."""
+"""Seconds between two checks of what keeps the bridge from working."""
 CHUNK_LIFE_S: Final = 60
 """Seconds that the broker keeps a chunk of a feed for its device, which asks again after fewer."""
 BEHIND: Final = "the sequencer is too far behind: nothing is accepted until it has caught up"
@@ -161,7 +161,7 @@ class Bridge:
         """Monotonic clock when Kafka confirmed something last, or nothing was in flight."""
         self._looked_s = 0.0
         self._polled_s = 0.0
-        """Monotonic clock at the last look at Kafka's confirmations."""
+        """Monotonic clock at the last poll for Kafka's confirmations."""
         self._work = asyncio.Event()
         self.handover = Handover(register, lambda row: self._writer.write(row, None), clock)
         self.source = MqttSource(
@@ -225,9 +225,9 @@ class Bridge:
     def _on_feed(
         self, ledger: AckLedger, packet: mqtt5.PublishPacket | Unreadable, device: str
     ) -> None:
-        """A device asks for what others sent.
+        """Answer a device's question for others' readings.
 
-        Nothing of it is kept here; who asks with QoS 1 gets its PUBACK all the same.
+        Nothing of it is kept here; with QoS 1 it gets its PUBACK all the same.
         """
         if packet.packet_id is not None:
             delivery = Delivery(
@@ -243,7 +243,7 @@ class Bridge:
         self._work.set()
 
     def _send_chunk(self, device: str, chunk: FeedChunk) -> None:
-        """What the broker does not take now is lost, and asked for again."""
+        """Send a chunk; one that the broker does not take now is lost, and asked for again."""
         payload = chunk.to_json()
         self.source.publish(topics.down(device, FEED), payload, expires_s=CHUNK_LIFE_S)
 
@@ -326,7 +326,7 @@ class Bridge:
         return whole
 
     def account(self, payer: str, *, is_named: bool = False) -> Account:
-        """What a device has left; `is_named`: what all have that its payloads name."""
+        """The account of a device; `is_named`: the one of all devices that payloads name."""
         now_s = self._clock.monotonic_s()
         of_names = self._payers.of_names
         return of_names(payer, now_s) if is_named else self._allowance.account(payer, now_s)
@@ -337,13 +337,13 @@ class Bridge:
 
     @property
     def is_full(self) -> bool:
-        """Is nothing more taken now?"""
+        """Is the bridge full?"""
         return self._is_paused or self._is_draining or self._is_held_back
 
     def _accept_batch(
         self, ledger: AckLedger, packet: mqtt5.PublishPacket, fingerprint: int
     ) -> None:
-        """Several readings of a plain device, each as if it had come alone; one answer for all."""
+        """Accept several readings of a plain device, each as if alone; there is one answer."""
         received_at, now_s = self._clock.now_ms(), self._clock.monotonic_s()
         account = self._payers.of(packet.topic, now_s)
         began_s = time.thread_time()
@@ -408,7 +408,7 @@ class Bridge:
         self._writer.write(record, delivery)
 
     def set_maps(self, maps: Maps, subscriptions: Subscriptions) -> None:
-        """Map by these from now on."""
+        """Use these maps and subscriptions from now on."""
         if self._mapper is not None:
             self._mapper.follow(maps)
             self._catalogue.foreseen = self._mapper.streams
@@ -419,7 +419,7 @@ class Bridge:
     def _admitted(
         self, packet: mqtt5.PublishPacket | Unreadable, delivery: Delivery, received_at: int
     ) -> bool:
-        """Give it to Kafka, or its device an answer; False: the catalogue must decide first."""
+        """Produce it, or answer its device; False: the catalogue must decide first."""
         account = self._payers.of(packet.topic, delivery.since_s)
         record: KafkaRecord | None
         try:
@@ -460,7 +460,7 @@ class Bridge:
         return True
 
     def _is_left_out(self, record: KafkaRecord, account: Account, delivery: Delivery) -> bool:
-        """Is it a status that nobody needs, or one of too many?"""
+        """Is it a redundant status, or one of too many?"""
         if not account.may_say_status(delivery.since_s):
             self.metrics.outcomes["left_out"] += 1
             return True
@@ -470,7 +470,7 @@ class Bridge:
         return self._is_repetition(record, delivery)
 
     def _is_repetition(self, record: KafkaRecord, delivery: Delivery) -> bool:
-        """A status that nobody waits for and that repeats the last one."""
+        """Does it repeat the last status, with no device waiting for an answer?"""
         is_wanted = delivery.response_topic is not None or self._statuses.is_wanted(
             record.key, record.value or b"{}", delivery.since_s
         )
@@ -478,7 +478,7 @@ class Bridge:
         return not is_wanted
 
     def _admit_parked(self) -> None:
-        """The catalogue changed: look at what waits for it."""
+        """Admit what waited for the catalogue, which has changed."""
         for topic, parked in self._parked.heads():
             if self._catalogue.is_waiting(topic.split("/")[4]):
                 continue
@@ -496,7 +496,7 @@ class Bridge:
             self._set_reading(False)
 
     def hold_back(self, wanted: bool) -> None:
-        """Accept nothing more, or go on: the sequencer is too far behind, or has caught up."""
+        """Pause or resume: the sequencer is too far behind, or has caught up."""
         if wanted == self._is_held_back:
             return
         self._is_held_back = self.metrics.held_back = wanted
@@ -520,7 +520,7 @@ class Bridge:
     def _on_stored(
         self, record: KafkaRecord, delivery: Delivery, partition: int, offset: int
     ) -> None:
-        """Kafka has it."""
+        """Answer for a record that Kafka has confirmed."""
         if record.span is not None and self._traces is not None:
             self._traces.stored(record, partition, offset)
         self.metrics.latency.add(self._polled_s - delivery.since_s)
@@ -540,7 +540,7 @@ class Bridge:
             self._answers.add(answer)
 
     def _on_too_large(self, record: KafkaRecord, delivery: Delivery | None, why: str) -> None:
-        """Even alone it is over the topic's bound: it becomes a dead letter."""
+        """Turn a record that even alone exceeds the topic's bound into a dead letter."""
         letter = too_large(record, why, part=self._config.name)
         if letter is None:
             self._writer.fail(f"Kafka refuses a record for {record.topic}: {why}")
@@ -552,7 +552,7 @@ class Bridge:
         self._writer.write(letter, delivery)
 
     def _send_answers(self) -> None:
-        """Send what is owed to devices and to the broker, in one write."""
+        """Send pending answers to devices and PUBACKs to the broker, in one write."""
         packets = self._answers.packets() + pubacks(self.source.ledger)
         if packets:
             self.source.write(b"".join(packets))
@@ -560,7 +560,7 @@ class Bridge:
             adoption.write(b"".join(packets))
 
     def _send_down(self) -> None:
-        """Send to devices what waits for them, as far as the broker takes it."""
+        """Send queued messages to devices, as far as the broker takes them."""
         now_ms = self._clock.now_ms()
         for key, row in self._outbox.due(now_ms):
             expires_s = -(-(row.expires_at - now_ms) // 1000)
@@ -571,11 +571,11 @@ class Bridge:
             self._outbox.on_sent(key)
 
     def wake(self) -> None:
-        """A table changed: look at once what is to be done about it, as sending a command."""
+        """React to a changed table immediately, e.g. by sending a command."""
         self._work.set()
 
     async def pump(self) -> None:
-        """Look for confirmations, answer, and let the broker go on when there is room.
+        """Pump until cancelled: poll for confirmations, answer, read on when there is room.
 
         Raises LocalError when Kafka refuses for good.
         """
@@ -590,7 +590,7 @@ class Bridge:
                         await self._work.wait()
 
     def step(self) -> None:
-        """One turn of the pump."""
+        """Run the pump once."""
         self._polled_s = self._clock.monotonic_s()
         self._writer.poll(self._polled_s)
         self._send_answers()
@@ -640,7 +640,7 @@ class Bridge:
             self._writer.write(letter, None)
 
     async def drain(self) -> None:
-        """Read no more; wait a bounded time for what Kafka still owes; answer; leave the broker."""
+        """Stop reading, wait a bounded time for Kafka's confirmations, answer, and disconnect."""
         self._is_draining = True
         self._write_counted()
         self._set_reading(False)

@@ -6,16 +6,11 @@ from pathlib import Path
 
 import click
 
+from edgewake.cloud.part_options import part_options
+
 
 @click.command()
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    required=True,
-    help="bridge.toml",
-)
-@click.option("--verbose", is_flag=True, help="Log details, too.")
+@part_options("bridge.toml")
 def bridge(config_file: Path, verbose: bool) -> None:
     """Carry messages from the MQTT broker to Kafka and answer the devices."""
     import asyncio

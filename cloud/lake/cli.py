@@ -2,44 +2,32 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from threading import Event
 
 import click
 
+from edgewake.cloud.part_options import part_options
+
 
 @click.command()
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    required=True,
-    help="lake.toml",
-)
-@click.option("--verbose", is_flag=True, help="Log details, too.")
+@part_options("lake.toml")
 def lake(config_file: Path, verbose: bool) -> None:
     """Keep readings, results and summaries as Parquet, for SQL over more time than Kafka holds."""
     import logging
     import random
-    import signal
-    import sys
-    import threading
 
     from edgewake.cloud import metrics_port
     from edgewake.cloud.lake.config import LakeConfig
     from edgewake.cloud.lake.writer import Writer
     from edgewake.cloud.process_metrics import of_kafka
+    from edgewake.cloud.thread_part import run_until_stopped
     from edgewake.protocol.clock import SystemClock
     from edgewake.protocol.config import load
-    from edgewake.protocol.errors import ConfigError
     from edgewake.protocol.heartbeat import Heartbeat
-    from edgewake.protocol.log import set_up
 
-    set_up(verbose=verbose)
-    log = logging.getLogger("edgewake.lake")
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    try:
+    def work(stop: Event) -> None:
         config = load(LakeConfig, config_file)
         heartbeat = Heartbeat(SystemClock())
         writer = Writer(
@@ -54,12 +42,9 @@ def lake(config_file: Path, verbose: bool) -> None:
             is_alive=heartbeat.is_alive,
             why_not_ready=writer.health.why_not_ready,
         )
+        log = logging.getLogger("edgewake.lake")
         log.info("the lake is in %s", config.data_dir, extra={"event": "part.ready"})
         heartbeat.ready()
         writer.run()
-    except ConfigError as error:
-        click.echo(str(error), err=True)
-        sys.exit(2)
-    except Exception as error:
-        log.exception("the lake's writer ends: %s", error, extra={"event": "part.failed"})
-        sys.exit(1)
+
+    sys.exit(run_until_stopped("lake", "the lake's writer", work, verbose=verbose))

@@ -21,7 +21,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar, cast
+from typing import Final, TypeVar
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.ask_kafka import AskKafka, SingleFlight
@@ -35,10 +35,12 @@ from edgewake.cloud.log.following.fan_out import FanOut
 from edgewake.cloud.log.following.followed import Followed, FollowedStreams
 from edgewake.cloud.log.following.subscriber import Standing, Subscriber, ViewEnded
 from edgewake.cloud.log.following.turns import Turns
-from edgewake.cloud.log.following.view import Encoding, Shared, View
-from edgewake.cloud.log.hub_bounds import HubBounds
+from edgewake.cloud.log.following.view import Encoding, Shared
+from edgewake.cloud.log.following.views import Views
+from edgewake.cloud.log.hub_bounds import Full, HubBounds
 from edgewake.cloud.log.kafka_reader import Found, KafkaReader
 from edgewake.cloud.log.replay import Replay
+from edgewake.cloud.log.request import LogEnd, OnGap, Request, normal, through
 from edgewake.cloud.log.resume import (
     LOSSES,
     partition_gap,
@@ -50,19 +52,13 @@ from edgewake.cloud.log.resume import (
 from edgewake.cloud.log.subscription import (
     Bounds,
     Gap,
-    LogEnd,
-    OnGap,
     Plan,
     Positions,
-    Request,
-    Sight,
     Source,
     Start,
     check_filters,
-    normal,
     plan,
     scopes_of,
-    through,
 )
 from edgewake.cloud.log.tail import Tail
 from edgewake.cloud.log.wanted import wanted as subscribed
@@ -76,21 +72,17 @@ from edgewake.protocol.leases.lease import Subscription
 log = logging.getLogger("edgewake.hub")
 
 HOUSEKEEPING_S: Final = 1.0
-"""How often idle streams and unused chunks are looked for."""
+"""Seconds between two checks for idle streams and unused chunks."""
 TICK_BYTES: Final = 1024 * 1024
-"""Bytes that arrive within a tick after which it is not waited for."""
+"""Bytes of a tick from which it ends early."""
 FIRST_ANSWER_S: Final = 5.0
-"""Seconds that the first reader of a stream waits for Kafka to say where it begins and ends."""
+"""Seconds that the first reader of a stream waits for Kafka to report its bounds."""
 
 C = TypeVar("C")
 
 
-class Full(Unavailable):
-    """A limit of this server is reached; another server, or later, will do."""
-
-
 class Hub:
-    """See the module. `run` must run while it is used."""
+    """The hub of one server; see the module. `run` must run while it is used."""
 
     def __init__(
         self,
@@ -130,11 +122,7 @@ class Hub:
         self.turns = Turns(clock, budget_s=config.slice_ms / 1000, on_error=self._fail)
         self.fan_out = FanOut(self.decoder, self.turns, horizon=lambda: self.streams.horizon)
         self.cohorts_reading = 0
-        """Different places at which chunks are being made: what catching up costs."""
-        self.views: dict[tuple[Sight, str], View[Any]] = {}
-        self.own_views = 0
-        """The views that not everybody shares: those with a filter or of several streams."""
-        self._named_generation = 0
+        """Positions at which chunks are being made: the cost of catching up."""
         self._config = config
         self._clock = clock
         self._reader = KafkaReader(
@@ -150,7 +138,7 @@ class Hub:
         self._on_tick = on_tick
         self._tick: asyncio.TimerHandle | None = None
         self._tick_bytes = 0
-        self._shared = Shared(
+        shared = Shared(
             self.decoder,
             self.replay,
             self.block_slots,
@@ -161,6 +149,7 @@ class Hub:
             call_later=self._call_later,
             on_cohorts=self._count_cohorts,
         )
+        self.views = Views(shared, self.fan_out, self._entries, most=config.views_max)
 
     async def run(self) -> None:
         """Read and serve until cancelled. A dead reader thread ends it with the thread's error."""
@@ -293,7 +282,7 @@ class Hub:
         self._reader.assign(entry.partitions(), entry.assignment)
 
     def _make_room(self) -> None:
-        """For one stream more: the one that nobody reads for longest gives way. Raises Full."""
+        """Make room for one more stream in place of the one unread for longest. Raises Full."""
         if len(self.streams.by_name) < self._config.followed_max:
             return
         idle = [entry for entry in self.streams.by_name.values() if entry.readers == 0]
@@ -302,7 +291,7 @@ class Hub:
         self._drop(min(idle, key=lambda entry: entry.idle_since))
 
     async def _ask_patiently(self, topic: Topic) -> Followed:
-        """A topic that was just made is not known to all of Kafka at once."""
+        """Ask about a topic until Kafka knows it: a new one is not known everywhere at once."""
         until = self._clock.monotonic_s() + FIRST_ANSWER_S
         while True:
             try:
@@ -345,7 +334,7 @@ class Hub:
         self._loop.call_soon_threadsafe(self._on_batch, assignments, batch)
 
     def _fail(self, error: BaseException) -> None:
-        """End the hub; from any thread."""
+        """End the hub with this error; any thread may call it."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._set_failed, error)
 
@@ -464,7 +453,7 @@ class Hub:
         return all(entry.has_caught_up() for entry in self._entries(opened))
 
     def _tail_bounds(self, opened: Plan) -> list[list[Bounds]]:
-        """What is in memory of each partition of a plan: less than is kept."""
+        """The bounds of each partition of a plan in memory, which has less than Kafka."""
         return [
             [
                 Bounds(tail.start, max(tail.end, latest))
@@ -474,7 +463,7 @@ class Hub:
         ]
 
     async def bounds(self, opened: Plan, *, fresh: bool = False) -> list[list[Bounds]]:
-        """What is kept of each partition of a plan; `fresh`: as it is now, and not a moment ago."""
+        """The bounds of each partition of a plan in Kafka; `fresh`: asked for now."""
         return await self.kafka.bounds(opened.sources, fresh=fresh)
 
     async def _at_time(self, opened: Plan, ms: int) -> Positions:
@@ -510,11 +499,7 @@ class Hub:
         `wake` is called when there is something after `next` gave None. Of one plan and
         `encoding.name` all encodings must be the same.
         """
-        key = (opened.sight, encoding.name)
-        view = self.views.get(key)
-        if view is None or view.ended is not None or view.plan.sources != opened.sources:
-            view = self._new_view(opened, encoding, key)
-        return cast("View[C]", view).subscribe(positions, wake)
+        return self.views.of(opened, encoding).subscribe(positions, wake)
 
     async def gap(self, subscriber: Standing, lost: Lost, on_gap: OnGap) -> Gap:
         """Move a subscriber behind a range that is not kept any more; returns the gap to announce.
@@ -531,35 +516,6 @@ class Hub:
         )
         return Gap(event, stop if on_gap is OnGap.STOP else opened.cursor(subscriber.positions))
 
-    def _new_view(self, opened: Plan, encoding: Encoding[C], key: tuple[Sight, str]) -> View[C]:
-        if len(self.views) >= self._config.views_max:
-            raise Full(f"this server already serves {len(self.views)} different subscriptions")
-        entries = self._entries(opened)
-
-        def on_empty() -> None:
-            if self.views.get(key) is view:
-                self._forget_view(key)
-            self.fan_out.remove(view)
-            for entry in entries:
-                entry.views.discard(view)
-                entry.unindexed.discard(view)
-
-        view = View(
-            opened, [entry.tails for entry in entries], encoding, self._shared, on_empty=on_empty
-        )
-        if key in self.views:
-            self._forget_view(key)
-        self.views[key] = view
-        self.own_views += not opened.sight.is_common
-        for entry in entries:
-            entry.views.add(view)
-        self._look_for(view, entries)
-        return view
-
-    def _forget_view(self, key: tuple[Sight, str]) -> None:
-        del self.views[key]
-        self.own_views -= not key[0].is_common
-
     # Housekeeping.
 
     async def _do_housekeeping(self) -> None:
@@ -568,41 +524,10 @@ class Hub:
             await self._clock.sleep(HOUSEKEEPING_S)
             self.chunks.drop_unused(self._clock.monotonic_s())
             self._drop_idle()
-            self._follow_named()
+            self.views.follow_named(self.catalogue.named)
             if self.catalogue.generation != checked:
                 checked = self.catalogue.generation
                 await self._check_identity()
-
-    def _follow_named(self) -> None:
-        """Index views whose named sets changed again, and end those whose publication changed.
-
-        The readers of an ended view come back with their cursors.
-        """
-        named = self.catalogue.named
-        if named is None or named.generation == self._named_generation:
-            return
-        self._named_generation = named.generation
-        for view in list(self.views.values()):
-            publication = subscribed(view.plan.subscription).publication
-            if publication is not None and named.publication(publication.name) != publication:
-                view.end(ViewEnded(f"publication {publication.name!r} was changed"))
-            elif view.is_outdated() and view.ended is None:
-                self._look_anew(view)
-
-    def _look_anew(self, view: View[Any]) -> None:
-        with contextlib.suppress(Unavailable):  # a stream was recreated: the view ends by itself
-            entries = self._entries(view.plan)
-            view.renew()
-            self.fan_out.remove(view)
-            self._look_for(view, entries)
-            view.on_records()
-
-    def _look_for(self, view: View[Any], entries: Sequence[Followed]) -> None:
-        view.lookout = self.fan_out.add(view, entries)
-        for entry in entries:
-            entry.unindexed.discard(view)
-            if view.lookout is None:
-                entry.unindexed.add(view)
 
     def _drop_idle(self) -> None:
         now = self._clock.monotonic_s()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Self
 
+from edgewake.protocol.errors import Unavailable
+
 MIB: Final = 1024 * 1024
 VIEW_BYTES: Final = 24 * 1024
 """An open subscription: its compiled filter, its cohort and its first subscriber."""
@@ -110,3 +112,7 @@ def least_bytes(places: int) -> int:
 
 def _fixed_bytes(places: int) -> int:
     return KAFKA_BYTES + HubBounds().replay_readers * READER_BYTES + places * CHUNK_BYTES
+
+
+class Full(Unavailable):
+    """A limit of this server is reached; another server, or later, will do."""

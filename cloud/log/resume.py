@@ -30,16 +30,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from edgewake.cloud.log.decode import Event
-from edgewake.cloud.log.subscription import (
-    Bounds,
-    Gap,
-    LogEnd,
-    OnGap,
-    Plan,
-    Positions,
-    Source,
-    Start,
-)
+from edgewake.cloud.log.request import LogEnd, OnGap
+from edgewake.cloud.log.subscription import Bounds, Gap, Plan, Positions, Source, Start
 from edgewake.protocol.cursor import Cursor, Position, StreamPosition, generation_hash, stream_hash
 
 LOSSES: Final = frozenset({"retention", "epoch", "unverifiable", "truncated"})

@@ -7,17 +7,11 @@ from pathlib import Path
 import click
 
 from edgewake.cloud.loading import without_collections
+from edgewake.cloud.part_options import part_options
 
 
 @click.command()
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    required=True,
-    help="TOML file.",
-)
-@click.option("--verbose", is_flag=True, help="Log details, too.")
+@part_options("TOML file.")
 def push(config_file: Path, verbose: bool) -> None:
     """Watch for clients that sleep and wake them by webhook."""
     with without_collections():

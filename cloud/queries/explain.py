@@ -1,98 +1,18 @@
 """Explains a query before it runs: its class, why, and its plan in sentences. Pure.
 
-It needs no Spark.
-
-shared     Spark computes it, in one Spark query with all others of its streams and kind: a reading
-           is read and decoded once for all
-dedicated  what depends on the readings before, or on another table or stream: the driver makes its
-rows, one reading after the other
+It needs no Spark. What a class is: lane_kind.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
-from edgewake.cloud.queries.lane_kind import LaneKind
+from edgewake.cloud.queries.lane_kind import kind_of
 from edgewake.cloud.queries.query import Query
 from edgewake.cloud.queries.terms.windows import Rule, Window
 from edgewake.protocol import topics
-
-SHARED: Final = "shared"
-DEDICATED: Final = "dedicated"
-_SUMS: Final = (
-    "counts, sums, minima and maxima merge, so Spark computes it with all such queries of its "
-    "streams at once"
-)
-_SKETCHES: Final = (
-    "its aggregates merge, so Spark computes it at once with all queries of its streams that "
-    "need sketches too"
-)
-_SHEDS: Final = "; it may leave readings out, so it is computed separately from those that may not"
-
-
-class _Kind(NamedTuple):
-    """A kind of lane, which queries belong to it, and what is said of them."""
-
-    kind: LaneKind
-    fits: Callable[[Query], bool]
-    execution: str
-    why: str
-
-
-_KINDS: Final = (
-    _Kind(
-        LaneKind.PAIR,
-        lambda query: query.is_paired,
-        DEDICATED,
-        "readings of two streams find one another, so the driver pairs them one after the other",
-    ),
-    _Kind(
-        LaneKind.TABLE,
-        lambda query: query.is_table,
-        DEDICATED,
-        "of tables only the latest rows count, so the driver keeps them and emits what changes",
-    ),
-    _Kind(
-        LaneKind.JOIN,
-        lambda query: query.is_completed,
-        DEDICATED,
-        "a reading needs a table's row, or those before it, so the driver completes one after the "
-        "other",
-    ),
-    _Kind(
-        LaneKind.ROWS,
-        lambda query: query.is_rows,
-        SHARED,
-        "each reading is a row, so Spark computes it with all such queries of its streams at "
-        "once, without state",
-    ),
-    _Kind(
-        LaneKind.SEQUENCE,
-        lambda query: query.window.is_sequence,
-        DEDICATED,
-        "readings decide where its windows begin and end, so the driver folds them one after the "
-        "other",
-    ),
-    _Kind(
-        LaneKind.SKETCH_SHED,
-        lambda query: query.shed is not None and query.has_sketches,
-        SHARED,
-        _SKETCHES + _SHEDS,
-    ),
-    _Kind(LaneKind.PLAIN_SHED, lambda query: query.shed is not None, SHARED, _SUMS + _SHEDS),
-    _Kind(
-        LaneKind.DISTINCT,
-        lambda query: bool(query.keys) and query.only_counts_distinct,
-        SHARED,
-        "counts of different values merge, so Spark computes it at once with all queries that ask "
-        "for nothing else",
-    ),
-    _Kind(LaneKind.SKETCH, lambda query: query.has_sketches, SHARED, _SKETCHES),
-    _Kind(LaneKind.PLAIN, lambda query: True, SHARED, _SUMS),  # noqa: ARG005
-)
-"""A query is of the first kind that fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,18 +42,9 @@ def streams_of(query: Query) -> tuple[str, ...]:
     return tuple(dict.fromkeys((query.stream, *others)))
 
 
-def kind_of(query: Query) -> LaneKind:
-    """The kind of the lane that computes it."""
-    return _kind_of(query).kind
-
-
-def _kind_of(query: Query) -> _Kind:
-    return next(one for one in _KINDS if one.fits(query))
-
-
 def described(query: Query) -> Described:
     """What is said of it."""
-    kind = _kind_of(query)
+    kind = kind_of(query)
     return Described(
         query.name, streams_of(query), query.columns, kind.execution, kind.why, tuple(_plan(query))
     )
@@ -159,6 +70,12 @@ def _plan(query: Query) -> Iterator[str]:
             f"keep the latest reading of each {', '.join(query.key_names)}; emit rows that are "
             "new, changed or withdrawn"
         )
+    elif query.on_change:
+        yield (
+            "compare each with the one before of the same "
+            f"{', '.join(query.on_change)}: {', '.join(one.name for one in query.compared)}"
+        )
+        yield "emit the first, and each that differs, as a row at once, final"
     elif query.is_rows:
         yield "emit each as a row at once, final"
     else:

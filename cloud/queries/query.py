@@ -159,6 +159,9 @@ class Query:
     stream: str
     """The stream of FROM; the first one of a UNION ALL."""
     window: Window
+    on_change: tuple[str, ...] = ()
+    """Where a reading is a row only if a column differs from that of the reading before with the
+    same values in these fields (header `on_change`): the fields, `device` among them."""
     others: tuple[str, ...] = ()
     """Streams whose readings count as if they were the first one's: of a UNION ALL."""
     is_table: bool = False
@@ -193,14 +196,16 @@ class Query:
     @property
     def is_completed(self) -> bool:
         """Do its readings need what only the driver knows: a table's row, or what came before?"""
-        return self.join is not None or bool(self.history) or self.is_table
+        return self.join is not None or bool(self.history) or self.is_table or bool(self.on_change)
 
     @property
     def completed_by(self) -> str:
         """What makes `is_completed` true, in the words of a query file."""
         if self.join is not None:
             return "JOIN"
-        return self.history[0].past.function if self.history else "header table"
+        if self.history:
+            return self.history[0].past.function
+        return "header on_change" if self.on_change else "header table"
 
     @property
     def is_paired(self) -> bool:
@@ -224,6 +229,12 @@ class Query:
         Its window is then the reading's millisecond.
         """
         return not self.aggregates and not self.is_table
+
+    @property
+    def compared(self) -> tuple[Output, ...]:
+        """The columns that tell a reading from the one before: all that are not times."""
+        times = set(TIMES.values())
+        return tuple(one for one in self.outputs if times.isdisjoint(fields_of(one.expression)))
 
     @property
     def key_names(self) -> tuple[str, ...]:
@@ -280,6 +291,7 @@ class Query:
             used = used - {self.unpivot.value, self.unpivot.metric} | set(self.unpivot.fields)
         keys = () if self.join is None else self.join.keys
         used = {name for name in used if "." not in name} | {name for name, _ in keys}
+        used.update(self.on_change)
         return frozenset(used - {"device", *TIMES.values()})
 
     @property

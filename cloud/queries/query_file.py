@@ -69,9 +69,10 @@ _HEADER_KEYS: Final = (
     "emit",
     "shed",
     "table",
+    "on_change",
     "foreign",
 )
-_NOT_OF_TABLES: Final = ("lateness", "reopen", "emit", "shed")
+_NOT_OF_TABLES: Final = ("lateness", "reopen", "emit", "shed", "on_change")
 EMITS: Final = ("changes", "final")
 """What the header `emit` may say: a row with each change of it, or once, when its window is
 final."""
@@ -116,8 +117,9 @@ def parse(text: str, streams: Mapping[str, Stream] | None = None) -> Query:
         select = shaped(select, faults)
         check_clauses(select, faults)
         table = _table_keys(header, faults)
+        on_change = _columns(header, "on_change", faults)
         foreign = _foreign(header, faults)
-        reader = SelectReader(select, streams, faults, zone, table, foreign)
+        reader = SelectReader(select, streams, faults, zone, table, foreign, on_change)
         shed = _shed(header["shed"], reader, text, faults) if "shed" in header else None
         query = reader.read(
             name=header.get("name", ""),
@@ -160,20 +162,25 @@ def stream_of(text: str) -> str:
 
 def _table_keys(header: Mapping[str, str], faults: Faults) -> tuple[str, ...]:
     """The columns of header `table`; none without it."""
-    names = (
-        tuple(name.strip() for name in header.get("table", "").split(","))
-        if "table" in header
-        else ()
-    )
+    names = _columns(header, "table", faults)
     with faults.within():
-        if len(names) > KEYS_MAX or len(set(names)) < len(names):
-            raise QueryError(
-                f"header table: expected 1 to {KEYS_MAX} different columns, e.g. `-- table: device`"
-            )
         if names and (others := [key for key in _NOT_OF_TABLES if key in header]):
             raise QueryError(
                 f"header {others[0]}: not with table: of each key the latest reading counts, "
                 "whenever it comes"
+            )
+    return names
+
+
+def _columns(header: Mapping[str, str], key: str, faults: Faults) -> tuple[str, ...]:
+    """The columns that this header names; none without it."""
+    if key not in header:
+        return ()
+    names = tuple(name.strip() for name in header[key].split(","))
+    with faults.within():
+        if len(names) > KEYS_MAX or len(set(names)) < len(names):
+            raise QueryError(
+                f"header {key}: expected 1 to {KEYS_MAX} different columns, e.g. `-- {key}: device`"
             )
     return names
 

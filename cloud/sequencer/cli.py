@@ -2,46 +2,33 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from threading import Event
 
 import click
 
+from edgewake.cloud.part_options import part_options
+
 
 @click.command()
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    required=True,
-    help="sequencer.toml",
-)
-@click.option("--verbose", is_flag=True, help="Log details, too.")
+@part_options("sequencer.toml")
 def sequencer(config_file: Path, verbose: bool) -> None:
     """Put what the bridges accepted in order, each frame once, for everybody who reads."""
     import gc
-    import logging
     import random
-    import signal
-    import sys
-    import threading
 
     from edgewake.cloud import metrics_port
     from edgewake.cloud.process_metrics import of_kafka
     from edgewake.cloud.sequencer.config import SequencerConfig
     from edgewake.cloud.sequencer.sequencer import Sequencer
+    from edgewake.cloud.thread_part import run_until_stopped
     from edgewake.cloud.traces.tracer import close, gathered
     from edgewake.protocol.clock import SystemClock
     from edgewake.protocol.config import load
-    from edgewake.protocol.errors import ConfigError
     from edgewake.protocol.heartbeat import Heartbeat
-    from edgewake.protocol.log import set_up
 
-    set_up(verbose=verbose)
-    log = logging.getLogger("edgewake.sequencer")
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    try:
+    def work(stop: Event) -> None:
         config = load(SequencerConfig, config_file)
         heartbeat = Heartbeat(SystemClock())
         part = Sequencer(
@@ -62,9 +49,5 @@ def sequencer(config_file: Path, verbose: bool) -> None:
         gc.set_threshold(100_000)
         part.run()
         close(part.tracer)
-    except ConfigError as error:
-        click.echo(str(error), err=True)
-        sys.exit(2)
-    except Exception as error:
-        log.exception("the sequencer ends: %s", error, extra={"event": "part.failed"})
-        sys.exit(1)
+
+    sys.exit(run_until_stopped("sequencer", "the sequencer", work, verbose=verbose))

@@ -42,18 +42,18 @@ from edgewake.protocol.errors import Unavailable
 log = logging.getLogger("edgewake.sequencer")
 
 POLL_S: Final = 0.1
-"""Seconds to wait for a record before looking at what is due by time."""
+"""Seconds to wait for a record before timers are checked."""
 PUBLISH_S: Final = 1.0
 """Seconds between two publications of positions and lag."""
 LEAVE_S: Final = 2.0
-"""Seconds that one who leaves tries to take its claims back; otherwise it is fenced by who comes
-after it."""
+"""Seconds that a leaving session spends on taking its claims back; otherwise its successor fences
+it."""
 RESTORES_MAX: Final = 4
 """Shards that are restored side by side; the ones that are served go on meanwhile."""
 
 
 class Restored(NamedTuple):
-    """A shard that is where the process before left it."""
+    """A shard, restored to its position in the process before."""
 
     shard: Shard
     ends: Mapping[int, int]
@@ -63,7 +63,7 @@ class Restored(NamedTuple):
 
 
 class Restoring(NamedTuple):
-    """A shard on its way."""
+    """A shard that is being restored."""
 
     future: Future[Restored]
     wanted: threading.Event
@@ -82,7 +82,7 @@ class Sequencer:
         stop: threading.Event,
         on_turn: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_turn` is called whenever the loop turns: a sign of life."""
+        """`on_turn` is called each time the loop runs: a sign of life."""
         self._on_turn = on_turn
         self._config = config
         self._clock = clock
@@ -94,12 +94,12 @@ class Sequencer:
         self.metrics = SequencerMetrics()
         self._was_ready = False
         self._lost_by = ""
-        """What ended the last session, until another one serves."""
+        """The error that ended the last session, until another session serves."""
 
     def why_not_ready(self) -> str:
-        """Why it is not ready.
+        """The reason why it is not ready.
 
-        Empty while all its shards are served, at most READY_LAG_S behind.
+        It is empty while all its shards are served, at most READY_LAG_S behind.
         """
         metrics = self.metrics
         if metrics.ready:
@@ -223,7 +223,7 @@ class Session:
         )
 
     def close(self) -> None:
-        """Leave; what was not committed is read again."""
+        """Leave the group; what was not committed is read again."""
         self._membership.close()  # which revokes what is assigned
         self._restores.shutdown(cancel_futures=True)
         self._transactions.close()
@@ -320,7 +320,7 @@ class Session:
             )
 
     def _adopt_restored(self) -> None:
-        """Read the partitions of shards that are where they were."""
+        """Read the partitions of shards that are restored."""
         ready = [number for number, one in self._restoring.items() if one.future.done()]
         for number in ready:
             shard, ends, overtaken = self._restoring.pop(number).future.result()
@@ -362,7 +362,7 @@ class Session:
     # One turn
 
     def step(self) -> None:
-        """Read what is there, put it in order, and commit.
+        """Read available records, order them, and commit.
 
         Raises KafkaException, Unavailable or LocalError; then this session is over.
         """

@@ -78,7 +78,7 @@ __all__ = [
 
 
 class StreamLog:
-    """One stream's way into the log."""
+    """The entry of one stream's readings into the log."""
 
     def __init__(self, events: EventLog, writer: LogWriter, name: str) -> None:
         self._events = events
@@ -86,10 +86,10 @@ class StreamLog:
         self._name = name
         self._queue = writer.queue(name)
         self._places: dict[str, str] = {}
-        """Positions that were left here without a reading, until the next of their source: no
-        ticket says when they are durable."""
+        """Positions that were queued without a reading, until their source's next one: no ticket
+        says when they are durable."""
         self.append: Callable[[Reading], int] = partial(writer.append, self._queue)
-        """Leave a checked reading; its ticket. Raises LogBusyError, LogClosedError."""
+        """Queue a checked reading and return its ticket. Raises LogBusyError, LogClosedError."""
 
     def append_all(
         self,
@@ -119,7 +119,7 @@ class StreamLog:
         return ticket
 
     def bound(self, bytes_max: int) -> None:
-        """Let at most `bytes_max` of its readings wait to become durable from now on."""
+        """Limit its readings that are not durable yet to `bytes_max` from now on."""
         self._queue.bytes_max = bytes_max
 
     async def kept(self) -> None:
@@ -131,7 +131,7 @@ class StreamLog:
             await self.accepted(self._queue.appended)
 
     async def durable(self) -> None:
-        """Wait until what was left here so far is durable, positions too. Raises LogClosedError."""
+        """Wait until what was queued so far is durable, positions too. Raises LogClosedError."""
         places = tuple(self._places.items())
         await self.accepted(self._queue.appended)
         await self._events.until(
@@ -155,7 +155,7 @@ class StreamLog:
 
     @property
     def waiting(self) -> int:
-        """Readings left here and not yet durable."""
+        """Queued readings that are not durable yet."""
         return self._queue.appended - self._queue.accepted
 
     async def accepted(self, ticket: int) -> None:
@@ -314,9 +314,10 @@ class EventLog:
             await self.until(lambda: self._writer.has_room_for(*streams))
 
     def stream(self, name: str, *, bytes_max: int | None = None) -> StreamLog:
-        """A stream's way into the log.
+        """The entry of a stream into the log.
 
-        At most `bytes_max` bytes of its readings wait, where that is less than its usual bound.
+        At most `bytes_max` bytes of its readings are queued, where that is less than its usual
+        bound.
         """
         stream = StreamLog(self, self._writer, name)
         if bytes_max is not None:
@@ -397,7 +398,7 @@ class EventLog:
         self._writer.set_frame_bytes(frame_bytes)
 
     def stop_sending(self) -> None:
-        """Nobody sends: what comes in waits unframed, so that fuller frames can be made of it."""
+        """Form no frames while nobody sends: readings wait, so that later frames are fuller."""
         self._writer.set_sending(False)
 
     def pause(self, streams: frozenset[str], lanes: frozenset[Lane] = frozenset()) -> None:
@@ -408,11 +409,11 @@ class EventLog:
         self._writer.set_paused(streams, lanes)
 
     def hurry(self) -> None:
-        """The agent stops: no frame waits for company any more."""
+        """Form frames immediately, however small: the agent is stopping."""
         self._writer.hurry()
 
     def free(self, key: FrameKey, rejected: RejectReason | None = None) -> None:
-        """The cloud has this frame, or refused it for ever."""
+        """Free a frame that the cloud has, or has refused for good."""
         self._writer.free(key, rejected)
 
     def status(self) -> LogStatus:
@@ -460,12 +461,12 @@ class EventLog:
 
     @property
     def state(self) -> LogState:
-        """Good, or what is wrong."""
+        """The state of the log: good, or what is wrong."""
         return self._writer.state
 
     @property
     def all_framed(self) -> bool:
-        """Is nothing left that waits for its commit or its frame?"""
+        """Has everything been committed and framed?"""
         return self._writer.settled
 
     @property
@@ -474,7 +475,7 @@ class EventLog:
         return self._writer.store.epoch
 
     def close(self) -> None:
-        """Write what waits, close, let go of the directory. Safe to call twice."""
+        """Write what is queued, close, and release the directory. Safe to call twice."""
         self._writer.close()
         self._wake()
         if self._owner >= 0:

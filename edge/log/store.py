@@ -77,10 +77,10 @@ from edgewake.protocol.topics import stream_and_thing
 log = logging.getLogger("edgewake.log")
 
 KEPT_FREE_BYTES: Final = 16 << 20
-"""Free bytes that the file keeps for the next readings, unless the disk is full; only what is
-beyond goes back to the file system."""
+"""Free space that the file keeps for the next readings, bytes, unless the disk is full; more goes
+back to the file system."""
 GIVE_BACK_BYTES: Final = 4 << 20
-"""Bytes given back to the disk in one step: some milliseconds."""
+"""Bytes returned to the file system in one step, which takes some milliseconds."""
 SALVAGE_PAGES: Final = 1024
 """Pages of a damaged log that are read in one turn: 1 or 4 MiB, so that no reading waits long
 behind it."""
@@ -240,11 +240,11 @@ class LogStore:
 
     @property
     def has_to_catch_up(self) -> bool:
-        """Is a damaged log to be read, or are stamps to be repaired?"""
+        """Is a damaged log still to be read, or are stamps to be repaired?"""
         return self.is_salvaging or self._repair.is_due
 
     def catch_up(self) -> None:
-        """A piece of that, in one transaction."""
+        """Do a part of that, in one transaction."""
         if self.is_salvaging:
             self.salvage()
             return
@@ -275,9 +275,9 @@ class LogStore:
         return wanted is not None and take_over(self._db, row, wanted)
 
     def _end_salvage(self) -> None:
-        """What was not found is a gap.
+        """End the salvage: readings that were not found are gaps.
 
-        A range that was given up, but whose readings are there, was not.
+        A range that was given up, but whose readings were found, is not.
         """
         assert self._salvage is not None
         draft = self._state.copy()
@@ -339,12 +339,12 @@ class LogStore:
         return frozenset(self._state.streams)
 
     def unframed(self, stream: str) -> int:
-        """Readings of a stream that wait for their frame."""
+        """Readings of a stream that are not framed yet."""
         found = self._state.streams.get(stream)
         return found.last - found.framed if found else 0
 
     def streams_of(self, lanes: frozenset[Lane]) -> frozenset[str]:
-        """Streams of some lanes."""
+        """The streams of these lanes."""
         return (
             frozenset(name for name in self._state.streams if self._limits.lane(name) in lanes)
             if lanes
@@ -392,7 +392,7 @@ class LogStore:
         return found.last if first is None else min(max(0, int(first) - 1), found.last)
 
     def forget(self, name: str) -> None:
-        """Remove a consumer; what only it needed goes."""
+        """Remove a consumer, and the readings that only it needed."""
         if name in self._state.consumers:
             self.apply(Work(forgotten=[name]))
 
@@ -576,9 +576,9 @@ class LogStore:
         return not busy
 
     def give_back(self, keep_bytes: int) -> None:
-        """Return a piece of what is free beyond that to the file system.
+        """Return some of the free space beyond `keep_bytes` to the file system.
 
-        A script: it frees a page a step, `execute` steps once.
+        It is a script: SQLite frees one page per step, `execute` steps at once.
         """
         if self.free_bytes() > keep_bytes:
             self._db.executescript(
@@ -586,7 +586,7 @@ class LogStore:
             )
 
     def free_bytes(self) -> int:
-        """Bytes of the file that hold nothing."""
+        """Free bytes of the file."""
         found: int = self._db.execute("PRAGMA freelist_count").fetchone()[0]
         return found * self._page_bytes
 

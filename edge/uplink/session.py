@@ -38,28 +38,28 @@ PUBACK_SUCCESS: Final = 0
 OVERTAKEN_BY: Final = 3
 """Acknowledged frames that were sent later make a frame look lost (RFC 5681, section 3.2)."""
 HURRIED_MAX: Final = 3
-"""Times that a frame is sent again for that in a row; then only patience counts, so that a cloud in
-trouble is not flooded."""
+"""How often in a row a frame is sent again for that; afterwards only its time-out counts, so that a
+cloud in trouble is not flooded."""
 PROBE_S: Final = (1.0, 5.0)
 """Seconds after which the oldest frame is sent again where the broker confirms nothing: a dead
 bridge may have had it. The second of them after PROBES attempts: so long at most a healed cloud
 waits, however long it was away and however the other frames' patience has grown."""
 PROBES: Final = 5
-"""Attempts in quick succession: longer than the bridges need to notice that one of them is dead."""
+"""Attempts in quick succession; they last longer than bridges need to notice that one of them is
+dead."""
 HURRY_MIN_S: Final = 0.2
 """Seconds that every attempt is given: two bridges that answer in turns are not that far apart."""
 LATER_MIN_S: Final = 0.1
-"""Seconds that a stream waits at least after `later`, also where the cloud asks for less: no answer
-makes the device send in a loop."""
+"""The shortest wait of a stream after `later`, s, even where the cloud asks for less, so that no
+answer makes the device send in a loop."""
 
 REFUSED_WAIT_S: Final = 1.0
 """Seconds that a stream waits whose publish the broker refused for now; doubled each time, up to
 the bound of patience."""
 BULK_TURN: Final = 4
-"""In one of this many turns the lane `bulk` comes before `normal`."""
+"""One in this many turns puts lane `bulk` before `normal`."""
 TIMERS_SPARE: Final = 64
-"""Timers that hold no more and are kept beside as many as there are frames, before they are cleared
-away."""
+"""Outdated timers that are kept, beside as many as there are frames, before they are removed."""
 
 
 class UplinkState(StrEnum):
@@ -125,7 +125,7 @@ class _InFlight:
     due_s: float | None = None
     """When to send it again; None while it is queued, and while the broker has not answered."""
     queued: bool = True
-    """Waits to be sent."""
+    """Is it queued to be sent?"""
     sent_number: int = 0
     """The number of the latest attempt, counted over all frames."""
     sent_s: float = 0.0
@@ -140,11 +140,11 @@ class _InFlight:
 
 @dataclass(slots=True)
 class _Pause:
-    """A stream that waits because the cloud or the broker asked it to."""
+    """A stream that is paused because the cloud or the broker asked for it."""
 
     until_s: float
     tried: bool = False
-    """Its time is over and its oldest frame was sent to try."""
+    """The pause is over, and its oldest frame was sent as a test."""
 
 
 @dataclass(slots=True)
@@ -160,7 +160,7 @@ class _Stream:
     """Times that the broker took nothing of it, since a frame of it was last acknowledged."""
 
     def put_in_queue(self, flying: _InFlight) -> None:
-        """It is to be sent, in its place among the others."""
+        """Queue the frame, in its place among the others."""
         flying.packet_id, flying.due_s, flying.queued = None, None, True
         entry = (flying.order, flying.frame.key)
         # The one that a waiting stream tries again and again is there already.
@@ -254,7 +254,7 @@ class UplinkSession:
 
     @property
     def stopped(self) -> bool:
-        """Is it over?"""
+        """Is the session over?"""
         return self.state is UplinkState.STOPPED
 
     @property
@@ -278,9 +278,9 @@ class UplinkSession:
         return max((len(flying.frame.payload) for flying in self._flying.values()), default=0)
 
     def hand_over(self, frames: Iterable[OutFrame]) -> None:
-        """The log gives frames, in order.
+        """Take frames from the log, in order.
 
-        One that is in flight already is the same; a gap that takes its number is sent in its place.
+        One that is in flight already is the same frame; a gap with its number is sent in its place.
         """
         for frame in frames:
             known = self._flying.get(frame.key)
@@ -355,7 +355,7 @@ class UplinkSession:
         return backlog
 
     def _queue_due(self, now_s: float) -> None:
-        """Frames whose patience has ended go back to their place in the queue."""
+        """Queue frames again whose time-out has passed."""
         while self._timers and self._timers[0][0] <= now_s:
             due_s, _, key = heapq.heappop(self._timers)
             flying = self._flying.get(key)
@@ -452,10 +452,7 @@ class UplinkSession:
         return key, says
 
     def on_ack(self, key: FrameKey, ack: Ack, now_s: float) -> Freed | None:
-        """The cloud answered: the frame is free.
-
-        None where it was freed before: acknowledgements repeat like everything else.
-        """
+        """Free an acknowledged frame; None where it was freed before: acknowledgements repeat."""
         flying = self._remove(key)
         if flying is None:
             return None
@@ -467,7 +464,7 @@ class UplinkSession:
         return Freed(key, ack.rejected, ack.detail)
 
     def refuse(self, key: FrameKey, reason: RejectReason, detail: str) -> Freed | None:
-        """The frame will never get through to the cloud: it is free, to be replaced by a gap.
+        """Free a frame that can never get through to the cloud; a gap replaces it.
 
         None where it was freed before.
         """
@@ -516,9 +513,9 @@ class UplinkSession:
             del self._by_attempt[key]
 
     def on_later(self, key: FrameKey, later: Later, now_s: float) -> bool:
-        """The cloud does not accept the frame now: it stays, and its stream waits.
+        """Keep a frame that the cloud does not accept now, and pause its stream.
 
-        False where it was freed before.
+        False where the frame was freed before.
         """
         flying = self._flying.get(key)
         if flying is None:
@@ -546,7 +543,7 @@ class UplinkSession:
         return min(self._ack_timeout_max_s, REFUSED_WAIT_S * 2.0 ** min(refusals - 1, 32))
 
     def _forget_attempts(self) -> None:
-        """Forget what the connection carried: the next one sends all of it again, in order."""
+        """Queue all that the lost connection carried: the next one sends it again, in order."""
         self._by_packet.clear()
         self._by_attempt.clear()
         self._timers.clear()

@@ -32,7 +32,7 @@ import orjson
 from edgewake.protocol.errors import RejectReason, RemoteError
 
 DETAIL_CHARS_MAX: Final = 500
-"""Characters of an explanation; the rest is cut off."""
+"""The longest explanation, characters; the rest is cut off."""
 
 
 TOKEN_PATTERN: Final = r"^d?[0-9]{1,10}\.[0-9]{1,19}$"  # noqa: S105  (no password)
@@ -60,7 +60,7 @@ class AckToken(NamedTuple):
 
 
 class LaterReason(StrEnum):
-    """Why a frame is not accepted now (the label of the metric, so a closed list)."""
+    """The reason why a frame is not accepted now (the label of the metric, so a closed list)."""
 
     # a field has another type than the one first seen, and no operator has decided which is right
     FIELD_TYPE = "field_type"
@@ -72,7 +72,7 @@ class LaterReason(StrEnum):
 
 
 RETRY_AFTER_MS_MAX: Final = 3_600_000
-"""Milliseconds that a `later` may ask a device to wait; a longer wait is shortened to it, so that a
+"""The longest wait that a `later` may ask for, ms. A longer one is shortened to it, so that a
 mistake heals within an hour."""
 
 
@@ -162,8 +162,8 @@ def _later_reason(text: Any) -> LaterReason:
 
 
 JOINED_BYTES_MAX: Final = 64 * 1024
-"""Bytes of a message of joined answers, so that a small device can read it; what is more goes into
-the next message."""
+"""The largest message of joined answers, bytes, so that a small device can read it; further answers
+go into the next message."""
 
 
 def joined(answers: Iterable[tuple[bytes, Ack | Later]]) -> Iterator[bytes]:

@@ -33,7 +33,7 @@ _FORMS: Final = (FRAME_TYPE, FRAME_ZSTD_TYPE, packed.PACKED_TYPE)
 
 
 class Compact(NamedTuple):
-    """What a compact message says."""
+    """The content of a compact message."""
 
     sent_at: int
     epoch: int

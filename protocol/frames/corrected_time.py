@@ -22,8 +22,5 @@ def corrected_ms(t: int, *, shift: int, received_at: int) -> int:
 
 
 def sent_ms(sent_at: int | None, *, shift: int, received_at: int) -> int:
-    """When a frame was sent, ms since 1970.
-
-    Without a statement of its device, when it was received.
-    """
+    """The time at which a frame was sent, ms since 1970; without one, that of its reception."""
     return received_at if sent_at is None else min(sent_at + shift, received_at)

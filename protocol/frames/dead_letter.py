@@ -16,14 +16,14 @@ from edgewake.protocol.errors import RejectReason
 
 
 class DeadLetter(BaseModel):
-    """Why a message was refused and where it came from."""
+    """The reason and origin of a refused message."""
 
     model_config = ConfigDict(frozen=True)
 
     reason: str
     """A RejectReason."""
     detail: str
-    """What, where, and what was expected."""
+    """The fault, its place, and what was expected."""
     topic: str
     """The MQTT topic it came on."""
     part: str
@@ -32,7 +32,7 @@ class DeadLetter(BaseModel):
     """Its wall clock, ms since 1970 UTC."""
     content_type: str = ""
     size: int = 0
-    """Bytes of the message where the value is only its beginning; 0 where it is whole."""
+    """Size of the whole message, bytes, where the value is only its beginning; otherwise 0."""
 
     def headers(self) -> list[tuple[str, bytes]]:
         """The letter's facts as Kafka headers."""

@@ -72,7 +72,7 @@ _UNITS_OF_T: Final = (
     ("us", SECONDS_MIN * 10**6, SECONDS_MAX * 10**6),
     ("ns", SECONDS_MIN * 10**9, SECONDS_MAX * 10**9),
 )
-"""What a number from 2000 to 2100 is in each unit: no two of them meet."""
+"""The range of each unit between the years 2000 and 2100: no two of them overlap."""
 _PER_MS: Final = {"ms": 1, "us": 10**3, "ns": 10**6}
 
 
@@ -171,11 +171,11 @@ class TimeRule:
     """Is a `t` that can only be seconds, micro- or nanoseconds converted? Otherwise it is
     refused."""
     refuses: bool = False
-    """Is a reading refused whose field is missing or no time? Otherwise it is of now."""
+    """Is a reading refused if the field is missing or not a time? Otherwise its time is now."""
 
 
 Say: TypeAlias = Callable[[str], None]
-"""Is told what was found, or what was odd."""
+"""Receives what was found, or what was odd."""
 
 
 def with_time(body: Mapping[str, Any], rule: TimeRule, say: Say) -> Mapping[str, Any]:

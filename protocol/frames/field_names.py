@@ -17,13 +17,13 @@ from typing import Final
 from edgewake.protocol.names import FIELD_CHARS_MAX, RESERVED_FIELDS, is_field
 
 SUFFIX_CHARS: Final = 8
-"""Characters of a suffix, a CRC: of a thousand names that become one two are alike once in ten
-thousand streams."""
+"""The length of a suffix, a CRC, in characters: of a thousand names that become one, two are alike
+once in ten thousand streams."""
 NAMES_MAX: Final = 1_000
-"""Names that are remembered of one stream. More are told apart by their suffix, which needs no
+"""Names that are remembered per stream. Further ones are told apart by their suffix, which needs no
 memory."""
 ODD: Final = "_odd"
-"""Behind a field's name: the text of a value that was not of the field's type."""
+"""Suffix of the field that holds the text of a value of the wrong type."""
 ODD_CHARS_MAX: Final = 200
 """Characters of such a text at an agent and in maps."""
 PATH_CHARS_MAX: Final = 512
@@ -46,7 +46,7 @@ _WRITTEN_OUT: Final = str.maketrans(
 
 
 class Names:
-    """What the names of one stream, or of one object, became."""
+    """The legal names of one stream, or of one object."""
 
     def __init__(self, known: Mapping[str, str] | None = None, *, own: Iterable[str] = ()) -> None:
         """`known`: path → name, from before; `own`: legal names that belong to themselves."""
@@ -57,11 +57,11 @@ class Names:
 
     @classmethod
     def of_object(cls, body: Mapping[str, object]) -> Names:
-        """For one object alone: its legal names stay."""
+        """The names of one object: its legal names stay."""
         return cls(own=(name for name in body if is_field(name)))
 
     def of(self, path: str) -> str:
-        """The legal name of a path, remembered."""
+        """Return the legal name of a path, and remember it."""
         known = self._by_path.get(path)
         if known is not None:
             return known
@@ -75,7 +75,7 @@ class Names:
         return name
 
     def keep_own(self, names: Iterable[str]) -> None:
-        """Legal names of an object belong to themselves, unless another had one before."""
+        """Reserve an object's legal names, unless another path had one before."""
         for name in names:
             if is_field(name):
                 self.of(name)

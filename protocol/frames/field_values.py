@@ -1,7 +1,4 @@
-"""A value as the type that its field has: what a device writes for a number, for on and off.
-
-Pure.
-"""
+"""Converts a value to the type of its field: what devices write for numbers, on and off. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ NOTHING: Final = frozenset(
         "n/a",
     }
 )
-"""What programs write where there is no value."""
+"""The words that programs write where there is no value."""
 _TYPES: Final[Mapping[type, FieldType]] = {
     bool: FieldType.BOOLEAN, int: FieldType.NUMBER, float: FieldType.NUMBER, str: FieldType.STRING,
 }  # fmt: skip
@@ -50,7 +47,7 @@ def type_of_value(value: Scalar) -> FieldType | None:
 
 
 def as_declared(value: Scalar, kind: FieldType) -> Scalar:
-    """A value in the type that somebody declared; null where the text says that there is no value.
+    """Convert a value to the declared type; null where the text says that there is no value.
 
     Raises ValueError for a text that is not a value of that type.
     """

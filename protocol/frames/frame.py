@@ -46,8 +46,8 @@ from edgewake.protocol.json_text import parse
 from edgewake.protocol.names import RESERVED_FIELDS, is_field
 
 READING_BYTES_MAX: Final = 64 * 1024
-"""Bytes of one reading as JSON. A sensible one has some hundred; larger ones are refused, counted
-and said."""
+"""The largest reading, bytes of JSON. A sensible one has some hundred; larger ones are refused,
+counted and reported."""
 
 
 FRAME_TYPE: Final = "application/vnd.edgewake.frame+json"
@@ -69,16 +69,16 @@ KEYS_MAX: Final = 16_384
 """Names in a message, those in arrays too, by a count that takes a tenth of the time that reading
 them takes. Over it: rejected (oversize)."""
 _BYTES_OF_KEYS_MAX: Final = 5 * KEYS_MAX
-"""A message of fewer bytes has fewer names."""
+"""Messages of fewer bytes are not counted: they cannot have that many names."""
 DEPTH_MAX: Final = 8
 """Nesting of a plain device's object before flattening. Over it: rejected (shape)."""
 GAP_REASON_CHARS_MAX: Final = 64
-"""Characters of the word that says why readings were lost."""
+"""The longest reason of a loss, characters."""
 COUNTER_MAX: Final = 2**53 - 1
 """Largest epoch, frame or seq: what every JSON reader keeps exactly."""
 
 ZSTD_FROM_BYTES: Final = 512
-"""An agent compresses frames from this size; below it zstd saves nothing."""
+"""The size from which an agent compresses frames, bytes; below it zstd saves nothing."""
 
 Scalar: TypeAlias = float | int | str | bool | None
 
@@ -143,8 +143,8 @@ def is_compressed(payload: bytes) -> bool:
 
 
 _INFLATER: Final = zstandard.ZstdDecompressor(max_window_size=1 << 23)
-"""One for the process: making one costs more than inflating a frame. Not for use by several threads
-at once."""
+"""The decompressor of this process, since making one costs more than inflating a frame. Not
+thread-safe."""
 
 
 def inflate(payload: bytes) -> bytes:
@@ -215,11 +215,11 @@ def check_columns(
 
 _FRAME_KEYS: Final = frozenset({"epoch", "frame", "seq", "t", "fields", "gap", "first_frame"})
 _ENVELOPE_KEYS: Final = frozenset({"stream", "mode", "sent_at", "received_at", "via"})
-"""The bridge writes these before the frame's own bytes, where a second one would win."""
+"""Keys that the bridge writes before the frame's own bytes, where a second one would win."""
 
 
 def _check_extras(body: Mapping[str, Any], device: str | None) -> None:
-    """Keys of a later version survive, within DEPTH_MAX; those of the envelope do not."""
+    """Keep keys of a later version, within DEPTH_MAX, but not those of the envelope."""
     if forged := body.keys() & _ENVELOPE_KEYS:
         raise Rejected(RejectReason.SHAPE, f"frame: key {min(forged)!r} is the bridge's to write")
     if device is not None and body.get("device", device) != device:

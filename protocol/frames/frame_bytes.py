@@ -1,4 +1,4 @@
-"""What a frame's bytes are, told by how they begin, and the frame in them. Pure."""
+"""Tells the form of a frame's bytes by their beginning, and reads the frame in them. Pure."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ from edgewake.protocol.names import FIELD_CHARS_MAX
 
 PACKED_TYPE: Final = "application/vnd.edgewake.frame+packed"
 FORM: Final = 2
-"""The first byte; no JSON and no zstd begins so."""
+"""The first byte, with which neither JSON nor zstd begins."""
 PACKED_READINGS_MAX: Final = 256
 """Readings in a packed frame. Over it: rejected (oversize); taking bits out of a number of many
 digits costs their square."""
@@ -111,7 +111,7 @@ _EXACT: Final = 1 << 53
 gives, rounded once (IEEE 754)."""
 _INTEGER: Final = 1 << 63
 _SAFE: Final = 48
-"""Bits of first, base and offsets with which no number of a frame comes near 64."""
+"""The most bits of first, base and offsets; no number of a frame comes near 64."""
 
 
 def pack(frame: Frame) -> bytes | None:
@@ -140,7 +140,7 @@ def pack(frame: Frame) -> bytes | None:
 
 
 def unpack(payload: bytes) -> tuple[Frame, Kinds]:
-    """The frame and the types in each column, checked as JSON is; raises Rejected."""
+    """Read a frame, and the types in each column, checked as JSON is; raises Rejected."""
     if len(payload) > FRAME_BYTES_MAX:
         raise Rejected(
             RejectReason.OVERSIZE, f"{len(payload)} bytes: expected at most {FRAME_BYTES_MAX}"
@@ -187,9 +187,9 @@ def _deflated(names: tuple[str, ...]) -> bytes:
 
 @lru_cache(maxsize=NAMES_KEPT)
 def _inflated(data: bytes) -> tuple[str, ...]:
-    """Checked names.
+    """The checked names of a frame.
 
-    Raises ValueError, zlib.error, Rejected; what it raises for is not remembered.
+    Raises ValueError, zlib.error, Rejected; what it raises for is not cached.
     """
     if len(data) > NAMES_BYTES_MAX:
         raise ValueError(f"{len(data)} bytes of names")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from edgewake.cloud.access.admission import DEVICES_NAMED_MAX, Admission, Holding
 from edgewake.cloud.access.config import AccessConfig
-from edgewake.cloud.log.hub import Full
+from edgewake.cloud.log.hub_bounds import Full
 from edgewake.cloud.log.subscription import Sight
 from edgewake.cloud.log.wanted import DEVICES_MAX, Wanted
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import duckdb
 import pytest
 
-from edgewake.cloud.queries.explain import kind_of
+from edgewake.cloud.queries.lane_kind import kind_of
 from edgewake.cloud.queries.query import Registered
 from edgewake.protocol.frames.field_type import FieldType
 from tests.analysis.recordings import RECORDINGS

@@ -19,10 +19,11 @@ from edgewake.cloud.log.decode import Event
 from edgewake.cloud.log.following.block_slots import Claim
 from edgewake.cloud.log.following.cohort import Lost
 from edgewake.cloud.log.following.subscriber import Subscriber, ViewEnded, ViewFailed
-from edgewake.cloud.log.hub import Full, Hub
-from edgewake.cloud.log.hub_bounds import HubBounds
+from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.log.hub_bounds import Full, HubBounds
 from edgewake.cloud.log.reader import Batch
-from edgewake.cloud.log.subscription import OnGap, Plan, Request, parse_start
+from edgewake.cloud.log.request import OnGap, Request, parse_start
+from edgewake.cloud.log.subscription import Plan
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.cursor import CursorCodec, CursorKeys
 from edgewake.protocol.leases.lease import Subscription

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from edgewake.cloud.log.request import OnGap
 from edgewake.cloud.log.resume import resume, resume_unverified
-from edgewake.cloud.log.subscription import Bounds, OnGap, Plan, Positions, Source, Start, plan
+from edgewake.cloud.log.subscription import Bounds, Plan, Positions, Source, Start, plan
 from edgewake.protocol.cursor import Cursor
 from edgewake.protocol.leases.lease import Subscription
 

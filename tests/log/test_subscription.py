@@ -5,16 +5,8 @@ from __future__ import annotations
 import pytest
 
 from edgewake.cloud.log.decode import GAP, Event
-from edgewake.cloud.log.subscription import (
-    LogEnd,
-    Plan,
-    RequestError,
-    Source,
-    SubscriptionTooLarge,
-    parse_start,
-    plan,
-    request,
-)
+from edgewake.cloud.log.request import LogEnd, RequestError, parse_start, request
+from edgewake.cloud.log.subscription import Plan, Source, SubscriptionTooLarge, plan
 from edgewake.protocol.leases.lease import Subscription
 
 

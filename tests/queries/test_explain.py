@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.cloud.queries.explain import described, kind_of
-from edgewake.cloud.queries.lane_kind import LaneKind
+from edgewake.cloud.queries.explain import described
+from edgewake.cloud.queries.lane_kind import LaneKind, kind_of
 from edgewake.cloud.queries.query_file import parse
 
 ROOT = Path(__file__).parents[2]

@@ -23,7 +23,7 @@ import orjson
 from starlette.responses import Response
 
 from edgewake.cloud.access.bounded.bodies import Bodies, Body, BodyResponse
-from edgewake.cloud.log.subscription import RequestError
+from edgewake.cloud.log.request import RequestError
 
 LIMIT_DEFAULT: Final = 1000
 LIMIT_MAX: Final = 10_000

@@ -30,7 +30,7 @@ from starlette.types import Receive, Scope, Send
 from edgewake.cloud.access.config import ANSWER_BYTES_MAX
 from edgewake.cloud.access.connection import connection_of
 from edgewake.cloud.client_share import SHARE_DEFAULT, Bound
-from edgewake.cloud.log.hub import Full
+from edgewake.cloud.log.hub_bounds import Full
 
 log = logging.getLogger("edgewake.access")
 

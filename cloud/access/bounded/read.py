@@ -18,8 +18,9 @@ from edgewake.cloud.log.decode import DATA, Event
 from edgewake.cloud.log.following.subscriber import Subscriber, ViewEnded
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.reader import Step
+from edgewake.cloud.log.request import OnGap
 from edgewake.cloud.log.steps import Steps, item
-from edgewake.cloud.log.subscription import Gap, OnGap, Plan, Positions, Start
+from edgewake.cloud.log.subscription import Gap, Plan, Positions, Start
 from edgewake.cloud.log.wanted import FREE, Pace
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable

@@ -17,7 +17,7 @@ import orjson
 
 from edgewake.cloud.log.filters.filter import Where, compile_where
 from edgewake.cloud.log.filters.filter_syntax import Sets
-from edgewake.cloud.log.subscription import RequestError
+from edgewake.cloud.log.request import RequestError
 from edgewake.cloud.rights.scope import RESULT_ENVELOPE, Scope
 
 KEYS_MAX: Final = 100

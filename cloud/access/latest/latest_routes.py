@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
@@ -14,11 +15,11 @@ from edgewake.cloud.access.bounded.rows import choice
 from edgewake.cloud.access.latest.latest_stores import LatestStores, Missing
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.catalogue import UnknownStream
-from edgewake.cloud.log.subscription import RequestError
+from edgewake.cloud.log.request import RequestError
 from edgewake.cloud.rights.guard import ReaderAsks
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
-from edgewake.protocol.errors import FilterError
+from edgewake.protocol.errors import CursorError, FilterError
 
 NO_STORE: Final[Mapping[str, str]] = {"Cache-Control": "no-store"}
 
@@ -74,14 +75,23 @@ def router(stores: LatestStores, clients: Clients) -> APIRouter:
         All of them, or those of a key, condition or page; the cursor continues as a stream.
         """
         client = clients.of_request(http)
-        try:
+        with refusals():
             asked = choice(key or (), where, limit, after, stores.sets)
             return BodyResponse(await stores.answer(name, client, reader, asked), NO_STORE)
-        except FilterError as error:
-            raise Problem(422, "filter", str(error)) from error
-        except RequestError as error:
-            raise Problem(400, error.code, str(error)) from error
-        except UnknownStream as error:
-            raise Problem(404, "unknown_stream", str(error), near=error.near) from error
 
     return routes
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Raise what is wrong with a request for the latest rows as the Problem to answer."""
+    try:
+        yield
+    except FilterError as error:
+        raise Problem(422, "filter", str(error)) from error
+    except CursorError as error:
+        raise Problem(400, f"cursor_{error.reason}", str(error)) from error
+    except RequestError as error:
+        raise Problem(400, error.code, str(error)) from error
+    except UnknownStream as error:
+        raise Problem(404, "unknown_stream", str(error), near=error.near) from error

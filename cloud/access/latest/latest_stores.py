@@ -29,9 +29,11 @@ from edgewake.cloud.client_share import SHARE_DEFAULT, Bound
 from edgewake.cloud.log.chunks import Chunk
 from edgewake.cloud.log.filters.filter_syntax import Sets
 from edgewake.cloud.log.following.subscriber import Subscriber, ViewEnded
-from edgewake.cloud.log.hub import Full, Hub
+from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.log.hub_bounds import Full
 from edgewake.cloud.log.reader import Batch, Step
-from edgewake.cloud.log.subscription import Bounds, LogEnd, OnGap, Plan, Positions, Request
+from edgewake.cloud.log.request import LogEnd, OnGap, Request
+from edgewake.cloud.log.subscription import Bounds, Plan, Positions
 from edgewake.cloud.rights.principal import ANYBODY, Action, Principal, holder
 from edgewake.cloud.rights.scope import Scope
 from edgewake.protocol.clock import Clock

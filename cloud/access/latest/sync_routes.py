@@ -18,16 +18,14 @@ from edgewake.cloud.access.bounded.answer import bounds_of
 from edgewake.cloud.access.bounded.bodies import BodyResponse
 from edgewake.cloud.access.bounded.rows import choice
 from edgewake.cloud.access.connection import connection_of
-from edgewake.cloud.access.latest.latest_routes import Keys, Where
+from edgewake.cloud.access.latest.latest_routes import Keys, Where, refusals
 from edgewake.cloud.access.latest.latest_stores import FIRST_S, OLDER_S, LatestStores, Missing
 from edgewake.cloud.access.open_streams import OpenStream, OpenStreams
 from edgewake.cloud.client_share import Clients
-from edgewake.cloud.log.catalogue import UnknownStream
-from edgewake.cloud.log.subscription import RequestError
+from edgewake.cloud.log.request import RequestError
 from edgewake.cloud.rights.guard import ReaderAsks, ended
-from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
-from edgewake.protocol.errors import CursorError, FilterError, Unavailable
+from edgewake.protocol.errors import Unavailable
 
 NO_STORE: Final[Mapping[str, str]] = {"Cache-Control": "no-store"}
 
@@ -104,7 +102,7 @@ def router(stores: LatestStores, streams: OpenStreams, clients: Clients) -> APIR
     ) -> Response:
         """All latest rows, and then what changed in them: insert, update, delete."""
         client = clients.of_request(http)
-        try:
+        with refusals():
             asked = choice(key or (), where, limit, page, stores.sets)
             if after is not None and (limit is not None or page is not None):
                 raise RequestError("after", "after: expected without limit and page")
@@ -114,14 +112,6 @@ def router(stores: LatestStores, streams: OpenStreams, clients: Clients) -> APIR
             )
             work = stores.synchronised(name, client, reader, asked, cursor=after, wait_s=wait_s)
             body = await _while_there(stream, work, wait_s + FIRST_S + OLDER_S)
-        except FilterError as error:
-            raise Problem(422, "filter", str(error)) from error
-        except CursorError as error:
-            raise Problem(400, f"cursor_{error.reason}", str(error)) from error
-        except RequestError as error:
-            raise Problem(400, error.code, str(error)) from error
-        except UnknownStream as error:
-            raise Problem(404, "unknown_stream", str(error), near=error.near) from error
         if body is None:
             return Response(status_code=204)  # nobody is there to read it
         return BodyResponse(body, NO_STORE)

@@ -20,11 +20,11 @@ from confluent_kafka import KafkaException, Producer
 from pydantic import ValidationError
 
 from edgewake.cloud.access.open_streams import Entry, Member, OpenStreams, Seen
-from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.access.reports.connecting import connected
+from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.ops.open_client import (
     CLIENTS_TOLD_MAX,
     FILTER_CHARS_MAX,
@@ -36,8 +36,6 @@ from edgewake.protocol.ops.open_client import (
 
 log = logging.getLogger("edgewake.access")
 
-RETRY_S: Final = 1.0
-"""Between attempts to reach Kafka."""
 TURN: Final = 100
 """Streams that are looked at before others have a turn."""
 NAME_CHARS_MAX: Final = 100
@@ -79,7 +77,13 @@ class ClientReports:
 
     async def run(self) -> None:
         """Report until cancelled."""
-        producer = await self._connect()
+        producer = await connected(
+            self._config,
+            f"{self._name}-clients",
+            lambda: topic_admin.ensure_topics(self._config, [topics.CLIENTS]),
+            self._clock,
+            lambda error: log.debug("clients: %s", error),
+        )
         try:
             while True:
                 self._send(producer, await self._report())
@@ -90,15 +94,6 @@ class ClientReports:
                         await self._clock.sleep(0)  # who was ended leaves first
         finally:
             producer.poll(0)
-
-    async def _connect(self) -> Producer:
-        while True:
-            try:
-                await asyncio.to_thread(topic_admin.ensure_topics, self._config, [topics.CLIENTS])
-                return clients.producer(self._config, f"{self._name}-clients")
-            except Unavailable as error:
-                log.debug("clients: %s", error)
-                await self._clock.sleep(RETRY_S)
 
     async def _report(self) -> ServerClients:
         found: list[tuple[Member, Entry, Seen]] = []

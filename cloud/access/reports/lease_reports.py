@@ -15,11 +15,11 @@ from typing import Final
 
 from confluent_kafka import KafkaException, Producer
 
-from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.access.reports.connecting import connected
+from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.leases import lease_read, lease_record
 from edgewake.protocol.leases.lease_read import REPEAT_S, LeaseRead
 
@@ -27,8 +27,6 @@ log = logging.getLogger("edgewake.access")
 
 LOOK_S: Final = 1.0
 """Between two looks for news that is to be repeated."""
-RETRY_S: Final = 1.0
-"""Between attempts to reach Kafka."""
 
 
 @dataclass(eq=False, slots=True)
@@ -71,7 +69,15 @@ class LeaseReports:
     async def run(self) -> None:
         """Report until cancelled."""
         await self._news.wait()
-        producer = await self._connect()
+        producer = await connected(
+            self._config,
+            f"{self._name}-leases",
+            lambda: topic_admin.ensure_partitions(
+                self._config, [topics.LEASE_READS], lease_record.PARTITIONS
+            ),
+            self._clock,
+            lambda error: log.warning("leases: %s", error, extra={"event": "access.leases_away"}),
+        )
         try:
             while True:
                 self._news.clear()
@@ -81,20 +87,6 @@ class LeaseReports:
                         await self._news.wait()
         finally:
             await asyncio.to_thread(producer.flush, 1.0)
-
-    async def _connect(self) -> Producer:
-        while True:
-            try:
-                await asyncio.to_thread(
-                    topic_admin.ensure_partitions,
-                    self._config,
-                    [topics.LEASE_READS],
-                    lease_record.PARTITIONS,
-                )
-                return clients.producer(self._config, f"{self._name}-leases")
-            except Unavailable as error:
-                log.warning("leases: %s", error, extra={"event": "access.leases_away"})
-                await self._clock.sleep(RETRY_S)
 
     def _report(self, producer: Producer) -> None:
         now = self._clock.monotonic_s()

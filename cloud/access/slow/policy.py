@@ -19,7 +19,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from edgewake.cloud.log.following.behind import Behind
-from edgewake.cloud.log.subscription import Positions, RequestError
+from edgewake.cloud.log.request import RequestError
+from edgewake.cloud.log.subscription import Positions
 
 WORDS: Final = {
     "wait": "waits",

@@ -21,17 +21,10 @@ from edgewake.cloud.access.sockets.kept import KeptCursors
 from edgewake.cloud.access.sockets.reading import Reading
 from edgewake.cloud.log.following.cohort import Lost
 from edgewake.cloud.log.following.subscriber import ViewEnded, ViewFailed
-from edgewake.cloud.log.hub import Full, Hub
-from edgewake.cloud.log.subscription import (
-    Gap,
-    OnGap,
-    Plan,
-    Positions,
-    Request,
-    Sight,
-    Start,
-    sight,
-)
+from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.log.hub_bounds import Full
+from edgewake.cloud.log.request import OnGap, Request
+from edgewake.cloud.log.subscription import Gap, Plan, Positions, Sight, Start, sight
 from edgewake.cloud.rights.principal import Principal, holder
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable

@@ -27,7 +27,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.table_reader import TableReader
-from edgewake.cloud.log.hub import Full
+from edgewake.cloud.log.hub_bounds import Full
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import TEXT_MAX

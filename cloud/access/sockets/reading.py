@@ -11,7 +11,8 @@ from edgewake.cloud.log.chunks import Chunk
 from edgewake.cloud.log.following.behind import Behind
 from edgewake.cloud.log.following.cohort import Lost
 from edgewake.cloud.log.hub import Hub
-from edgewake.cloud.log.subscription import Gap, OnGap, Plan, Positions, Start
+from edgewake.cloud.log.request import OnGap
+from edgewake.cloud.log.subscription import Gap, Plan, Positions, Start
 from edgewake.cloud.log.wanted import Pace
 from edgewake.protocol.clock import Clock
 

@@ -22,7 +22,7 @@ from edgewake.cloud.access.sockets.kept import KeptCursors
 from edgewake.cloud.access.sockets.socket import Closing, Socket
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.hub import Hub
-from edgewake.cloud.log.subscription import RequestError, parse_heartbeat
+from edgewake.cloud.log.request import RequestError, parse_heartbeat
 from edgewake.cloud.rights.guard import cookie_of, principal_of
 from edgewake.cloud.rights.principal import Principal
 from edgewake.cloud.web.http_part import Problem

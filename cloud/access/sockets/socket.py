@@ -30,12 +30,13 @@ from edgewake.cloud.access.sockets import words
 from edgewake.cloud.access.sockets.channel import Channel, Room
 from edgewake.cloud.access.sockets.kept import KeptCursors
 from edgewake.cloud.access.sockets.words import WordsError
-from edgewake.cloud.log import subscription
+from edgewake.cloud.log import request as asked_for
 from edgewake.cloud.log.catalogue import UnknownStream
 from edgewake.cloud.log.following.turns import IsTimeUp
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.named import UnknownPublication
-from edgewake.cloud.log.subscription import Request, RequestError, Sight
+from edgewake.cloud.log.request import Request, RequestError
+from edgewake.cloud.log.subscription import Sight
 from edgewake.cloud.rights.principal import Principal
 from edgewake.cloud.rights.rights import End
 from edgewake.protocol.clock import Clock
@@ -255,7 +256,7 @@ class Socket:
         """Raises RequestError."""
         texts = ("sample", "conflate", "max_rate")
         told = {name: None if chosen[name] is None else str(chosen[name]) for name in texts}
-        return subscription.request(
+        return asked_for.request(
             **chosen | told | {"streams": chosen["streams"] or ()},
             now_ms=self._clock.now_ms(),
             start=None if start is None else str(start),

@@ -1,6 +1,6 @@
 """The kinds of queries that lanes run: a new one is a file beside this one and a line here.
 
-Which query is of which kind is said by the language (queries/explain.py).
+Which query is of which kind is said by the language (queries/lane_kind.py).
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob
+from edgewake.cloud.analysis.jobs.change_job import ChangeJob
 from edgewake.cloud.analysis.jobs.job import Job, lane_place
 from edgewake.cloud.analysis.jobs.row_job import RowsJob
 from edgewake.cloud.analysis.jobs.sequence_job import SequenceJob
 from edgewake.cloud.analysis.jobs.stream_join_job import PairJob
 from edgewake.cloud.analysis.jobs.table_job import TableJob
 from edgewake.cloud.analysis.jobs.table_join_job import JoinJob
-from edgewake.cloud.queries.explain import kind_of, streams_of
-from edgewake.cloud.queries.lane_kind import LaneKind
+from edgewake.cloud.queries.explain import streams_of
+from edgewake.cloud.queries.lane_kind import LaneKind, kind_of
 from edgewake.cloud.queries.query import Registered
 from edgewake.protocol.frames.field_type import FieldType
 
@@ -41,6 +42,7 @@ KINDS: Final[Mapping[LaneKind, Kind]] = {
     LaneKind.SKETCH_SHED: Kind(QueryJob, state_format=3),
     LaneKind.DISTINCT: Kind(QueryJob, state_format=5),
     LaneKind.ROWS: Kind(RowsJob),
+    LaneKind.CHANGE: Kind(ChangeJob),
     LaneKind.SEQUENCE: Kind(SequenceJob),
     LaneKind.JOIN: Kind(JoinJob),
     LaneKind.PAIR: Kind(PairJob, state_format=2),

@@ -8,7 +8,7 @@ Each reading becomes a row of every query whose WHERE it passes, with its place 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -19,8 +19,10 @@ from edgewake.cloud.analysis.jobs.job import Job
 from edgewake.cloud.analysis.plan import decode as decoded
 from edgewake.cloud.analysis.plan import late
 from edgewake.cloud.analysis.plan.clock_correction import correct
+from edgewake.cloud.analysis.plan.columns import column
 from edgewake.cloud.analysis.plan.combined_records import numbered
 from edgewake.cloud.analysis.plan.decode import decode, readings
+from edgewake.cloud.queries.query import Query, Registered
 
 
 def exploded(job: Job, records: DataFrame, partitions: int, rows: Iterable[Column]) -> DataFrame:
@@ -37,6 +39,30 @@ def exploded(job: Job, records: DataFrame, partitions: int, rows: Iterable[Colum
         .where(F.col("row").isNotNull())
         .select("row.*")
     )
+
+
+def result_columns(registered: Registered) -> list[Column]:
+    """What a reading's row is made of: query (id), t, key and values (JSON objects)."""
+    place = F.concat_ws(":", *decoded.PLACE)
+    values = [
+        column(output.expression, F.col).alias(output.name) for output in registered.query.outputs
+    ]
+    return [
+        F.lit(registered.id).cast("bigint").alias("query"),
+        F.col("t"),
+        json_of([F.col("device"), place.alias("reading")]).alias("key"),
+        json_of(values).alias("values"),
+    ]
+
+
+def passing(query: Query, row: Column) -> Column:
+    """The row of a reading; null where the reading does not pass WHERE."""
+    return row if query.where is None else F.when(column(query.where, F.col), row)
+
+
+def json_of(columns: Sequence[Column]) -> Column:
+    """A JSON object of these columns, nulls included."""
+    return F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}) if columns else F.lit("{}")
 
 
 def place_columns() -> list[Column]:

@@ -26,10 +26,9 @@ from edgewake.cloud.analysis.folds.enriched import HISTORY, Completed, Histories
 from edgewake.cloud.analysis.folds.table_follower import Place, TableFollower
 from edgewake.cloud.analysis.folds.table_versions import VERSIONS_MAX
 from edgewake.cloud.analysis.jobs.job import NO_DIALS, Dials, Job, States, TooManyRows
-from edgewake.cloud.analysis.jobs.placed_rows import exploded, new_in_order, place_columns
+from edgewake.cloud.analysis.jobs.placed_rows import exploded, new_in_order, passing, place_columns
 from edgewake.cloud.analysis.jobs.row_results import rows_told
 from edgewake.cloud.analysis.jobs.window_fold import Fold, OpenWindows, dumped, loaded
-from edgewake.cloud.analysis.plan.columns import column
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.analysis.results.meter import Meter
@@ -203,4 +202,4 @@ def _row(registered: Registered, fields: Sequence[str]) -> Column:
         *place_columns(),
         reading.alias("reading"),
     )
-    return row if query.where is None else F.when(column(query.where, F.col), row)
+    return passing(query, row)

@@ -28,7 +28,7 @@ class Stopped(Exception):
 
 
 class Emission:
-    """Emits the results of one lane, from its start on. Not for several threads at once (Lane)."""
+    """Emits the results of one lane, from its start on. Not thread-safe: see Lane."""
 
     def __init__(
         self,
@@ -54,14 +54,14 @@ class Emission:
         self._job, self._name, self._clock, self._counters = job, name, clock, counters
         self._transactions = transactions
         self.record = record
-        """Where the lane stands, as committed."""
+        """The lane's committed position."""
         self.states = states
         self._tables = tables
         self._withheld = withheld
         self._parts = state_parts.Parts(kept)
         self._emitted_rows, self._unknown_to, self._broken = emitted_rows, unknown_to, broken
         self.said = lane_progress.NOTHING
-        """What event time waits for, as it was said last."""
+        """The reason for event time to wait that was published last."""
         self.has_said_running = False
 
     def step(self, top: int | None, meter: Meter | None = None) -> emit.Batch:
@@ -78,7 +78,7 @@ class Emission:
         )
 
     def catch_up(self, meter: Meter, is_over: Callable[[], bool]) -> None:
-        """Read what is new of the tables, where there are any. Raises Stopped, Unavailable."""
+        """Read what is new in the tables, where there are any. Raises Stopped, Unavailable."""
         if self._tables is None:
             return
         closed = {
@@ -101,12 +101,11 @@ class Emission:
         late: Sequence[LateWindow] = (),
         trace: Carried = (),
     ) -> int:
-        """One transaction; then the lane stands at `after`. Returns how many results it had.
+        """Write one transaction, after which the lane is at `after`; return the number of results.
 
-        `made`: what the states make, which may put queries into `broken`; `why` is said of these.
-        `trace`: headers of its results.
-
-        Raises KafkaException, or what making a record raises.
+        `made`: the states' outputs, which may put queries into `broken`; `why` describes these for
+        people. `trace`: headers of the results. Raises KafkaException, or what making a record
+        raises.
         """
         queries, now_ms, results = self._job.queries, self._clock.now_ms(), 0
 
@@ -131,7 +130,7 @@ class Emission:
         return results
 
     def say(self, progress: Sequence[emit.Output]) -> None:
-        """Only that it runs, and what it waits for. Raises KafkaException."""
+        """Report that the lane runs, and what event time waits for. Raises KafkaException."""
         self._transactions.write(progress)
         self.has_said_running = True
 
@@ -143,7 +142,7 @@ class Emission:
         rate: float | None = None,
         left: Mapping[int, int] | None,
     ) -> list[emit.Output]:
-        """How far each query has come that is not broken, with the lane at `record`."""
+        """The progress of each query that is not broken, with the lane at `record`."""
         self.said = waits
         return lane_progress.outputs(
             [one for one in self._job.queries if one.label not in self._broken],
@@ -156,18 +155,18 @@ class Emission:
         )
 
     def _with_lacking(self, after: LaneRecord, step: emit.Batch) -> LaneRecord:
-        """With what was forgotten because more was open than is kept."""
+        """The record, where more was open than is kept and some of it was forgotten."""
         if step.lacks_before:
             log.warning(
-                "lane %s: more is open than is kept; what had no reading for longest was "
-                "forgotten of %s", self._name,
+                "lane %s: more is open than may be kept; the state without a reading for "
+                "longest was dropped of %s", self._name,
                 ", ".join(step.lacks_before), extra={"event": "states.forgotten"},
             )  # fmt: skip
             self._counters.forgotten += 1
         return with_incomplete_before(after, step.lacks_before)
 
     def _cut(self, output: emit.Output, now_ms: int) -> Iterator[emit.Output]:
-        """Its records, each as large as one may be."""
+        """The outputs, each cut to the allowed size."""
         if output.topic != topics.WINDOWS:
             yield emit.bounded(output, now_ms=now_ms)
             return

@@ -1,4 +1,4 @@
-"""What is at the bottom of an error of Spark or Kafka, and whose fault it is."""
+"""Finds the root cause of an error of Spark or Kafka, and which side is at fault."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CAUSES_MAX: Final = 10
 
 
 def cause_of(error: BaseException) -> str:
-    """What is at the bottom of an error: Spark wraps it in others, with a trace around each."""
+    """The root cause of an error: Spark wraps it in others, each with a trace."""
     causes = _causes(error)
     return (
         "; because of ".join(reversed(causes))[:CAUSE_CHARS_MAX]
@@ -58,7 +58,7 @@ def _chain(java: Any) -> list[str]:
 
 
 def ended(query: StreamingQuery) -> Failure:
-    """Why a Spark query ended outside of our part of a batch."""
+    """The reason for the end of a Spark query outside our part of a batch."""
     java: Any = query._jsq.exception()
     causes = _chain(java.get()) if java.isDefined() else []
     cause = " ".join("; because of ".join(reversed(causes)).split())[:CAUSE_CHARS_MAX]

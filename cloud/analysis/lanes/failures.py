@@ -1,8 +1,8 @@
-"""What a lane's failure means, and what follows from it. Pure; run.py acts on it.
+"""Decides what a lane's failure means and what to do about it. Pure; run.py acts on it.
 
-A query is at fault only where its own computing fails, twice for the same readings, and fails again
-when it runs alone over them. Whatever else happens (a full disk, Kafka away, a lost worker) is
-waited for, and said with its cause.
+A query is at fault only if its own computing fails twice for the same readings, and fails again
+when it runs alone over them. Any other failure (a full disk, Kafka away, a lost worker) is waited
+for, and its cause reported.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ class Fault(StrEnum):
     """The side at fault for a failure."""
 
     SURROUNDINGS = "surroundings"
-    """A disk, Kafka or a worker: waited for, nobody is blamed."""
+    """A disk, Kafka or a worker: it is waited for, and no query is blamed."""
     FENCED = "fenced"
     """Another process computes this lane: this one must end."""
     STATE_LOST = "state_lost"
     """Files of the state are missing or torn: it can be built again from the stream."""
     OVERTAKEN = "overtaken"
-    """Retention took readings before they were computed: what is left is computed, and its rows say
+    """Retention removed readings before they were computed: the rest is computed, and its rows say
     that they may lack some."""
     SUSPECT = "suspect"
-    """An exception while readings were computed: perhaps a query's."""
+    """An exception while readings were computed: possibly a query's fault."""
 
 
 class Step(StrEnum):
-    """What to do about a failure."""
+    """The reaction to a failure."""
 
     RETRY = "retry"
     END = "end"
@@ -44,18 +44,18 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a lane ended by itself."""
+    """The reason why a lane ended by itself."""
 
     fault: Fault
     cause: str
     reached: Offsets | None = None
-    """Where the batch ends that failed; None where no batch had begun."""
+    """The end of the failed batch; None where no batch had begun."""
     batch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What is known of a lane's failures since it last finished a batch."""
+    """The failures of a lane since it last finished a batch."""
 
     failures: int = 0
     suspected: Offsets | None = None
@@ -78,7 +78,7 @@ _SURROUNDINGS: Final = (
     "org.apache.spark.shuffle.",
     "org.apache.spark.storage.",
 )
-"""Beginnings of Java's names of exceptions that no query's text can cause."""
+"""Prefixes of Java's names of exceptions that no query's text can cause."""
 _OVERTAKEN: Final = ("OffsetOutOfRange", "failOnDataLoss", "data may have been lost", "DATA_LOSS")
 _STATE_LOST: Final = (
     "CANNOT_LOAD_STATE_STORE",
@@ -87,7 +87,7 @@ _STATE_LOST: Final = (
 )
 _NO_SPACE: Final = "No space left"
 _NO_ROOM: Final = ("OutOfMemory", "spark.driver.maxResultSize")
-"""The batch was too large: a smaller one is tried (unfinished.py)."""
+"""Messages of a batch that was too large: a smaller one is tried (unfinished.py)."""
 _LOST_WORKER: Final = ("ExecutorLostFailure", "Executor heartbeat timed out", "Python worker")
 
 
@@ -107,7 +107,7 @@ def classify(causes: Sequence[str]) -> Fault:
 
 
 def step(trouble: Trouble, failure: Failure) -> tuple[Trouble, Step]:
-    """What to do, and what to remember of it."""
+    """The reaction to a failure, and the failures to remember."""
     lost = failure.fault is Fault.STATE_LOST
     after = replace(trouble, failures=trouble.failures + 1, state_lost=lost)
     if failure.fault is Fault.FENCED:

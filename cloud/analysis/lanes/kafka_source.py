@@ -13,10 +13,10 @@ from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.kafka.security import spark_options
 
 FETCH_WAIT_MS: Final = 1
-"""How long Kafka holds back a fetch that finds nothing. Before each batch Spark asks for the range
-of offsets on the connection where its consumer's next fetch already waits, so every batch takes
-this much longer for each partition; Kafka's default is 500 ms. So does a task, after each of its
-fetches. Spark's consumer fetches only for a batch, so this asks for no more."""
+"""How long Kafka holds back a fetch that finds nothing, ms. Before each batch Spark asks for
+offsets on the connection where its consumer's next fetch is already waiting, so every batch takes
+this much longer per partition, and a task after each of its fetches; Kafka's default is 500 ms.
+Spark's consumer fetches only for a batch, so a low value causes no more fetches."""
 FETCH_TIMEOUT_MS: Final = 20_000
 """How long a task waits for Kafka before the lane is started again."""
 

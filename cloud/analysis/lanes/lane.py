@@ -1,8 +1,8 @@
-"""The life of a lane, which is one Spark query: planned, started, looked after, stopped.
+"""The life of a lane, which is one Spark query: planned, started, watched, stopped.
 
-What it does with its micro-batches is in micro_batch.py, when the next one begins in
-lane_schedule.py, what it does while none comes in silence.py. All of these belong to one start: a
-lane that failed is started again as another `Lane`.
+Its micro-batches are in micro_batch.py, their schedule in lane_schedule.py, and what is emitted
+between them in silence.py. All of these belong to one start: a lane that failed is started again as
+another `Lane`.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from edgewake.protocol.frames.corrected_time import AHEAD_MS_MAX
 log = logging.getLogger("edgewake.analysis")
 
 _WAITS: Final = ("Waiting for data to arrive", "Waiting for next trigger")
-"""What Spark says of a query whose plan ran and that has nothing to do."""
+"""Spark's status of a query whose plan ran and that is waiting for data."""
 PATIENCE_S: Final = 5.0
-"""How long a stop waits for the batch under way before Spark is told to give it up: one of a slow
-query may take minutes."""
+"""How long a stop waits for the current batch before Spark is told to abandon it: a slow query's
+may take minutes."""
 NOTE_TIMEOUT_S: Final = 1.0
-"""How long a stopping lane waits for Spark's note of its last batch; it takes milliseconds."""
+"""How long a stopping lane waits until Spark has recorded its last batch; it takes milliseconds."""
 NOTE_LOOK_S: Final = 0.01
 
 
@@ -63,7 +63,7 @@ class _Running:
 
 @dataclass
 class Lane:
-    """A lane: perhaps `plan`, `start`, then look at `failure` now and then, then `stop`."""
+    """A lane: call `plan` (optional), `start`, then `failure` now and then, then `stop`."""
 
     session: SparkSession
     config: AnalysisConfig
@@ -74,8 +74,8 @@ class Lane:
     """What is remembered of results, query by query, from one start of the lane to the next."""
     upstream: Upstream = field(default_factory=Upstream)
     broken: dict[str, str] = field(default_factory=dict)
-    """Query (label) → why its results could not be finished; it gets none any more, and the
-    others go on."""
+    """Query (label) → why its results could not be made; it gets no more of them, the others go
+    on."""
 
     def __post_init__(self) -> None:
         place = lane_place(self.job.queries[0])
@@ -90,26 +90,27 @@ class Lane:
         self._running: _Running | None = None
         self._started = threading.Event()
         self._turn = threading.Lock()
-        """Who computes a batch has it, who speaks between two of them, and who stops."""
+        """Held while a batch is computed, while a report is sent between two batches, and by a
+        stop."""
         self._stopped = threading.Event()
-        """Is it asked to stop?"""
+        """Has it been asked to stop?"""
         self._is_over = False
-        """No batch may begin any more."""
+        """Set when no further batch may begin."""
         self._batch = -1
         self._batches_before = self.counters.batches
         self._failure: Failure | None = None
 
     def plan(self, beside: Executor) -> None:
-        """Begin to make the plan in the background; `start` waits for it.
+        """Begin making the plan in the background; `start` waits for it.
 
-        That is a thousand questions to the JVM, beside which another lane may end and Kafka be
-        asked. Without it `start` makes the plan itself.
+        That takes a thousand calls of the JVM, during which another lane may be stopped and Kafka
+        asked. Without this call `start` makes the plan itself.
         """
         self._planning = beside.submit(self._planned)
 
     @property
     def is_planned(self) -> bool:
-        """Is the plan made, or will not be?"""
+        """Is planning over, with or without success?"""
         return self._planning is None or self._planning.done()
 
     def _planned(self) -> DataFrame:
@@ -117,7 +118,7 @@ class Lane:
 
     @property
     def is_running(self) -> bool:
-        """Was it said that it runs?"""
+        """Has it reported that it runs?"""
         return self._running is not None and self._running.emission.has_said_running
 
     @property
@@ -127,28 +128,28 @@ class Lane:
 
     @property
     def record(self) -> LaneRecord:
-        """Where it stands, as committed; only of a lane that was started."""
+        """Its committed position; only of a lane that was started."""
         assert self._running is not None
         return self._running.emission.record
 
     @property
     def query(self) -> StreamingQuery | None:
-        """Spark's, of a lane that was started."""
+        """Spark's query; only of a lane that was started."""
         return None if self._running is None else self._running.query
 
     @property
     def behind(self) -> Behind:
-        """Does it keep up?"""
+        """How long it has been behind, for the search for slow queries."""
         return self._schedule.behind
 
     def start(self) -> None:
-        """Read where it stands and start the Spark query.
+        """Read the committed position and start the Spark query.
 
         Raises LocalError, Unavailable, or what Spark says of the plan.
         """
         config, job, now_ms = self.config, self.job, self.clock.now_ms()
         self._batches_before = self.counters.batches
-        self._schedule.looks(now_ms)
+        self._schedule.polls(now_ms)
         transactions = self._clients.enter_context(closing(Transactions(config.kafka, self.name)))
         log_reader = self._clients.enter_context(closing(LogReader(config.kafka)))
         before = lane_start.record_of(config, job, self.name, self.checkpoint)
@@ -191,7 +192,7 @@ class Lane:
         self._started.set()
 
     def _process(self, changed: DataFrame, batch: int) -> None:
-        """Spark's call with each batch; Spark notes its end when this returns."""
+        """Process a batch that Spark calls with; Spark records its end when this returns."""
         self._started.wait()
         with self._turn:
             if self._is_over or self._running is None:
@@ -208,18 +209,19 @@ class Lane:
                 )
                 raise
         self._stopped.wait(self._schedule.rest_s(self.clock.now_ms()))
-        self._schedule.looks(self.clock.now_ms())
+        self._schedule.polls(self.clock.now_ms())
 
     def silent_s(self) -> float:
-        """Since when nothing came, s; only of a lane that was started."""
+        """Seconds since the last readings; only of a lane that was started."""
         assert self._running is not None
         return self._running.batches.silent_s()
 
     def say_running(self) -> None:
         """Publish that the lane runs, once it does. Raises KafkaException.
 
-        It runs when a batch was committed, or Spark ran the plan and waits for readings. Later it
-        publishes what event time waits for when that changed: without new records no batch does.
+        It runs when it has committed a batch, or when Spark has run the plan and waits for
+        readings. Later calls publish what event time waits for whenever that changed, since without
+        new records no batch does.
         """
         running = self._active()
         if running is None or not self._is_news(running):
@@ -238,7 +240,7 @@ class Lane:
         return self.finished > 0 or running.query.status["message"] in _WAITS
 
     def advance_in_silence(self) -> None:
-        """Where nothing came for a while, let event time go on until the last windows are final.
+        """After some silence advance event time until the last windows are final.
 
         Raises KafkaException.
         """
@@ -258,13 +260,13 @@ class Lane:
         return running if running is not None and running.query.isActive else None
 
     def failure(self) -> Failure | None:
-        """Why it ended by itself; None while it runs."""
+        """The reason why it ended by itself; None while it runs."""
         if self._running is None or self._running.query.isActive:
             return None
         return self._failure or ended(self._running.query)
 
     def stop(self) -> None:
-        """Wait for the open transaction and for Spark's note of it, then end the Spark query."""
+        """Wait for the open transaction and Spark's record of it, then end the Spark query."""
         self._stopped.set()  # who reads a long table gives it up
         if self._planning is not None:
             self._planning.exception()  # it uses clients that are closed now
@@ -279,17 +281,17 @@ class Lane:
         self._clients.close()
 
     def _give_up(self) -> None:
-        """Do not let Spark go on computing the batch under way: nothing of it was emitted yet.
+        """Abandon the current batch, of which nothing has been emitted yet.
 
-        What is being emitted is not affected.
+        A batch that is being emitted is not affected.
         """
         if self._running is not None:
             self.session.sparkContext.cancelJobGroup(str(self._running.query.runId))
 
     def _await_note(self) -> None:
-        """Wait for Spark's note of the last batch.
+        """Wait until Spark has recorded the last batch.
 
-        Without it the batch would be computed again, and a query that was added meanwhile would see
+        Otherwise the batch would be computed again, and a query that was added meanwhile would see
         its readings.
         """
         if not self.finished:

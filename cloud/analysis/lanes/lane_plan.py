@@ -1,7 +1,7 @@
-"""The Spark query of a lane: its plan, its batches' reports, and its changes between batches.
+"""The Spark query of a lane: its plan, its batches' figures, and changes between batches.
 
-Everything here that asks Spark's insides says so: a lane needs to know of a batch, within it, what
-Spark reports only after it.
+Whatever uses Spark's internals says so: within a batch a lane needs figures that Spark reports only
+after it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from edgewake.cloud.kafka import topic_admin
 
 
 class LanePlan:
-    """`made`, `start`, then what each batch asks of it. One thread at a time."""
+    """Call `made`, `start`, then what each batch asks for. One thread at a time."""
 
     def __init__(self, session: SparkSession, config: AnalysisConfig, job: Job) -> None:
         self._session, self._config, self._job = session, config, job
@@ -40,7 +40,7 @@ class LanePlan:
         self.partitions = 1
         """Records of its topics together."""
         self.shedder: Shedder | None = None
-        """Only of queries that may leave readings out."""
+        """Sheds readings; only of queries that may."""
         self._ends: Ends | None = None
         self._forgotten: PlanValues | None = None
         self._rows = BatchRows(session, job.queries if job.has_spark_state else ())
@@ -75,7 +75,7 @@ class LanePlan:
     ) -> StreamingQuery:
         """Let Spark run the plan.
 
-        `process` is called with the rows of each batch and its number, in a thread of Spark's.
+        `process` is called with each batch's rows and number, in a thread of Spark's.
         """
         self._session.sparkContext.setLocalProperty("spark.scheduler.pool", name)
         self._query = (
@@ -92,7 +92,7 @@ class LanePlan:
 
     @property
     def ends(self) -> Ends:
-        """Where its topics begin and end; of a plan that was made."""
+        """The bounds of its topics; only of a plan that was made."""
         assert self._ends is not None
         return self._ends
 
@@ -105,7 +105,7 @@ class LanePlan:
         return self._rows.collected(changed)
 
     def observed(self) -> Observed:
-        """What the plan measured of the batch under way."""
+        """The figures that the plan has measured of the current batch."""
         # Spark hands out what was observed only after the batch; within it, it is in the plan that
         # has just run.
         found: Any = self._execution.lastExecution().observedMetrics()
@@ -142,7 +142,7 @@ class LanePlan:
             self._forgotten.set(0, reached)
 
     def close(self) -> None:
-        """Leave Kafka; the Spark query is stopped by who started it."""
+        """Close the clients of Kafka; whoever started the Spark query stops it."""
         if self._ends is not None:
             self._ends.close()
 

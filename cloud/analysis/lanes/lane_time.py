@@ -22,16 +22,16 @@ from edgewake.cloud.queries.query import Query
 
 @dataclass
 class Upstream:
-    """What sequencers have not passed on yet (upstream_hold.py)."""
+    """Records that sequencers have not passed on yet (upstream_hold.py)."""
 
     hold: Callable[[int], int | None] = nothing_holds
-    """Time in ms → event time that must not be passed, if any."""
+    """Time in ms → the event time that must not be passed, if any."""
     why: Callable[[int], str] = nothing_to_say
-    """Time in ms → why that is so, for people."""
+    """Time in ms → the reason, for people."""
 
 
 class LaneTime:
-    """From the start of a lane on, for the thread of its batches."""
+    """The event time of a lane since its start; used by the thread of its batches."""
 
     def __init__(
         self,
@@ -48,10 +48,10 @@ class LaneTime:
         self.received_at: dict[int, int] = {}
         """Partition → latest reception of them, ms."""
         self._waits_for = ""
-        """What event time waits for since the last batch."""
+        """Why event time has waited since the last batch."""
 
     def observe(self, observed: Observed) -> None:
-        """Note the event times that a batch brought."""
+        """Record the event times of a batch."""
         for known, latest in (
             (self.tops, observed.tops),
             (self.received_at, observed.received_at),
@@ -87,18 +87,18 @@ class LaneTime:
     def in_silence(
         self, record: LaneRecord, silent_s: float, queries: Iterable[Query], now_ms: int
     ) -> int | None:
-        """Event time when nothing came for so long, ms; `record.tops` says what came last."""
+        """Event time after this much silence, ms; `record.tops` has the latest times."""
         silence = event_progress.progress_in_silence(
             record.top, record.tops, int(silent_s * 1000), queries
         )
         return event_progress.held(record.top, silence, self._upstream.hold(now_ms))
 
     def waits_for_nothing(self) -> None:
-        """All that there is was read, and event time went on without it."""
+        """Note that everything was read and event time has advanced without it."""
         self._waits_for = ""
 
     def waits(self, record: LaneRecord, silent_s: float, now_ms: int) -> lane_progress.Waits:
-        """What it waits for, for people."""
+        """The reason why event time waits, for people."""
         if why := self._upstream.why(now_ms) or self._waits_for:
             return lane_progress.Waits(why, stands=True)
         return lane_progress.Waits(waits_for.silence(silent_s, self._idle_s) if record.tops else "")

@@ -91,7 +91,7 @@ class MicroBatches:
         self._counters.batches += 1
 
     def _emit(self, rows: pa.Table, observed: Observed, reached: Offsets, new: Novelty) -> Done:
-        """The batch's transaction, and the lane after it."""
+        """Write the batch's transaction and advance the lane."""
         before, queries, emission = self._emission.record, self._job.queries, self._emission
         # What it read, and what waits.
         read = between(before.offsets, reached) if before.offsets else observed.frames
@@ -161,7 +161,7 @@ class MicroBatches:
         new: Novelty,
         left: Mapping[int, int] | None,
     ) -> LaneRecord:
-        """With what was left out of the batch, and how much of the next ones is."""
+        """The record with the readings that the batch left out, and how many the next ones will."""
         if self._plan.shedder is None:
             return after
         after = shedder.counted(after, shed_report.by_query(rows, self._job.queries, step))
@@ -181,7 +181,7 @@ class MicroBatches:
     def _late(
         self, rows: pa.Table, observed: Observed, step: emit.Batch, reached: Offsets
     ) -> list[LateWindow]:
-        """What of the batch came too late."""
+        """The batch's late readings."""
 
         def frames() -> Iterator[bytes | None]:
             sources = self._plan.sources
@@ -202,7 +202,7 @@ class MicroBatches:
         return self._emission.progress(after, waits, rate=rate, left=left)
 
     def silent_s(self) -> float:
-        """Since when nothing came, s."""
+        """Seconds since the last readings."""
         return self._clock.monotonic_s() - self._last_s
 
     def _rate(self, observed: Observed) -> float:

@@ -12,14 +12,15 @@ from edgewake.cloud.analysis.results import emit, lane_progress
 from edgewake.protocol.clock import Clock
 
 LOOK_S: Final = 0.5
-"""By the clock, for event time ends with the readings: from one look at all keys to the next while
-a stream is silent, for absences that are due, and for readings that found no partner."""
+"""Seconds by the clock between two checks of all keys while a stream is silent, for absences that
+are due and readings that found no partner. Event time cannot say when: it stops with the
+readings."""
 
 
 class Silence:
-    """Emits what falls due while nothing comes to one lane.
+    """Emits what falls due while no readings come to a lane.
 
-    It is called between its batches, never beside one.
+    It is called between batches, never during one.
     """
 
     def __init__(
@@ -28,7 +29,7 @@ class Silence:
         self._job, self._clock, self._plan = job, clock, plan
         self._time, self._emission = time, emission
         self._looked_to: int | None = 0
-        """Event time at the last look at all keys, and when that was."""
+        """Event time at the last check of all keys; the next line has when that was, s."""
         self._looked_s = float("-inf")
 
     def waits(self, silent_s: float) -> lane_progress.Waits:
@@ -36,7 +37,7 @@ class Silence:
         return self._time.waits(self._emission.record, silent_s, self._clock.now_ms())
 
     def say_running(self, silent_s: float) -> None:
-        """Say so, and what event time waits for. Raises KafkaException."""
+        """Report that the lane runs, and what event time waits for. Raises KafkaException."""
         record = self._emission.record
         self._emission.say(
             self._emission.progress(
@@ -45,7 +46,7 @@ class Silence:
         )
 
     def advance(self, silent_s: float) -> None:
-        """Nothing came for so long: let event time go on. Raises KafkaException."""
+        """Advance event time after this much silence. Raises KafkaException."""
         emission, record = self._emission, self._emission.record
         queries = [registered.query for registered in self._job.queries]
         top = self._time.in_silence(record, silent_s, queries, self._clock.now_ms())
@@ -69,7 +70,7 @@ class Silence:
         self._plan.forget_to(top)
 
     def _is_news(self, step: emit.Batch) -> bool:
-        """Does anything become of event time having come so far?"""
+        """Would anything be emitted with event time at this step?"""
         if any(emit.watermarks(self._job.queries, step)):
             return True
         now_s = self._clock.monotonic_s()

@@ -1,15 +1,15 @@
 """Holds event time back while a sequencer has unprocessed records. Pure.
 
-While a sequencer is away the devices of its partitions of `ew.up` look silent, and those of others
-go on; their readings would be late when it is back. What waits is known: the sequencers' group says
-how far each partition is, and Kafka where it ends.
+While a sequencer is away, the devices of its partitions of `ew.up` appear silent while others go
+on, so their readings would be late once it is back. How much is unprocessed is known: the
+sequencers' group has each partition's committed offset, and Kafka its end.
 
-A partition in which something has waited for STALLED_MS holds event time where it stood when the
-partition was last seen without anything from before; after HOLD_MS_MAX it does so no longer, and
-its readings are late. One that no sequencer ever served holds nothing.
+A partition whose records have waited for STALLED_MS holds event time at the last moment when it had
+none waiting. After HOLD_MS_MAX it is released, and its readings are late. A partition that no
+sequencer ever served holds nothing.
 
-What was seen holds for as long as somebody looks: after STALE_MS without a look nobody knows
-whether it waits still, and nothing holds.
+A hold lasts only as long as it is checked: after STALE_MS without a check nothing is held, because
+nobody knows whether records still wait.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from dataclasses import dataclass, field
 from typing import Final
 
 STALLED_MS: Final = 10_000
-"""A sequencer that works passes a record on within a second, and says so every other second."""
+"""A working sequencer passes a record on within a second, and commits every other second."""
 HOLD_MS_MAX: Final = 600_000
-"""How long event time is held. A takeover takes 15 s; what a sequencer that was away for longer
-passes on is late, and can be repaired."""
+"""How long event time is held. A takeover takes 15 s; readings from a sequencer that was away for
+longer are late, and can be repaired."""
 
 STALE_MS: Final = 10_000
-"""How long a look counts: that of one who looks every other second, and of two questions that were
-answered late. While Kafka answers no questions it gives no lane readings either; when it is back,
-the next look comes within a second."""
+"""How long a check is valid: its interval of two seconds, and two questions that were answered
+late. While Kafka answers no questions, lanes get no readings from it either; once it is back, the
+next check comes within a second."""
 
 
 @dataclass
 class Sequenced:
-    """What is known of the partitions of `ew.up`, look by look; times in ms by one clock."""
+    """What is known of the partitions of `ew.up`, check by check; times in ms by one clock."""
 
     _clear_at: dict[int, int] = field(default_factory=dict)
-    """Partition → the last look at which all that was there is passed on by now."""
+    """Partition → the latest check whose records have all been passed on by now."""
     _waiting: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Partition → the first look at which something waited, and where the partition ended then."""
+    """Partition → the first check at which records waited, and its end then."""
     _looked_ms: int = 0
 
     def look(self, now_ms: int, ends: Mapping[int, int], sequenced: Mapping[int, int]) -> None:
@@ -81,9 +81,9 @@ class Sequenced:
 
 
 def nothing_holds(_now_ms: int) -> None:
-    """For whoever reads streams that no sequencer writes."""
+    """Hold nothing: for readers of streams that no sequencer writes."""
 
 
 def nothing_to_say(_now_ms: int) -> str:
-    """Stands for the reason of a hold where nothing is held: no text."""
+    """Give no reason: for readers of streams that no sequencer writes."""
     return ""

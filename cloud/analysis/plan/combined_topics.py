@@ -21,7 +21,7 @@ class Sources:
     topics: tuple[str, ...]
 
     def flat(self, of: Mapping[str, Mapping[int, T]]) -> dict[int, T]:
-        """Number → what topic → partition has, e.g. an offset."""
+        """Number of partition → the value of its topic and partition, e.g. an offset."""
         return {
             self.number(topic, partition): one
             for topic in self.topics
@@ -37,10 +37,10 @@ class Sources:
         return found
 
     def number(self, topic: str, partition: int) -> int:
-        """What a partition is called."""
+        """The number of a topic's partition."""
         return partition * len(self.topics) + self.topics.index(topic)
 
     def place(self, number: int) -> tuple[str, int]:
-        """The topic and partition that are called so."""
+        """The topic and partition with this number."""
         partition, topic = divmod(number, len(self.topics))
         return self.topics[topic], partition

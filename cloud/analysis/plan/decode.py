@@ -14,9 +14,9 @@ from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.topics import STREAM_PREFIX
 
 TOPIC_CHARS_MAX: Final = 249
-"""Kafka's bound of a topic's name."""
+"""The longest name of a topic in Kafka."""
 IN_FRAME: Final = "$number"
-"""A reading's number in its frame, from 0. No field can have such a name, nor one of PLACE."""
+"""A reading's number in its frame, from 0. No field can have this name, nor one of PLACE."""
 PLACE: Final = ("$partition", "$offset", IN_FRAME)
 """The place of a reading in its stream."""
 _ELEMENT: Final = {

@@ -32,7 +32,7 @@ _READINGS: Final = "$readings"
 
 
 class Shape(NamedTuple):
-    """What a tag takes of a frame."""
+    """The sums of a frame that a tag takes."""
 
     window: Window
     fields: tuple[str, ...]
@@ -43,7 +43,7 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What the frames of a lane are summed up for."""
+    """The sums that a lane makes of its frames."""
 
     shapes: tuple[Shape, ...]
     has_rows: bool
@@ -51,17 +51,17 @@ class Sums:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """All that are summed up."""
+        """All fields that are summed up."""
         return tuple(dict.fromkeys(field for shape in self.shapes for field in shape.fields))
 
     @property
     def items(self) -> tuple[tuple[str, FieldType], ...]:
-        """All whose different values are sketched."""
+        """All fields whose different values are sketched."""
         return tuple(dict.fromkeys(shape.item for shape in self.shapes if shape.item is not None))
 
     @property
     def columns(self) -> list[str]:
-        """What `summed_up` adds to a frame."""
+        """The columns that `summed_up` adds to a frame."""
         values = [self._value(what, field) for field in self.fields for what in SUMS]
         return [
             _READINGS,
@@ -72,7 +72,7 @@ class Sums:
 
     @property
     def readings(self) -> Column:
-        """How many a frame has, bigint."""
+        """The number of readings of a frame, bigint."""
         return F.col(_READINGS)
 
     @property
@@ -94,7 +94,7 @@ class Sums:
         return F.col(self._whole(shape))
 
     def value(self, what: str, field: str) -> Column:
-        """One of SUMS of a frame's field."""
+        """One of the SUMS of a frame's field."""
         return F.col(self._value(what, field))
 
     def sketch(self, item: tuple[str, FieldType]) -> Column:

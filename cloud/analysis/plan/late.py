@@ -36,8 +36,8 @@ from edgewake.protocol.frames.frame import Scalar
 
 OBSERVED: Final = "frames"
 EXAMPLES_MAX: Final = 10
-"""Readings that are reported in full for each query, window and batch; all are counted, and all are
-in their stream."""
+"""Readings that are reported in full, per query, window and batch; all are counted, and all are in
+their stream."""
 READINGS_AT_ONCE: Final = 200_000
 """Readings after which only the oldest windows are kept, some 100 bytes for each example."""
 WINDOWS_MAX: Final = 1000
@@ -163,7 +163,7 @@ class _Rule:
     window: Window
     closed: int
     at: int
-    """Which of a reading's values is its time."""
+    """The position of its time among a reading's values."""
     wheres: tuple[Evaluated, ...]
     places: list[int]
 

@@ -24,7 +24,7 @@ from edgewake.cloud.queries.terms.tree import Expression
 
 _DRAW: Final = "$draw"
 _NEVER: Final = 1 << 62
-"""No place in a stream."""
+"""An offset that no record has."""
 
 
 class Dial:
@@ -36,10 +36,7 @@ class Dial:
         self.turn(())
 
     def turn(self, zones: Sequence[Zone]) -> None:
-        """Let these zones hold, oldest first.
-
-        A partition that a zone does not name is not in it.
-        """
+        """Apply these zones, oldest first. A partition that a zone does not name is not in it."""
         for place in range(ZONES_MAX):
             zone = zones[place] if place < len(zones) else None
             for partition in range(self._partitions):
@@ -64,7 +61,7 @@ class Dial:
 
 @dataclass(frozen=True, slots=True)
 class Taking:
-    """Says which of one query's readings are taken."""
+    """Selects which readings one query takes."""
 
     is_taken: Column
     weight: Column

@@ -32,7 +32,7 @@ RECOVERY_MS: Final = 30_000
 """A lag that will be within what was declared so soon, at its present pace, is left to go by
 itself."""
 CALM_MS: Final = 10_000
-"""How long the lag must be small until a level goes back by one."""
+"""How long the lag must be small before a level is lowered by one."""
 PATIENCE_MAX: Final = 64
 """Times CALM_MS: the longest that becomes when lower levels prove to be too much again and again.
 One try in ten minutes."""
@@ -45,7 +45,8 @@ beginning; else it lags."""
 CALM_SHARE: Final = 0.5
 """Share of the declared lag below which the lag is small."""
 LOOKS_APART_MS_MAX: Final = 60_000
-"""Seconds between two looks beyond which no pace is computed, as before and after an outage."""
+"""The longest time between two checks, s, over which a pace is computed; it is exceeded around an
+outage."""
 ZONES_MAX: Final = 3
 """Zones that are remembered: a batch is computed again at most one or two changes later. Readings
 before them, computed again after a checkpoint was lost, are all taken, which is nearer to the
@@ -65,20 +66,20 @@ class Zone(BaseModel):
 
 
 class Shedding(BaseModel):
-    """Where a query's shedding stands; part of the lane's record."""
+    """The state of a query's shedding; part of the lane's record."""
 
     model_config = ConfigDict(frozen=True)
 
     zones: tuple[Zone, ...] = ()
     """Oldest first."""
     changed_at: int = 0
-    """ms since 1970, as all times here."""
+    """When that was, in ms since 1970 as all times here."""
     lag_ms: int | None = None
     """The lag at the last check."""
     looked_at: int = 0
     calm_since: int | None = None
     calm_lag_ms: int = 0
-    """The lag then: where it has grown meanwhile, the level is just enough."""
+    """The lag when the level last changed: if it has grown since, the level is just enough."""
     patience: int = 1
     """Times CALM_MS."""
     eased_at: int | None = None
@@ -105,7 +106,7 @@ class Shedding(BaseModel):
 
     @property
     def detail(self) -> str:
-        """For people: what is left out, and why."""
+        """What is left out and why, for people."""
         return (
             f"takes one reading of {1 << self.level}: it was {(self.lag_ms or 0) // 1000} s behind"
             if self.level
@@ -145,7 +146,7 @@ def decided(
     offsets: Mapping[int, int],
     registered_at: int = 0,
 ) -> Shedding:
-    """What holds from `offsets` on. `registered_at`: of the query, ms."""
+    """The shedding from `offsets` on. `registered_at`: of the query, ms."""
     fill = _fill(before, lag_ms, above_ms, now_ms, registered_at)
     looked = before.model_copy(update={"lag_ms": lag_ms, "looked_at": now_ms, **fill})
     if looked.fills_since is not None:

@@ -1,7 +1,4 @@
-"""What a Kafka record is as rows of a table: a frame of a stream, or what is known of a device.
-
-Pure.
-"""
+"""Reads a Kafka record as rows of a table: a frame of a stream, or a device's status. Pure."""
 
 from __future__ import annotations
 
@@ -27,22 +24,22 @@ class TableRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     time_ms: int = 0
-    """When it was written, as Kafka has it."""
+    """Kafka's time of the record, ms."""
 
 
 class Row(NamedTuple):
-    """A row before anybody asks for some of its columns."""
+    """A row with all of its columns."""
 
     since: int
     columns: Mapping[str, Any]
 
 
 class Unreadable(ValueError):
-    """A record of a foreign topic that is not a row; the text says why."""
+    """A record of a foreign topic is not a row; the text says why."""
 
 
 def rows_of(topic: str, key: bytes | None, value: bytes | None) -> Iterator[Row]:
-    """The rows of a record, none of one that cannot be read."""
+    """The rows of a record; none where it cannot be read."""
     if value is None:
         return
     try:

@@ -165,5 +165,5 @@ def _name(what: str) -> str:
 
 
 def _of(array: str, place: str) -> Column:
-    """Null where the place is."""
+    """An element of an array; null where its position is null."""
     return F.get(F.col(array), F.col(place))

@@ -27,8 +27,7 @@ from edgewake.cloud.analysis.plan.frame_sums import SUMS, Shape, Sums
 from edgewake.cloud.analysis.plan.shed_columns import Taking
 from edgewake.cloud.analysis.plan.tag_table import Line
 from edgewake.cloud.analysis.plan.window_columns import bounds, contains
-from edgewake.cloud.queries.explain import kind_of
-from edgewake.cloud.queries.lane_kind import ITEMS, LaneKind
+from edgewake.cloud.queries.lane_kind import ITEMS, LaneKind, kind_of
 from edgewake.cloud.queries.query import NUMBERS_PER_TAG, Extreme, Query, Registered
 from edgewake.cloud.queries.terms.expressions import TIMES
 from edgewake.cloud.queries.terms.functions import NUMBER, TEXT_CHARS_MAX, TIME, Kind
@@ -49,7 +48,7 @@ SHED_PART: Final = -1
 and window."""
 
 _OF_THE_FRAME: Final = frozenset({"device", "received_at", "sent_at"})
-"""What all readings of a frame have in common."""
+"""The columns that all readings of a frame share."""
 _TIMES: Final = frozenset(TIMES.values())
 
 Keys = tuple[tuple[str, Expression], ...]
@@ -226,7 +225,7 @@ def key_json(keys: Keys, resolve: Resolve) -> Column:
 
 
 def sums_for(tags: Sequence[Tag]) -> Sums | None:
-    """What frames are summed up for; None where all tags look at single readings."""
+    """The sums of frames; None where all tags look at single readings."""
     shapes = [tag.shape for tag in tags]
     summed = [shape for shape in shapes if shape is not None]
     if not summed:
@@ -311,7 +310,7 @@ class _Made:
 
     columns: Mapping[str, Column]
     condition: Column | None
-    """When there is such a tag; None: always."""
+    """The condition for the tag; None: always."""
     taking: Taking | None
     counts_left_out: bool
     """Is there another tag in its place for a reading that is not taken?"""
@@ -426,7 +425,7 @@ def _numbers(tag: Tag) -> dict[str, Column]:
 
 
 def _summed(tag: Tag, sums: Sums) -> dict[str, Column]:
-    """What the tag's row stands for: one reading, or a whole frame."""
+    """The number of readings of the tag's row: one, or a whole frame's."""
     shape = tag.shape
     is_whole = F.lit(False) if shape is None else sums.is_whole(shape)
     fields = () if shape is None else shape.fields

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -31,7 +31,7 @@ from edgewake.cloud.analysis.checkpoints import state_parts
 from edgewake.cloud.analysis.checkpoints.log_reader import emitted_rows, iso, kept_from, starts
 from edgewake.cloud.analysis.checkpoints.state_rows import kept_rows, withheld_rows
 from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob
-from edgewake.cloud.analysis.jobs.kinds import job_of
+from edgewake.cloud.analysis.jobs.kinds import KINDS, job_of
 from edgewake.cloud.analysis.lanes.batch_range import records
 from edgewake.cloud.analysis.repair.refold import (
     FOREVER_MS,
@@ -57,14 +57,11 @@ from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.analysis.results.transaction import Transactions, read_lane_record
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.queries.explain import streams_of
-from edgewake.cloud.queries.lane_kind import LaneKind
+from edgewake.cloud.queries.lane_kind import KIND_NAMED
 from edgewake.cloud.queries.query import Query, Registered
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.ops.repair import Repair, RepairState
-
-_OF_THE_DRIVER: Final = (LaneKind.SEQUENCE, LaneKind.JOIN, LaneKind.PAIR, LaneKind.TABLE)
-"""Lanes whose state is on `ew.windows`, and nothing of it in Spark's checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +152,7 @@ class Rebuilder:
                 if after.state is not RepairState.REFUSED:
                     done[standing.registered.label] = plan.complete_from(standing.registered.query)
             outputs.append(_record_after(record, done))
-            if done and LaneKind(kind) not in _OF_THE_DRIVER:
+            if done and not KINDS[KIND_NAMED[kind]].job.is_driven:
                 shutil.rmtree(self._checkpoints / stream / kind, ignore_errors=True)
             now_ms = self._clock.now_ms()
             outputs += [

@@ -13,25 +13,24 @@ from enum import StrEnum
 from typing import TypeAlias
 
 Offsets: TypeAlias = Mapping[str, Mapping[int, int]]
-"""Topic → partition → offset after the last record. A partition that is missing stands at its
-beginning."""
+"""Topic → partition → offset after the last record. A missing partition is at its beginning."""
 
 
 class Novelty(StrEnum):
-    """What a batch brings beyond what was emitted."""
+    """How much of a batch is new."""
 
     NONE = "none"
-    """It ends at or before what was emitted: it runs for the state alone."""
+    """It ends at or before what was emitted: it only updates Spark's state."""
     ALL = "all"
-    """It reaches what was emitted and goes on from there: its rows are the truth."""
+    """It begins at or before what was emitted and ends after it: its rows are emitted."""
     MIXED = "mixed"
-    """One partition goes on and another is still behind, as happens while a lost state is built
-    again: its rows are emitted, for later batches do not repeat them, but nothing becomes final by
-    it."""
+    """One partition is ahead and another still behind, as happens while a lost state is built
+    again. Its rows are emitted, since later batches do not repeat them, but no window becomes
+    final."""
 
 
 def novelty(emitted: Offsets, reached: Offsets) -> Novelty:
-    """Compare what a batch reaches with what was emitted."""
+    """Compare a batch's end with what was emitted."""
     if not is_ahead(reached, emitted):
         return Novelty.NONE
     return Novelty.MIXED if is_ahead(emitted, reached) else Novelty.ALL
@@ -47,7 +46,7 @@ def is_ahead(one: Offsets, other: Offsets) -> bool:
 
 
 def between(before: Offsets, to: Offsets) -> int:
-    """How many offsets there are from one place to the other."""
+    """The number of offsets between two positions."""
     return sum(
         max(0, offset - before.get(topic, {}).get(partition, 0))
         for topic, partitions in to.items()
@@ -56,7 +55,7 @@ def between(before: Offsets, to: Offsets) -> int:
 
 
 def furthest(one: Offsets, other: Offsets) -> dict[str, dict[int, int]]:
-    """Each partition at the further of two places."""
+    """The further of two positions, per partition."""
     found = {topic: dict(partitions) for topic, partitions in one.items()}
     for topic, partitions in other.items():
         here = found.setdefault(topic, {})

@@ -25,10 +25,10 @@ from edgewake.protocol.frames.dead_letter import DeadLetter
 from edgewake.protocol.ops import result
 
 OUTPUT_BYTES_MAX: Final = 1 << 20
-"""Bytes of a record's key and value: half of what Kafka takes. A larger one goes to the dead
-letters, and the others of its batch go on."""
+"""The largest key and value of a record, bytes: half of what Kafka takes. A larger record goes to
+the dead letters, and the others of its batch go on."""
 DEAD_BYTES_MAX: Final = 1 << 16
-"""Bytes that the dead letter keeps of it."""
+"""How much of it the dead letter keeps, bytes."""
 Broken: TypeAlias = dict[str, str]
 """Query (label) → why its results could not be made."""
 
@@ -48,28 +48,28 @@ class Output(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What is known of a micro-batch beside its rows."""
+    """A micro-batch beside its rows."""
 
     revision: int
     top_before: int | None
-    """How far event time had come before the batch: decides what is late and what was final."""
+    """Event time before the batch, ms: decides what is late and what was final."""
     top: int | None
-    """How far it has come with the batch."""
+    """Event time after the batch, ms."""
     complete_from: Mapping[str, int] = field(default_factory=dict)
     """Query (label) → event time, ms: windows that begin before it may lack readings
     (lane_record)."""
     emitted_rows: dict[str, EmittedRows] = field(default_factory=dict)
-    """Query (label) → what is remembered of its results, where it needs that."""
+    """Query (label) → its emitted rows, where it needs them."""
     unknown_to: Mapping[str, int] = field(default_factory=dict)
     """Query (label) → windows that begin before it (ms) may have been emitted by an earlier
     process."""
     emitted: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Topic → partition → first offset whose results were not emitted before the batch."""
     lacks_before: dict[str, int] = field(default_factory=dict)
-    """Query (label) → a time, ms, before which windows begin that were forgotten in this batch,
-    because more was open than is kept; their next rows may lack readings."""
+    """Query (label) → event time, ms: windows that began before it were forgotten in this batch
+    because more was open than is kept, so their next rows may lack readings."""
     meter: Meter = field(default_factory=Meter)
-    """Counts what each query's records take."""
+    """Measures the cost of each query's records."""
 
 
 class Outputs(NamedTuple):
@@ -184,7 +184,7 @@ def own_reading(
 
 
 def all_bounded(outputs: Outputs, *, now_ms: int) -> Iterator[Output | Outputs]:
-    """The records, and the dead letters that those become that are too large."""
+    """The records, where those that are too large are dead letters."""
     if (
         not outputs.keys
         or max(map(len, outputs.keys)) + max(map(len, outputs.values)) <= OUTPUT_BYTES_MAX
@@ -195,7 +195,7 @@ def all_bounded(outputs: Outputs, *, now_ms: int) -> Iterator[Output | Outputs]:
 
 
 def bounded(output: Output, *, now_ms: int) -> Output:
-    """The record, or the dead letter that it becomes when it is too large."""
+    """The record, or a dead letter where it is too large."""
     value = output.value or b""
     size = len(output.key) + len(value)
     if size <= OUTPUT_BYTES_MAX:

@@ -26,7 +26,7 @@ Place = tuple[int, int, str]
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A row in the order of its window."""
+    """A row, ordered as in its window."""
 
     rank: tuple[Any, ...]
     text: str
@@ -39,22 +39,22 @@ class EmittedRows:
     unknown_to: int | None = None
     """Windows that begin before it (ms) may have been emitted by an earlier process."""
     marked: dict[tuple[int, int], dict[str, tuple[str, int]]] = field(default_factory=dict)
-    """Window → group → what was said last of the row: its text, or "" where it was withdrawn, and
-    the revision. A revision may be tried again, so what was said under it counts as not known."""
+    """Window → group → the text that was emitted last ("" for a withdrawal) and its revision. A
+    revision may be tried again, so a row emitted under the same revision counts as not emitted."""
     windows: dict[tuple[int, int], dict[str, Ranked]] = field(default_factory=dict)
-    """Rows that LIMIT chooses from: all of each window that is not closed."""
+    """Candidates of LIMIT: all rows of each window that is not closed."""
     marked_count: int = 0
-    """The number of rows in all windows of `said`: a counter, because a week that comes at once has
-    ten thousand windows, and each row asks for it."""
+    """Rows in all windows of `said`. A counter, because a week that arrives at once has ten
+    thousand windows, and the number is needed for each row."""
     ranked_rows: int = 0
-    """The number of rows in all of `windows`."""
+    """Rows in all of `windows`."""
 
     def is_unknown(self, start: int) -> bool:
-        """May rows of this window have been emitted that are not remembered?"""
+        """May rows of this window have been emitted by an earlier process?"""
         return self.unknown_to is not None and start < self.unknown_to
 
     def mark(self, place: Place, text: str, revision: int) -> None:
-        """Remember that the row is emitted now ("": withdrawn)."""
+        """Remember that the row is emitted now, or withdrawn ("")."""
         start, end, group = place
         rows = self.marked.setdefault((start, end), {})
         if group not in rows and self.marked_count >= ROWS_MAX:
@@ -64,7 +64,7 @@ class EmittedRows:
             rows[group] = text, revision
 
     def is_unchanged(self, place: Place, text: str, revision: int) -> bool:
-        """Is this what was said last of the row, in a revision before?"""
+        """Was this text emitted last, in an earlier revision?"""
         start, end, group = place
         known = self.marked.get((start, end), {}).get(group)
         if known is None:
@@ -77,7 +77,7 @@ class EmittedRows:
         return self.marked.get((start, end), {}).get(group, ("", 0))[0] != ""
 
     def rank(self, place: Place, row: Ranked | None) -> None:
-        """A row of a window with LIMIT changed; None: it does not pass HAVING."""
+        """Put a changed row of a window with LIMIT; None: HAVING refuses it."""
         start, end, group = place
         rows = self.windows.setdefault((start, end), {})
         self.ranked_rows += (row is not None) - (group in rows)
@@ -89,17 +89,17 @@ class EmittedRows:
             self.ranked_rows -= len(self.windows.pop(min(self.windows)))
 
     def groups(self, window: tuple[int, int]) -> list[str]:
-        """Groups of a window of which something was said."""
+        """The groups of a window with emitted or withdrawn rows."""
         return list(self.marked.get(window, {}))
 
     def first(self, window: tuple[int, int], limit: int) -> Iterator[tuple[str, str]]:
-        """Group and text of the first rows of a window."""
+        """The group and text of a window's first rows."""
         rows = self.windows.get(window, {})
         for group, row in nsmallest(limit, rows.items(), key=lambda item: (item[1].rank, item[0])):
             yield group, row.text
 
     def forget(self, closed: int | None) -> None:
-        """Windows that end by then take nothing any more."""
+        """Forget windows that end by then: they are closed."""
         if closed is not None:
             self.marked = {
                 window: rows for window, rows in self.marked.items() if window[1] > closed

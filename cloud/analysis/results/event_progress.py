@@ -24,8 +24,8 @@ from typing import Final
 from edgewake.cloud.queries.query import Query
 
 BEHIND_MS: Final = 10_000
-"""A partition is behind while the latest record read of it was received longer ago than this. A
-batch and the way take less."""
+"""A partition is behind while its latest read record was received longer ago than this. Reading and
+batch take less."""
 
 SPARK_STEP_MS: Final = 30_000
 """Spark gets event time in steps of this size: for every new value it compiles the condition for
@@ -34,20 +34,18 @@ is late the driver decides, by event time as it is."""
 
 
 def for_spark(top: int) -> int:
-    """Event time in ms up to which Spark may forget windows."""
+    """Event time, ms, up to which Spark may forget windows."""
     return top - top % SPARK_STEP_MS
 
 
 def behind(
     left: Mapping[int, int], received_at: Mapping[int, int], read: Collection[int], now_ms: int
 ) -> set[int]:
-    """Which partitions are behind.
+    """The partitions that are behind.
 
-    `left`: partition → unread records; `received_at`: of the latest reading of each that was read,
-    ms.
-
-    `read`: partitions of which the batch read something. One that brings records without readings
-    holds nothing up.
+    `left`: partition → unread records; `received_at`: partition → reception of the latest reading
+    that was read, ms. `read`: partitions of which the batch read something. A partition that brings
+    records without readings holds nothing up.
     """
     return {
         partition

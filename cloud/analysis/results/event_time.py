@@ -23,36 +23,33 @@ from typing import Final
 from edgewake.cloud.analysis.results import event_progress
 
 WAIT_MS: Final = 10_000
-"""A batch of a backlog takes 2 s, and bridges and sequencers pass on what they have within a second
-each."""
+"""The longest wait: a batch of a backlog takes 2 s, and bridges and sequencers pass records on
+within a second each."""
 LIVE_MS: Final = 60_000
-"""Devices that send at once are seconds behind the clock, those that gather first rarely more."""
+"""The lag of a live stream at most: devices that send immediately are seconds behind the clock, and
+those that send in batches rarely more than a minute."""
 STEP_MS: Final = 250
-"""Event time of the past advances in steps of this many ms, so there are at most 40 of them."""
+"""The step of event time while it is long past, ms, so that at most 40 of them are kept."""
 
 
 @dataclass(slots=True)
 class EventTime:
-    """The event time of one lane, from its start on.
-
-    Times are in ms, those called `now_ms` by one clock.
-    """
+    """The event time of one lane, from its start on. Times are in ms, `now_ms` by one clock."""
 
     partitions: int
-    """A partition that was added to a topic counts as another one."""
+    """A partition that was added to a topic counts as new."""
     wait_ms: int = WAIT_MS
     _ends: dict[int, int] = field(default_factory=dict)
-    """Partition → where it ended at the last look."""
+    """Partition → its end at the last poll."""
     _since: dict[int, int] = field(default_factory=dict)
-    """Partition (one of `partitions`) → since when event time has stood for what it has left
-    over."""
+    """Partition (one of `partitions`) → since when it has held event time."""
     _steps: deque[tuple[int, int]] = field(default_factory=deque)
-    """When long past event time was reached, and which: bounded, see STEP_MS. The last one that
-    counts is kept."""
+    """When which long past event time was reached, bounded by STEP_MS. The last one that counts is
+    kept."""
     behind: set[int] = field(default_factory=set)
-    """Partitions (of `partitions`) that the last look waits for."""
+    """Partitions (of `partitions`) that held event time at the last poll."""
     is_late: bool = False
-    """Does it wait because what it reached is long past?"""
+    """Is it waiting because the readings are old?"""
 
     def after(
         self,
@@ -99,7 +96,7 @@ class EventTime:
         left: Mapping[int, int] | None,
         now_ms: int,
     ) -> set[int]:
-        """Partitions that still have records unread which were there at the previous poll.
+        """Partitions with unread records that were already there at the previous poll.
 
         Those that have held event time for too long are left out.
         """
@@ -121,7 +118,7 @@ class EventTime:
         return {place for place, since in self._since.items() if now_ms - since < self.wait_ms}
 
     def _counting(self, before: int | None, reached: int | None, now_ms: int) -> int | None:
-        """Event time as far as it counts."""
+        """The event time that counts now."""
         if reached is None or reached == before:
             return reached
         if self._steps and now_ms < self._steps[-1][0]:  # the clock was set back

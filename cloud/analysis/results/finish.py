@@ -40,10 +40,10 @@ NUMBER_DIGITS: Final = 15
 """Digits of a sum or mean that is not a whole number: partials are added in any order, which
 changes the 16th."""
 WHOLE_MAX: Final = 2.0**53
-"""Whole numbers below it are exact in a double, so their sums do not depend on the order of
-adding."""
+"""The bound below which whole numbers are exact in a double, so that their sums do not depend on
+the order of adding."""
 ROUNDED_MAX: Final = 1.79769313486231e308
-"""Above it a double of fewer digits may be more than readers take for a number."""
+"""The bound above which readers may not take a double of fewer digits for a number."""
 _INCOMPLETE: Final = ',"complete":false'
 _PLACE: Final = ("window_start", "window_end", "key")
 
@@ -141,7 +141,7 @@ class _Row(NamedTuple):
     values: Sequence[Any]
     """The values of the outputs, which `%s` formats as JSON."""
     mark: str
-    """What it says of readings that were left out of it."""
+    """The text about readings that were left out of it."""
 
 
 def _rows(query: Query, slices: Sequence[pa.Table], ranks: Sequence[float]) -> Iterator[_Row]:
@@ -191,7 +191,7 @@ def _shown(column: Sequence[Any]) -> Callable[[int, Row], Any]:
 
 
 def _rank(value: Any, *, descending: bool) -> tuple[bool, Any]:
-    """Sorts as SQL does, but for nulls, which come last in both directions."""
+    """Sorts as SQL does, except that nulls come last in both directions."""
     if value is None:
         return True, 0
     if isinstance(value, str):
@@ -209,7 +209,7 @@ class _Backwards(str):
 
 
 class _RowWriter:
-    """Makes the records of rows, and of rows that are withdrawn."""
+    """Makes the records of rows and of withdrawals."""
 
     def __init__(
         self, registered: Registered, batch: Batch, emitted_rows: EmittedRows | None
@@ -272,7 +272,7 @@ class _RowWriter:
         )
 
     def window(self, window: tuple[int, int]) -> Iterator[Output]:
-        """What changed among the first rows of a window with LIMIT."""
+        """The changes among the first rows of a window with LIMIT."""
         emitted_rows, limit = self._emitted_rows, self._query.limit
         assert emitted_rows is not None
         assert limit is not None
@@ -421,7 +421,7 @@ def _value_of(text: Any) -> Any:
 
 
 def as_json(value: Any) -> str:
-    """A value as JSON. A number computed from sums has their digits."""
+    """A value as JSON; a number computed from sums is rounded to their digits."""
     if isinstance(value, float):
         return rounded(value) if isfinite(value) else "null"
     return orjson.dumps(value).decode()
@@ -437,7 +437,7 @@ def _sums(values: pa.ChunkedArray) -> list[str]:
 
 
 def _finite(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """JSON has no NaN and no infinity."""
+    """A number as JSON, which has no NaN and no infinity."""
     return (
         pc.if_else(pc.is_finite(values), values, None)
         if pa.types.is_floating(values.type)
@@ -446,7 +446,7 @@ def _finite(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _listed(values: pa.ChunkedArray) -> list[Any]:
-    """The column in Python, several times as fast where it is of numbers only."""
+    """The column as a Python list, several times as fast where it has only numbers."""
     is_number = pa.types.is_floating(values.type) or pa.types.is_integer(values.type)
     found: list[Any] = (
         values.to_numpy().tolist() if is_number and not values.null_count else values.to_pylist()

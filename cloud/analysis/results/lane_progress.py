@@ -1,4 +1,4 @@
-"""What is said of a lane's queries on `ew.progress`: how far each has come. Pure."""
+"""Makes the rows of a lane's queries on `ew.progress`: how far each has come. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _NONE: Final[Mapping[str, str]] = {}
 
 
 class Waits(NamedTuple):
-    """What a lane's event time waits for."""
+    """The reason for a lane's event time to wait."""
 
     detail: str = ""
-    """For people; empty where it waits for nothing."""
+    """The reason, for people; empty where it does not wait."""
     stands: bool = False
-    """Does no window become final meanwhile, though readings may come?"""
+    """Does no window become final meanwhile, although readings may come?"""
 
 
 NOTHING: Final = Waits()

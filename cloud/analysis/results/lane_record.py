@@ -17,12 +17,12 @@ from pydantic import BaseModel, ConfigDict
 from edgewake.cloud.analysis.plan.shed_policy import Shedding
 
 CLOCKS_APART_MS: Final = 10_000
-"""How far a device's clock may be ahead without a window being taken for whole whose first readings
-came before the query did."""
+"""How far a device's clock may be ahead of the cloud's, ms, before a window whose first readings
+came before the query did would count as complete."""
 
 
 class LaneRecord(BaseModel):
-    """How far a lane has come (key: stream|lane)."""
+    """The position of a lane (key: stream|lane)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -31,14 +31,13 @@ class LaneRecord(BaseModel):
     revision: int = -1
     """Batch number of the last transaction with results; -1 before the first."""
     top: int | None = None
-    """How far event time has come, ms (event_progress): a window of a query is final up to `top -
-    lateness`."""
+    """Event time, ms (event_progress): a window of a query is final up to `top - lateness`."""
     tops: dict[int, int] = {}
     """Partition → latest event time of its readings, ms."""
     offsets: dict[str, dict[int, int]] = {}
     """Topic → partition → first offset whose results were never emitted."""
     asked_from: dict[str, dict[str, dict[int, int]]] = {}
-    """Query (name@registered_at) → `offsets` when it joined the lane: what is before them was
+    """Query (name@registered_at) → the lane's `offsets` when it joined: earlier records were
     computed without it."""
     complete_from: dict[str, int] = {}
     """Query (name@registered_at) → event time, ms: of windows that begin before it some readings
@@ -47,9 +46,9 @@ class LaneRecord(BaseModel):
     late: dict[str, int] = {}
     """Query (name@registered_at) → readings counted as late so far."""
     apart: str = ""
-    """Why its one query has it for itself (slow.py)."""
+    """Why its one query is isolated (slow.py)."""
     shedding: dict[str, Shedding] = {}
-    """Query (name@registered_at) → how many of its readings are left out from where on
+    """Query (name@registered_at) → the share of readings that it takes, from which offsets on
     (shed_policy)."""
 
     @property

@@ -36,12 +36,12 @@ class Meter:
         self._took[label] += self._cpu_s() - began_s
 
     def run(self, label: str, do: Callable[[], None]) -> None:
-        """Do it; what it takes counts for this query."""
+        """Call it, and count its cost for this query."""
         began_s = self._cpu_s()
         do()
         self._took[label] += self._cpu_s() - began_s
 
     def taken(self) -> Mapping[str, float]:
-        """Query (label) → seconds since this was asked last."""
+        """Query (label) → seconds since the last call."""
         taken, self._took = self._took, defaultdict(float)
         return taken

@@ -16,9 +16,9 @@ from edgewake.cloud.queries.terms.tree import Field
 
 KEY: Final = "result_key"
 TEXT: Final = "result_text"
-"""Without its end: revision, finality, and the brace."""
+"""The text without its end: revision, finality and the brace."""
 KEPT: Final = ("query", "window_start", "window_end")
-"""What else the driver needs of such a row."""
+"""Other columns of such a row that the driver needs."""
 _WHOLE, _SUM, _DOUBLE, _MEAN = range(4)
 _KINDS: Final = {"count": _WHOLE, "sum": _SUM, "min": _DOUBLE, "max": _DOUBLE}
 
@@ -37,12 +37,12 @@ def plain_aggregates(query: Query) -> list[Aggregate] | None:
 
 
 def head_of(query: Query) -> str:
-    """What all results of a query begin with."""
+    """The beginning of all results of a query."""
     return f'{{"query":"{query.name}"'
 
 
 def name_of(output: str) -> str:
-    """What stands before a value."""
+    """The text before a value."""
     return f',"{output}":'
 
 
@@ -83,7 +83,7 @@ def _values(query: Query, names: Sequence[str]) -> list[dict[str, Any]] | None:
 
 
 def _value(aggregate: Aggregate, names: Sequence[str]) -> dict[str, int] | None:
-    """Which column it is made of, and as what."""
+    """The column that it is made of, and its type."""
     function, i = aggregate.function, aggregate.slot % NUMBERS_PER_TAG
     count = names.index(f"count_{i}")
     if function in ("distinct", "variance"):

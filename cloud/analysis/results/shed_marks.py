@@ -29,7 +29,7 @@ from edgewake.cloud.queries.query import NUMBERS_PER_TAG, Aggregate, Query
 from edgewake.cloud.queries.terms.tree import fields_of
 
 Z: Final = 1.96
-"""Two-sided, 95 %."""
+"""The quantile of a two-sided interval of 95 %."""
 _CORRECTED: Final = ("count_all", "count", "sum", "avg")
 
 

@@ -23,7 +23,10 @@ class LeftOut(NamedTuple):
 
 
 def left_out(rows: pa.Table, registered: Registered, batch: Batch) -> list[LeftOut]:
-    """What changed in the batch. `rows`: partials.estimate, of the whole lane."""
+    """The windows that changed in the batch.
+
+    `rows`: partials.estimate, of the whole lane.
+    """
     mine = rows.filter(
         pc.and_(pc.equal(rows["query"], registered.id), pc.equal(rows["part"], SHED_PART))
     )

@@ -30,18 +30,17 @@ from edgewake.protocol.ops.result import is_watermark
 log = logging.getLogger("edgewake.analysis")
 
 COMMIT_TIMEOUT_S: Final = 30.0
-"""How long a transaction's end is waited for before the lane starts again and looks whether it
-happened."""
+"""How long a commit may take before the lane is started again and checks whether it happened."""
 OPEN_MS: Final = 10_000
-"""How long Kafka lets a transaction be open, so that readers wait no longer for a driver that died
-and is not replaced."""
+"""How long Kafka keeps a transaction open, ms, so that readers do not wait longer for a driver that
+died and is not replaced."""
 OPEN_MS_MAX: Final = 640_000
 """The timeout of a lane with longer batches, below the largest that Kafka allows by default (15
 minutes)."""
 GROWTH: Final = 4
 POLL_EVERY: Final = 128
-"""Records after which the client may call us, mostly for nothing: of a failure the next record or
-the commit tells, too."""
+"""Records between two calls of the client's callbacks, which seldom have anything to do: the next
+record or the commit reports a failure, too."""
 _open_ms: Final[dict[str, int]] = {}
 """Lane → how long its transactions may be open, where one was not done within OPEN_MS. A batch that
 is read again after a restart makes as many results as before, so without more time it would
@@ -64,7 +63,7 @@ class Transactions:
     def __init__(self, config: KafkaConfig, lane: str) -> None:
         self._lane, self._open_ms = lane, _open_ms.get(lane, OPEN_MS)
         self._trace: Carried = ()
-        """The transaction under way has these headers."""
+        """The headers of the current transaction's results."""
         # That records were written the commit says of all of them.
         errors_only = {"delivery.report.only.error": True}
         self._producer = clients.transactional_producer(
@@ -109,7 +108,7 @@ class Transactions:
             ) from error
 
     def close(self) -> None:
-        """Leave; what was not committed never happened."""
+        """Close the producer; uncommitted records were never written."""
         # The client's close of a fenced producer ends so; it is closed nevertheless.
         with suppress(KafkaException, SystemError):
             self._producer.purge()
@@ -147,7 +146,7 @@ class Transactions:
 
 
 def _pieces(outputs: Iterable[Output | Outputs]) -> Iterator[Output | Outputs]:
-    """The outputs, with those that hold many records cut into pieces of POLL_EVERY at most."""
+    """The outputs, where those with many records are cut into pieces of POLL_EVERY."""
     for output in outputs:
         if isinstance(output, Output):
             yield output
@@ -193,7 +192,7 @@ def read_lane_record(config: KafkaConfig, key: bytes) -> LaneRecord | None:
 
 
 def other_version(key: str) -> LocalError:
-    """A record of `ew.lanes` that cannot be read."""
+    """A record of `ew.lanes` cannot be read."""
     return LocalError(
         f"topic {topics.LANES}: the record of {key} is of another version: with the analysis "
         "stopped delete this topic and"
@@ -202,7 +201,7 @@ def other_version(key: str) -> LocalError:
 
 
 LEFT_S: Final = 2.0
-"""Seconds for an answer to where a partition ends: batches wait for it."""
+"""Seconds to wait for a partition's end: batches wait for it."""
 
 
 class Ends:
@@ -235,10 +234,7 @@ class Ends:
         return self._sources.by_topic({number: first for number, (first, _) in self.kept().items()})
 
     def partitions(self) -> int:
-        """How many there are, of two topics twice as many as the larger one has.
-
-        Raises Unavailable.
-        """
+        """The number of partitions; of two topics twice the larger one's. Raises Unavailable."""
         with self._asker.asked() as consumer:
             return len(self._sources.topics) * max(
                 partition_count(consumer, topic) for topic in self._sources.topics

@@ -1,8 +1,8 @@
-"""Decides how many records a lane's next batch has at most: what BATCH_S suffice for.
+"""Limits the records of a lane's next batch to what can be computed in BATCH_S.
 
-A record is a frame of one reading or of thousands, and a query may make a hundred rows of each. So
-what they take is measured. A lane that keeps up reads little and is set for little: the first batch
-of a backlog is small, and each next one larger as long as there is time.
+A record is a frame of one reading or of thousands, and a query may make a hundred rows of each, so
+their cost is measured. A lane that keeps up has a low limit: the first batch of a backlog is small,
+and each next one larger as long as it is fast enough.
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ from typing import Final
 from edgewake.cloud.analysis.schedule.piece_size import PieceSize
 
 BATCH_S: Final = 2.0
-"""Seconds that a batch of a backlog takes, about; meanwhile the lane emits nothing else. What
-a batch costs beside its records, 0.1 to
-0.25 s, is little of it."""
+"""About how long a batch of a backlog takes, s; meanwhile the lane emits nothing else. The fixed
+cost of a batch, 0.1 to 0.25 s, is a small part of it."""
 COMPILE_S: Final = 3.0
-"""Seconds that the first batch after a start may take longer: Spark compiles its plan."""
+"""How much longer the first batch after a start may take, s: Spark compiles its plan."""
 FIRST: Final = 1_000
-"""Records of the first batch of a lane that computes in Spark, a million readings at most in a
-second; where the driver makes the rows, it is what PieceSize begins with."""
+"""Records of the first batch of a lane that computes in Spark: at most a million readings, a
+second's work. Where the driver makes the rows, PieceSize says how many."""
 LEAST_READINGS: Final = 20_000
-"""Readings that a batch may always have, in as many records as the first one at most: on a busy
-machine what a batch costs beside its records takes longer than BATCH_S, and ever smaller batches
-would take ever less."""
+"""Readings that a batch may always have, in at most as many records as the first one. On a busy
+machine the fixed cost alone takes longer than BATCH_S; without this bound batches would become
+smaller and smaller."""
 LEAST_EXPENSIVE: Final = 1_000
 """Readings that a batch may always have where the driver makes the rows, at ten to a thousand
 microseconds each, or where the query is slow (slow.py)."""
@@ -36,9 +35,9 @@ class BatchLimit:
     """Limits the batches of one lane, from its start on. Pure."""
 
     def __init__(self, most: int, *, is_expensive: bool) -> None:
-        """`most`: records of a batch however fast it is.
+        """`most`: records of a batch, however fast it is.
 
-        `is_dear`: does the driver make the rows, or is the query slow?
+        `is_expensive`: does the driver make the rows, or is the query slow?
         """
         self._most = most
         self._least = LEAST_EXPENSIVE if is_expensive else LEAST_READINGS

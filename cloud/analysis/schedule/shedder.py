@@ -14,7 +14,7 @@ from edgewake.cloud.queries.query import Registered
 
 
 class Shedder:
-    """For the queries of one lane while it runs."""
+    """Sheds readings of the queries of one lane while it runs."""
 
     def __init__(
         self, session: SparkSession, queries: Sequence[Registered], partitions: int
@@ -30,9 +30,9 @@ class Shedder:
         self._turned: dict[str, Sequence[Zone]] = {}
 
     def turn(self, record: LaneRecord) -> None:
-        """From the next batch on, let hold what the record says.
+        """Apply the record's decisions from the next batch on.
 
-        Spark takes the values when it plans a batch, so between two of them.
+        Call it between two batches: Spark takes the values when it plans one.
         """
         for label, dial in self._dials.items():
             zones = record.shedding.get(label, Shedding()).zones
@@ -41,7 +41,7 @@ class Shedder:
                 self._turned[label] = zones
 
     def decided(self, record: LaneRecord, topic: str, lag_ms: int, now_ms: int) -> LaneRecord:
-        """The record with what holds from its offsets on."""
+        """The record with what is decided from its offsets on."""
         offsets = record.offsets.get(topic, {})
         after = {
             label: shed_policy.decided(
@@ -58,7 +58,7 @@ class Shedder:
 
 
 def counted(record: LaneRecord, windows: Mapping[str, Mapping[int, int]]) -> LaneRecord:
-    """With what its windows lack now: query (label) → window's start → readings."""
+    """The record with what its windows lack: query (label) → window's start → readings."""
     found = {
         label: shed_policy.counted(record.shedding.get(label, Shedding()), counts)
         for label, counts in windows.items()

@@ -1,13 +1,13 @@
-"""When a slow query is looked for in a lane, and which one it is.
+"""Decides when to search a lane for a slow query, and which query it is. Pure.
 
-Pure; slow_search.py and meter.py measure.
+slow_search.py and meter.py measure.
 
-All queries of a lane are emitted in one transaction, so one that takes long delays all. Where a
-lane falls behind, ever fewer of its queries compute its next readings, to find the one that takes
-most of the time. What Spark takes is measured so; what the driver takes, which makes the rows
-of one query after the other, is known of the batch before. A lane that catches up is left alone,
-and where all take about the same nobody is blamed: a backlog after a restart, a device that returns
-and a busy machine look like this.
+All queries of a lane are emitted in one transaction, so a slow one delays all. When a lane falls
+behind, its next readings are computed by fewer and fewer of its queries, to find the one that takes
+most of the time. That measures Spark's time; the driver's, which makes the rows query by query, is
+known from the batch before. A lane that catches up is left alone, and where all queries take about
+the same, none is blamed: so it is in a backlog after a restart, when a device returns, and on a
+busy machine.
 """
 
 from __future__ import annotations
@@ -19,30 +19,29 @@ from typing import Final, Generic, TypeVar
 T = TypeVar("T")
 
 LONG_S: Final = 5.0
-"""A batch that takes longer keeps those waiting who read its results, where it was not cut off,
-too."""
+"""A batch that takes longer, s, delays those who read its results, even if it had all records."""
 OTHERS_SHARE_MAX: Final = 0.75
-"""The others take less than this of the time of all: else they would gain little by its leaving,
-and pay for one more Spark query."""
+"""The share of the whole time below which the other queries must be: otherwise they would gain
+little by its leaving, and one more Spark query would have to be paid for."""
 TIMES_MIN: Final = 4.0
-"""A slow query takes at least this many times the others' average: where a lane has a few queries
-that are alike, each takes a large share."""
+"""How many times the others' average a slow query takes at least: where a lane has a few similar
+queries, each takes a large share."""
 REPEATS: Final = 2
-"""How often all and the others are measured in turn before one is set apart, of which the least
-counts: what disturbs adds to a time, and what Java has not compiled yet is slower."""
+"""How often all queries and the others are measured, in turn, before one is isolated. The least
+time counts: disturbances, and code that Java has not compiled yet, only add to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What the driver took for a batch of a lane."""
+    """The driver's cost of a batch of a lane."""
 
     took: Mapping[str, float]
     """Query (label) → seconds of processor."""
     records: int
-    """Seconds of the batch; 0: not known."""
+    """Records of the batch; 0: not known."""
 
     def of(self, labels: Iterable[str], records: int) -> float:
-        """Return the seconds that some queries take for records of a kind; 0: no batch is known."""
+        """Seconds that these queries would take for `records` like the batch's; 0: not known."""
         return (
             sum(self.took.get(label, 0.0) for label in labels) * records / self.records
             if self.records
@@ -54,25 +53,24 @@ NOTHING: Final = Cost({}, 0)
 
 
 class Behind:
-    """Since when a lane has been behind without catching up. It is given the time, s."""
+    """How long a lane has been behind without catching up. Times are passed in, s."""
 
     def __init__(self) -> None:
         self.cost = NOTHING
-        """The last batch's costs, where the lane is behind; a lane that keeps up may have read
-        other data."""
+        """The last batch's cost while the lane is behind; one that keeps up may have read other
+        data."""
         self._batch_s: float | None = None
         self._since: tuple[float, int] | None = None
-        """When its unread records were fewest, s, and how many they were."""
+        """When its unread records were fewest, s, and how many there were."""
 
     def begins(self, now_s: float) -> None:
-        """A batch begins."""
+        """Note that a batch begins."""
         self._batch_s = now_s
 
     def ends(self, now_s: float, unread: int, *, is_cut_off: bool, cost: Cost = NOTHING) -> None:
         """Note that a batch was emitted.
 
-        `unread`: records that came meanwhile, or were left; `is_cut_off`: had it as many as it
-        might?
+        `unread`: records that came meanwhile, or were left; `is_cut_off`: did it reach its limit?
         """
         began_s, self._batch_s = now_s if self._batch_s is None else self._batch_s, None
         self.cost = cost
@@ -84,7 +82,7 @@ class Behind:
             self._since = now_s, unread
 
     def seconds(self, now_s: float) -> float:
-        """How long it has been so, with the batch under way: 0 where it keeps up or catches up."""
+        """Seconds behind, the current batch included; 0 while it keeps up or catches up."""
         begun = [] if self._batch_s is None else [self._batch_s]
         return now_s - min(
             [*begun, *(() if self._since is None else self._since[:1])], default=now_s
@@ -97,17 +95,15 @@ class Slow(Generic[T]):
 
     query: T
     whole_s: float
-    """What the readings took that were tried, in seconds of processor."""
+    """Seconds of processor that all queries took for the readings."""
     others_s: float
-    """Seconds of processor that these readings took without the query."""
+    """Seconds of processor that the same readings took without the query."""
 
 
 def slow_one(queries: Sequence[T], seconds: Callable[[Sequence[T]], float]) -> Slow[T] | None:
-    """The slow one, found by halving: about two runs for each doubling of their number.
+    """The slow query, or None. Found by bisection: two runs for each doubling of their number.
 
-    None where none is.
-
-    `seconds`: of processor that some of them take for the same readings.
+    `seconds` measures the processor time of some of them, for the same readings.
     """
     suspects = list(queries)
     while len(suspects) > 1:

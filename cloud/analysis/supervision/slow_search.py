@@ -50,36 +50,36 @@ Types: TypeAlias = Mapping[str, Mapping[str, FieldType]]
 GROUP: Final = "slow"
 """Spark's name for the jobs of a search, the pool that they run in, and Kafka's for who reads."""
 ENOUGH_S: Final = 0.5
-"""Seconds of processor that the readings of a try take at least: what a task takes beside them,
-about 0.05 s, decides nothing then."""
+"""The least cost of a measurement, in seconds of processor, beside which the fixed cost of a task,
+about 0.05 s, decides nothing."""
 RECORDS_MAX: Final = 4096
-"""Records of a try at most, of each partition. Whose lane takes less than ENOUGH_S for them is
-behind for another reason."""
+"""The most records of a measurement, per partition. A lane that takes less than ENOUGH_S for them
+is behind for another reason."""
 GROWTH: Final = 4
-"""How many times as many records the next try has, where the one before was too short. It begins
-with one of each partition."""
+"""The factor by which records grow from one measurement to the next, where it was too short. It
+begins with one per partition."""
 SEARCH_S_MAX: Final = 120.0
-"""How long a search may take; then it is given up, nobody is set apart, and the next one is due. It
-takes a core meanwhile."""
+"""How long a search may take, s; then it is abandoned, no query is isolated, and the next one is
+due later. It takes a core meanwhile."""
 AGAIN_S: Final = 60.0
 """Seconds until a lane of the same queries that is still behind is searched again, up to twice as
 long after each search."""
 AGAIN_S_MAX: Final = 900.0
-"""A query that becomes slow later is to be found, too."""
+"""The longest time between searches, s, so that a query that becomes slow later is found."""
 APART_MAX: Final = 4
 """Queries that have lanes of their own: each is a Spark query more, and may take half of a core.
 Others stay where they are, and a warning says so."""
 CLOSE_S: Final = 1.0
 FAULTS: Final = (EdgewakeError, KafkaException, OSError, PySparkException, Py4JError, ValueError)
-"""What may go wrong; then the next search tries again."""
+"""Errors after which the next search tries again."""
 
 
 class GivenUp(Exception):
-    """The search took too long, or the analysis ends."""
+    """The search took too long, or the analysis is stopping."""
 
 
 class TooLittle(Exception):
-    """The unread readings take too little time to compare queries by it."""
+    """The unread readings are too cheap to compare queries by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Found:
 
 @dataclass(slots=True)
 class _Turn:
-    """When a lane of these queries is searched again."""
+    """When a lane of these queries may be searched again, s."""
 
     job: Job
     backoff: Backoff
@@ -149,7 +149,7 @@ class SlowSearch:
         return None
 
     def close(self) -> None:
-        """Leave: what is being computed is given up."""
+        """Stop: the current measurement is abandoned."""
         if self._worker is not None:
             self._give_up()
             self._worker.join(CLOSE_S)
@@ -176,7 +176,7 @@ class SlowSearch:
 
     @property
     def group(self) -> str:
-        """Spark's name for the jobs of the last run."""
+        """Spark's name for the jobs of the last measurement."""
         return f"{GROUP}-{self._runs}"
 
     @property
@@ -187,27 +187,27 @@ class SlowSearch:
     def _search(self, key: Key, job: Job, record: LaneRecord, types: Types, cost: Cost) -> None:
         place = f"{key[0]}-{key[1]}"
         log.info(
-            "lane %s is behind: looks for a slow query", place, extra={"event": "slow.searched"}
+            "lane %s is behind: searching for a slow query", place, extra={"event": "slow.searched"}
         )
         try:
             self._session.sparkContext.setLocalProperty("spark.scheduler.pool", GROUP)
             slow = self._slow(job, record, types, cost)
         except GivenUp:
             log.warning(
-                "lane %s: the search for a slow query was given up",
+                "lane %s: the search for a slow query was abandoned",
                 place,
                 extra={"event": "slow.given_up"},
             )
         except TooLittle:
             log.info(
-                "lane %s is behind, and what it reads next takes little",
+                "lane %s is behind, but its next readings are cheap: no query to isolate",
                 place,
                 extra={"event": "slow.too_little"},
             )
         except FAULTS as error:
             if not self._is_over.is_set():
                 log.warning(
-                    "lane %s: cannot see why it is slow: %s",
+                    "lane %s: the search for a slow query failed: %s",
                     place,
                     cause_of(error)[:500],
                     extra={"event": "slow.failed"},
@@ -215,7 +215,7 @@ class SlowSearch:
         else:
             if slow is None:
                 log.info(
-                    "lane %s is behind, and no query of it is to blame",
+                    "lane %s is behind, but none of its queries is slow",
                     place,
                     extra={"event": "slow.nobody"},
                 )
@@ -266,7 +266,7 @@ class SlowSearch:
             raise GivenUp
         context = self._session.sparkContext
         self._runs += 1
-        context.setJobGroup(self.group, "looks for a slow query")
+        context.setJobGroup(self.group, "search for a slow query")
         frame.write.format("noop").mode("overwrite").save()
         # Spark has no public way to say what a task took to who began it; what it keeps for its own
         # page has it, a moment later.
@@ -297,7 +297,7 @@ def _has_room(key: Key, lanes: Mapping[Key, Lane]) -> bool:
     if sum(lane.job.queries[0].is_apart for lane in lanes.values()) < APART_MAX:
         return True
     log.warning(
-        "lane %s-%s is behind, and %d queries are apart, no more",
+        "lane %s-%s is behind, and %d queries are isolated already, the most there may be",
         *key,
         APART_MAX,
         extra={"event": "slow.full"},

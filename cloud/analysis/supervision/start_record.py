@@ -55,7 +55,7 @@ class StartRecord:
         return youngest
 
     def begun(self, labels: Iterable[str]) -> None:
-        """They are planned from now on."""
+        """Note that these queries are being planned from now on."""
         new = {
             label: self._died.get(label, 0)
             for label in labels
@@ -66,7 +66,7 @@ class StartRecord:
             self._write()
 
     def ran(self, labels: Collection[str]) -> None:
-        """A lane with them runs."""
+        """Note that a lane with these queries runs."""
         if self._proven.issuperset(labels):
             return
         self._proven |= set(labels)
@@ -84,7 +84,7 @@ class StartRecord:
         self._write()
 
     def end(self) -> None:
-        """The process ends as it should: nobody is suspected."""
+        """Note a clean end of the process: no query is suspected."""
         self._begun, self._died = {}, {}
         self._write()
 

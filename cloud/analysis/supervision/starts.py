@@ -36,7 +36,7 @@ class Starts:
         self._lanes: dict[Key, Lane] = {}
 
     def begin(self, key: Key, lane: Lane) -> None:
-        """Let its plan be made, in place of another one of the same lane."""
+        """Begin making its plan, in place of another one of the same lane."""
         self._leave(key)
         self._lanes[key] = lane
         self.record.begun([registered.label for registered in lane.job.queries])
@@ -44,12 +44,12 @@ class Starts:
         lane.plan(self._large if is_large else self._small)
 
     def job(self, key: Key) -> Job | None:
-        """What is being planned for the lane; None where nothing is."""
+        """The lane being planned; None where none is."""
         lane = self._lanes.get(key)
         return None if lane is None else lane.job
 
     def keep(self, jobs: Mapping[Key, Job]) -> None:
-        """Leave what is not wanted any more."""
+        """Abandon plans that are no longer wanted."""
         for key in [key for key in self._lanes if key not in jobs]:
             self._leave(key)
 
@@ -61,7 +61,7 @@ class Starts:
         return done
 
     def close(self) -> None:
-        """Leave all; the process ends."""
+        """Abandon all plans: the process is stopping."""
         for key in list(self._lanes):
             self._leave(key)
         for planner in (self._small, self._large):

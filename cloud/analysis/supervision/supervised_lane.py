@@ -13,7 +13,7 @@ from edgewake.cloud.retry import Backoff
 
 @dataclass
 class SupervisedLane:
-    """A lane when it runs, and what happened to it."""
+    """A lane while it runs, and its failures."""
 
     backoff: Backoff
     lane: Lane | None = None
@@ -22,6 +22,6 @@ class SupervisedLane:
     trouble: Trouble = field(default_factory=Trouble)
     not_before_s: float = 0.0
     failed_by: str = ""
-    """What ended it, while it does not run."""
+    """The failure that ended it, while it does not run."""
     is_held: bool = False
-    """It stands still: its state is being replaced (rebuild.py)."""
+    """It is held: its state is being replaced (rebuild.py)."""

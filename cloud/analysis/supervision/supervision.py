@@ -41,8 +41,8 @@ from edgewake.protocol.errors import LocalError
 log = logging.getLogger("edgewake.analysis")
 
 AWAY_S: Final = 4.0
-"""Seconds until a lane is tried again at most, where Kafka, a disk or a worker is away: windows
-stand until it runs."""
+"""The longest wait before a lane is started again, s, where Kafka, a disk or a worker is away: its
+windows stay open until it runs."""
 STOP_S: Final = 3.0
 """How long the lanes may take to end; then the JVM is killed, which costs nothing but doing the
 batch again."""
@@ -53,7 +53,7 @@ LaneKey: TypeAlias = tuple[str, LaneKind]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
-    """What the lanes need of the process that they run in."""
+    """The process' services for its lanes."""
 
     types: Callable[[], Types]
     """Stream → field → type, from the catalogue."""
@@ -64,9 +64,9 @@ class Around:
     check_spark: Callable[[], None]
     """Raises where only a new process can go on."""
     on_start: Callable[[Job], None]
-    """From now on a lane says of these queries where they stand."""
+    """Called with queries whose progress their lane reports from now on."""
     on_retry: Callable[[Job, str], None]
-    """Their lane failed, for a reason, and is tried again."""
+    """Called with queries whose lane failed, with the reason, and is tried again."""
 
 
 class Lanes:
@@ -94,7 +94,7 @@ class Lanes:
 
     @property
     def record(self) -> start_record.StartRecord:
-        """Which queries were being started when a process died."""
+        """The queries that were being started when a process died."""
         return self._starts.record
 
     def running(self) -> dict[LaneKey, Lane]:
@@ -102,7 +102,7 @@ class Lanes:
         return {key: place.lane for key, place in self.places.items() if place.lane is not None}
 
     def reconcile(self, jobs: Mapping[LaneKey, Job], stop: threading.Event) -> None:
-        """Let these lanes run, and no others."""
+        """Start these lanes, and stop all others."""
         self._starts.keep(jobs)
         for key, job in jobs.items():
             if not stop.is_set() and self._begins(key, job):
@@ -114,7 +114,7 @@ class Lanes:
                 del self.places[key]
 
     def start_planned(self, stop: threading.Event) -> None:
-        """Start those whose plans are made."""
+        """Start the lanes whose plans are made."""
         for key, lane in self._starts.planned():
             place = self.places.get(key)
             if (
@@ -161,19 +161,19 @@ class Lanes:
         return has_ended or self.changes > before
 
     def hold(self, key: LaneKey) -> None:
-        """Stop a lane, and let it stand still until `release`."""
+        """Stop a lane, and keep it stopped until `release`."""
         place = self.places[key]
         self._stop(key, place)
         place.emitted_rows.clear()  # rows may be emitted again
         place.is_held = True
 
     def release(self) -> None:
-        """Let those run again that are held."""
+        """Start the lanes again that are held."""
         for place in self.places.values():
             place.is_held = False
 
     def isolate(self, found: Found, lane: Lane) -> None:
-        """Give a query that others wait for a lane of its own."""
+        """Isolate a query: give it a lane of its own."""
         place, query = self.places[found.lane], found.slow.query
         self._stop(found.lane, place)
         self.changes += 1  # whatever becomes of it, the lane is to start again
@@ -210,7 +210,7 @@ class Lanes:
             thread.join(STOP_S)
 
     def close_starts(self) -> None:
-        """Leave the plans that are being made."""
+        """Abandon the plans that are being made."""
         self._starts.close()
 
     def _begins(self, key: LaneKey, job: Job) -> bool:
@@ -225,7 +225,7 @@ class Lanes:
         return self._clock.monotonic_s() >= place.not_before_s
 
     def _plan(self, key: LaneKey, job: Job) -> None:
-        """Let a lane's plan be made, while the one that it replaces ends."""
+        """Begin making a lane's plan, while the lane that it replaces is stopped."""
         place = self.places.setdefault(key, SupervisedLane(self._backoff()))
         self._starts.begin(
             key,

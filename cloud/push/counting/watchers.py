@@ -25,8 +25,9 @@ from edgewake.cloud.log.following.subscriber import Subscriber, ViewEnded
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.hub_bounds import HubBounds
 from edgewake.cloud.log.reader import Batch, Step
+from edgewake.cloud.log.request import OnGap, Request, normal
 from edgewake.cloud.log.resume import LOSSES
-from edgewake.cloud.log.subscription import OnGap, Plan, Positions, Request, normal
+from edgewake.cloud.log.subscription import Plan, Positions
 from edgewake.cloud.push.counting.matching import Matcher, demand_of
 from edgewake.cloud.push.counting.sweep import Sweep
 from edgewake.cloud.push.counting.tally import Counter, Tally

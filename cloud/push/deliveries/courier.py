@@ -26,7 +26,8 @@ from edgewake.cloud.calls import sealing, webhook
 from edgewake.cloud.log.catalogue import UnknownStream
 from edgewake.cloud.log.following.subscriber import ViewEnded
 from edgewake.cloud.log.hub import Hub
-from edgewake.cloud.log.subscription import OnGap, Plan, Positions, Request, RequestError
+from edgewake.cloud.log.request import OnGap, Request, RequestError
+from edgewake.cloud.log.subscription import Plan, Positions
 from edgewake.cloud.push.deliveries import delivery_state
 from edgewake.cloud.push.deliveries.guarded_tasks import Spawn
 from edgewake.cloud.push.deliveries.reading import Batch, Reading

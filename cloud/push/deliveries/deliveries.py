@@ -22,12 +22,8 @@ from weakref import WeakValueDictionary
 from edgewake.cloud.calls import sealing, webhook
 from edgewake.cloud.calls.sealing import Endpoint
 from edgewake.cloud.client_share import Bound
-from edgewake.cloud.log.subscription import (
-    Request,
-    RequestError,
-    normal,
-    parse_start,
-)
+from edgewake.cloud.log.request import RequestError, normal
+from edgewake.cloud.push.beginning import begin
 from edgewake.cloud.push.deliveries import delivery_state
 from edgewake.cloud.push.deliveries.courier import Courier, Services, Writer
 from edgewake.cloud.push.deliveries.guarded_tasks import GuardedTasks
@@ -165,7 +161,15 @@ class Deliveries:
             )
             await self._services.hub.check(wanted.streams, reader, Action.WAKE)
             before = None if old is None else old.delivery
-            cursor = await self._begin(wanted, asked, reader, before)
+            cursor = await begin(
+                self._services.hub,
+                wanted,
+                reader,
+                after=asked.after,
+                start=asked.start,
+                before=None if before is None else before.cursor,
+                now_ms=self._clock.now_ms(),
+            )
             made, secrets = self._secrets(asked.secret, old)
             now = self._clock.now_ms()
             id_ = self._random_bytes(ID_BYTES).hex() if before is None else before.id
@@ -210,29 +214,6 @@ class Deliveries:
             courier = old or Courier(delivery, partition.writer, self._services)
             await self._changed(partition, courier, delivery)
             return courier, made, old is None
-
-    async def _begin(
-        self,
-        wanted: Subscription,
-        asked: DeliveryRequest,
-        reader: Principal,
-        before: Delivery | None,
-    ) -> str:
-        """The cursor to begin at; also checks the subscription."""
-        hub = self._services.hub
-        plan = await hub.open(wanted, reader)
-        try:
-            if asked.after is not None:
-                hub.codec.decode(asked.after)
-                return asked.after
-            if asked.start is None and before is not None:
-                return before.cursor
-            text = "latest" if asked.start is None else str(asked.start)
-            begin = parse_start(text, self._clock.now_ms())
-            start = await hub.start(plan, Request(wanted, start=begin))
-            return hub.codec.encode(plan.cursor(start.positions))
-        finally:
-            hub.close(plan)
 
     def _secrets(self, given: str | None, old: Courier | None) -> tuple[str | None, str]:
         """The secret that was made, and what is kept. Raises RequestError."""

@@ -17,9 +17,10 @@ from edgewake.cloud.log.chunks import Chunk
 from edgewake.cloud.log.following.subscriber import Subscriber
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.reader import Step
+from edgewake.cloud.log.request import OnGap
 from edgewake.cloud.log.resume import LOSSES
 from edgewake.cloud.log.steps import Steps, item
-from edgewake.cloud.log.subscription import OnGap, Plan, Positions, Start
+from edgewake.cloud.log.subscription import Plan, Positions, Start
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import Position
 from edgewake.protocol.errors import Unavailable

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from edgewake.cloud.calls.webhook import Outcome, Taken
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.catalogue import UnknownStream
-from edgewake.cloud.log.subscription import RequestError
+from edgewake.cloud.log.request import RequestError
 from edgewake.cloud.push.deliveries.courier import Courier
 from edgewake.cloud.push.deliveries.deliveries import Deliveries, NoSuchDelivery, TooManyDeliveries
 from edgewake.cloud.rights.guard import ReaderAsks

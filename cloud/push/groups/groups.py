@@ -17,7 +17,8 @@ from typing import Final, TypeVar
 
 from edgewake.cloud.client_share import Bound
 from edgewake.cloud.log.hub import Hub
-from edgewake.cloud.log.subscription import Request, normal, parse_start
+from edgewake.cloud.log.request import normal
+from edgewake.cloud.push.beginning import begin
 from edgewake.cloud.push.deliveries.courier import Writer
 from edgewake.cloud.push.deliveries.deliveries import owner_of
 from edgewake.cloud.push.deliveries.guarded_tasks import GuardedTasks
@@ -128,7 +129,14 @@ class Groups:
                     )
                 return old, False
             self._check_room(owner)
-            cursor = await self._begin(wanted, asked, reader)
+            cursor = await begin(
+                self._hub,
+                wanted,
+                reader,
+                after=asked.after,
+                start=asked.start,
+                now_ms=self._clock.now_ms(),
+            )
             group = Group(
                 id=self._random_bytes(ID_BYTES).hex(),
                 owner=owner,
@@ -146,19 +154,6 @@ class Groups:
             await _written(partition.writer.put_row(group.key, encode(group)))
             partition.groups[group.id] = sharing
             return sharing, True
-
-    async def _begin(self, wanted: Subscription, asked: GroupRequest, reader: Principal) -> str:
-        plan = await self._hub.open(wanted, reader)
-        try:
-            if asked.after is not None:
-                self._hub.codec.decode(asked.after)
-                return asked.after
-            text = "latest" if asked.start is None else str(asked.start)
-            begin = parse_start(text, self._clock.now_ms())
-            start = await self._hub.start(plan, Request(wanted, start=begin))
-            return self._hub.codec.encode(plan.cursor(start.positions))
-        finally:
-            self._hub.close(plan)
 
     def listed(self, reader: Principal, client: str) -> list[Sharing]:
         """An owner's groups. Raises Standby and Elsewhere."""

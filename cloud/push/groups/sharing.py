@@ -21,9 +21,10 @@ from edgewake.cloud.log.chunks import Chunk
 from edgewake.cloud.log.following.subscriber import Subscriber, ViewEnded
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.reader import Step
+from edgewake.cloud.log.request import OnGap, Request, RequestError
 from edgewake.cloud.log.resume import LOSSES
 from edgewake.cloud.log.steps import Steps, item
-from edgewake.cloud.log.subscription import OnGap, Plan, Request, RequestError, Start
+from edgewake.cloud.log.subscription import Plan, Start
 from edgewake.cloud.push.deliveries.courier import Writer
 from edgewake.cloud.push.deliveries.guarded_tasks import Spawn
 from edgewake.cloud.push.groups.window import Given, Window

@@ -11,7 +11,7 @@ from typing import Final
 
 from edgewake.cloud.calls import webhook
 from edgewake.cloud.calls.sealing import Endpoint, Sealer
-from edgewake.cloud.log.subscription import normal
+from edgewake.cloud.log.request import normal
 from edgewake.cloud.push.leases import lease_rights, lease_state
 from edgewake.cloud.rights.principal import Principal
 from edgewake.protocol.leases.lease import LeaseChange, LeaseRequest

@@ -65,13 +65,15 @@ class SelectReader:
         zone: str,
         keyed_by: tuple[str, ...] = (),
         foreign: Foreign | None = None,
+        on_change: tuple[str, ...] = (),
     ) -> None:
         """`keyed_by`: the columns that identify rows of FROM, where it is a table.
 
-        `foreign`: the header of that name.
+        `foreign` and `on_change`: the headers of these names.
         """
         self._select = select
         self._keyed_by = keyed_by
+        self._on_change = on_change
         self._faults = faults
         self._zone = zone
         self._stream = ""
@@ -114,6 +116,7 @@ class SelectReader:
             others=tuple(table.name for table in self._others),
             history=tuple(self._history.calls),
         )
+        self._check_change(query)
         query = self._join.joined(query)
         if query.others and query.is_completed:
             what = query.completed_by
@@ -138,6 +141,7 @@ class SelectReader:
             where, rows = self._where(), self._rows()
             return Query(
                 is_table=bool(self._keyed_by),
+                on_change=self._on_change,
                 keys=tuple(Key(name, Field(name)) for name in self._keyed_by),
                 name=name,
                 description=description,
@@ -254,6 +258,39 @@ class SelectReader:
                     "header table: a table's rows are emitted as they are, without GROUP BY, "
                     "aggregates, ORDER BY and LIMIT; a query"
                     " without the header has them"
+                )
+
+    def _check_change(self, query: Query) -> None:
+        """Can each reading be compared with the one before?"""
+        if not self._on_change:
+            return
+        for name in self._on_change:
+            with self._faults.within():
+                if self._scope.kind(name) is TIME:
+                    raise QueryError(
+                        f"header on_change: {name} differs from reading to reading; expected "
+                        "device, and fields that tell its parts apart"
+                    )
+        with self._faults.within(self._select):
+            if not self._is_rows():
+                raise QueryError(
+                    "header on_change: readings are compared as they are, without GROUP BY, "
+                    "aggregates, ORDER BY and LIMIT; in windows write "
+                    "count(DISTINCT x), or HAVING first(x) <> last(x)"
+                )
+            if "device" not in self._on_change:
+                raise QueryError(
+                    "header on_change: expected device among the columns, because only readings "
+                    "of one device have an order: `-- on_change: device, "
+                    f"{self._on_change[0]}`"
+                )
+            if query.history or self._select.args.get("joins"):
+                what = query.history[0].past.function if query.history else "JOIN"
+                raise QueryError(f"header on_change: not with {what}")
+            if not query.compared:
+                raise QueryError(
+                    "header on_change: SELECT names no column that can stay the same; expected "
+                    "one beside device and times"
                 )
 
     def _row_column(self, column: exp.Expr) -> Output | None:

@@ -1,4 +1,4 @@
-"""Decides which batches may go: those that the cloud has and every consumer has passed.
+"""Frees batches: those that the cloud has and every consumer has passed, and when full the oldest.
 
 At the bounds it is the oldest.
 

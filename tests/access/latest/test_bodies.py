@@ -10,7 +10,7 @@ import pytest
 
 from edgewake.cloud.access.bounded import bodies as module
 from edgewake.cloud.access.bounded.bodies import Bodies, Taken, due
-from edgewake.cloud.log.hub import Full
+from edgewake.cloud.log.hub_bounds import Full
 from edgewake.protocol.errors import Unavailable
 
 

@@ -10,7 +10,7 @@ from edgewake.cloud.access.slow.policy import Policy, Wish, likely_events, wish
 from edgewake.cloud.access.slow.treated import SLOTS, Slots
 from edgewake.cloud.access.slow.watch import SlowWatch, Verdict
 from edgewake.cloud.log.following.behind import Behind
-from edgewake.cloud.log.subscription import RequestError
+from edgewake.cloud.log.request import RequestError
 
 ALL = tuple(Policy)
 

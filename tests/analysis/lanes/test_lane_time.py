@@ -46,7 +46,7 @@ def test_it_stands_where_the_partition_stands_that_has_unread_readings(time: Lan
     assert after(time, unread=3) == T0
     said = time.waits(RECORD, 0.0, T0 + 10_000)
     assert (said.detail, said.stands) == (
-        "event time waits for what is unread in 1 partition",
+        "event time waits for unread records in 1 partition",
         True,
     )
     time.waits_for_nothing()
@@ -73,5 +73,5 @@ def test_in_silence_it_goes_on_to_the_end_of_the_last_window_and_no_further(
 
 
 def test_that_no_reading_comes_is_said_only_of_a_stream_that_had_some(time: LaneTime) -> None:
-    assert time.waits(RECORD, 12.0, T0) == ("no reading comes", False)
+    assert time.waits(RECORD, 12.0, T0) == ("no readings arrive", False)
     assert time.waits(RECORD.model_copy(update={"tops": {}}), 12.0, T0) == ("", False)

@@ -35,7 +35,7 @@ from tests.services import wait_until
 T0 = 1_790_002_800_000
 IDLE_S = 0.5
 ABSENCE = "absence_window(event_time, '1 second'), device"
-HELD = "event time stands: a test holds it"
+HELD = "event time waits: a test holds it"
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def test_its_windows_become_final_and_can_be_computed_again(
         )
         wait_in_silence(
             lane,
-            lambda: "no reading comes: its last windows are final" in detail(feed, query),
+            lambda: "no readings arrive: its last windows are final" in detail(feed, query),
             "it is said why",
         )
     assert [row["n"] for row in results(feed.config, query.query.name)] == [2]

@@ -44,6 +44,7 @@ FILES: Final = {
         f"FROM s {MINUTE}"
     ),
     LaneKind.ROWS: f"SELECT {EACH} FROM s WHERE `number` = 1",
+    LaneKind.CHANGE: f"-- on_change: device, key\nSELECT {EACH} FROM s WHERE `number` = 1",
     LaneKind.SEQUENCE: (
         f"SELECT device, {MAXIMA} FROM s GROUP BY session_window(event_time, '1 minute'), device"
     ),
@@ -90,7 +91,7 @@ def test_a_field_is_never_taken_for_what_we_call_so(spark: SparkSession, kind: L
         name.removeprefix("c_"): value for name, value in told.items() if name.startswith("c_")
     }
     assert found == {name: float(i) for i, name in enumerate(NAMES, 1)}
-    if kind in (LaneKind.ROWS, LaneKind.JOIN):
+    if kind in (LaneKind.ROWS, LaneKind.CHANGE, LaneKind.JOIN):
         assert told["reading"] == "0:1:0"
 
 

@@ -34,7 +34,7 @@ def done(*, read: int = 1, left: int | None = 0, oldest: int = END + 1) -> Done:
 
 def batch(schedule: LaneSchedule, one: Done, *, took_s: float, is_apart: bool = False) -> None:
     """It begins a hundred milliseconds after END."""
-    schedule.looks(END + 100)
+    schedule.polls(END + 100)
     schedule.begins(10.0)
     now_ms = END + 100 + int(took_s * 1000)
     schedule.ends(one, batches=0, is_apart=is_apart, now_s=10.0 + took_s, now_ms=now_ms)

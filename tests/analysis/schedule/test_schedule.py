@@ -12,20 +12,20 @@ from edgewake.cloud.analysis.checkpoints.checkpoint import is_done
 from edgewake.cloud.analysis.lanes.lane import Lane
 from edgewake.cloud.analysis.schedule.schedule import (
     COLD_BATCHES,
-    DOUBTED_LOOKS,
+    DELAY_MS_MAX,
+    DELAY_MS_MIN,
     NEW_MS,
-    SECOND_LOOK_MS,
-    SETTLE_MS,
-    SETTLE_MS_MAX,
-    SUMMARY_SETTLE_MS,
-    Settle,
+    PROBATION_POLLS,
+    SECOND_POLL_MS,
+    SUMMARY_DELAY_MS,
+    ArrivalDelay,
     asks_ms,
-    has_second_looks,
+    has_second_polls,
     is_busy,
     is_new,
-    learned,
     next_ms,
     next_summary_ms,
+    updated_delay,
 )
 from edgewake.cloud.queries.query import Registered
 from edgewake.cloud.queries.query_file import parse
@@ -71,7 +71,7 @@ def each(slide_ms: int) -> Window:
 def begins(
     *slides_ms: int,
     until_s: float,
-    began_ms: int = END + SETTLE_MS,
+    began_ms: int = END + DELAY_MS_MIN,
     busy: bool = False,
     calm_ms: int = 5_000,
     least_ms: int = 1_000,
@@ -123,152 +123,163 @@ def test_windows_that_do_not_begin_with_the_minute_and_days_of_a_zone_are_told_a
     None
 ):
     shifted = Window(size_ms=MINUTE, slide_ms=MINUTE, offset_ms=7_000)
-    assert next_ms(END + 6_500, [shifted], least_ms=1_000, calm_ms=5_000) == END + 7_000 + SETTLE_MS
+    assert (
+        next_ms(END + 6_500, [shifted], least_ms=1_000, calm_ms=5_000) == END + 7_000 + DELAY_MS_MIN
+    )
     midnight = 1_790_028_000_000  # in Berlin, 22:00 UTC
     day = Window(size_ms=25 * 3_600_000, slide_ms=25 * 3_600_000, unit="day", zone="Europe/Berlin")
-    assert next_ms(midnight - 4_000, [day], least_ms=1_000, calm_ms=5_000) == midnight + SETTLE_MS
+    assert (
+        next_ms(midnight - 4_000, [day], least_ms=1_000, calm_ms=5_000) == midnight + DELAY_MS_MIN
+    )
 
 
-def looks(delay_ms: int, windows: int = 60, *, calm_ms: int = 5_000) -> list[list[int]]:
+def polls(delay_ms: int, windows: int = 60, *, calm_ms: int = 5_000) -> list[list[int]]:
     """Of a stream whose readings all come `delay_ms` after their event time: for each window of 10
     s the ms from its end to each batch that begins before the next window ends.
     """
-    settle, before, began = Settle(), END - 5_000, END + SETTLE_MS
+    delay, before, began = ArrivalDelay(), END - 5_000, END + DELAY_MS_MIN
     found: list[list[int]] = [[] for _ in range(windows)]
     while (i := (began - END) // 10_000) < windows:
         found[i].append((began - END) % 10_000)
         oldest = before - delay_ms + 1
-        settle = learned(settle, [each(10_000)], before_ms=before, oldest_ms=oldest)
+        delay = updated_delay(delay, [each(10_000)], before_ms=before, oldest_ms=oldest)
         before = began
         began = next_ms(
-            began, [each(10_000)], least_ms=1_000, calm_ms=calm_ms, oldest_ms=oldest, settle=settle
+            began, [each(10_000)], least_ms=1_000, calm_ms=calm_ms, oldest_ms=oldest, delay=delay
         )
     return found
 
 
 @pytest.mark.parametrize(("calm_ms", "batches"), [(5_000, 2), (10_000, 1)])
-@pytest.mark.parametrize("delay_ms", [20, 140, SETTLE_MS_MAX])
+@pytest.mark.parametrize("delay_ms", [20, 140, DELAY_MS_MAX])
 def test_one_batch_is_enough_for_an_end_once_it_is_known_how_late_readings_come(
     delay_ms: int, calm_ms: int, batches: int
 ) -> None:
-    found = looks(delay_ms, calm_ms=calm_ms)
+    found = polls(delay_ms, calm_ms=calm_ms)
     assert len(found[0]) > batches, "nothing was known yet"
     assert sum(map(len, found)) <= batches * len(found) + 20, (
         "one for the end, at most one for what is open, and now and then a try"
     )
     told = [next(at for at in of_window if at >= delay_ms) for of_window in found]
-    assert sum(at <= SETTLE_MS_MAX for at in told) >= 0.85 * len(told)
+    assert sum(at <= DELAY_MS_MAX for at in told) >= 0.85 * len(told)
     assert max(told) <= 2_000, "nobody waits for the batch in the middle"
 
 
-@pytest.mark.parametrize("delay_ms", [SETTLE_MS_MAX + 20, 350, SETTLE_MS + SECOND_LOOK_MS])
+@pytest.mark.parametrize("delay_ms", [DELAY_MS_MAX + 20, 350, DELAY_MS_MIN + SECOND_POLL_MS])
 def test_no_stream_makes_the_first_look_late_and_what_is_later_has_its_second_look_within_a_second(
     delay_ms: int,
 ) -> None:
-    """Control: there is a second look at each end, which is what finds them."""
-    found = looks(delay_ms, calm_ms=10_000)
-    assert max(of_window[0] for of_window in found) == SETTLE_MS_MAX
+    """Control: there is a second poll at each end, which is what finds them."""
+    found = polls(delay_ms, calm_ms=10_000)
+    assert max(of_window[0] for of_window in found) == DELAY_MS_MAX
     told = [next(at for at in of_window if at >= delay_ms) for of_window in found[1:]]
-    assert max(told) <= SETTLE_MS_MAX + SECOND_LOOK_MS
+    assert max(told) <= DELAY_MS_MAX + SECOND_POLL_MS
     assert min(map(len, found)) >= 2
 
 
 def test_what_was_late_once_is_left_to_second_looks_and_the_first_is_as_soon_as_before() -> None:
-    """Control: late twice in a row it is no accident, and the first look waits for it."""
+    """Control: late twice in a row it is no accident, and the first poll waits for it."""
 
-    def after(*late: bool) -> Settle:
-        settle = Settle(is_enough=True)
+    def after(*late: bool) -> ArrivalDelay:
+        delay = ArrivalDelay(is_enough=True)
         for i, is_late in enumerate(late):
-            first = END + i * 10_000 + SETTLE_MS + 10
-            settle = learned(
-                settle,
+            first = END + i * 10_000 + DELAY_MS_MIN + 10
+            delay = updated_delay(
+                delay,
                 [each(10_000)],
                 before_ms=first,
                 oldest_ms=END + i * 10_000 + (-1 if is_late else 0),
             )
-        return settle
+        return delay
 
-    assert after(True) == Settle(doubt=DOUBTED_LOOKS)
-    assert after(True, *[False] * (DOUBTED_LOOKS - 1)) == Settle(doubt=1)
-    assert after(True, *[False] * DOUBTED_LOOKS) == Settle(is_enough=True)
-    assert after(True, *[False] * DOUBTED_LOOKS, True).ms == SETTLE_MS
-    assert after(True, False, True) == Settle(2 * SETTLE_MS)
+    assert after(True) == ArrivalDelay(probation=PROBATION_POLLS)
+    assert after(True, *[False] * (PROBATION_POLLS - 1)) == ArrivalDelay(probation=1)
+    assert after(True, *[False] * PROBATION_POLLS) == ArrivalDelay(is_enough=True)
+    assert after(True, *[False] * PROBATION_POLLS, True).ms == DELAY_MS_MIN
+    assert after(True, False, True) == ArrivalDelay(2 * DELAY_MS_MIN)
 
 
 def test_what_came_later_than_any_first_look_may_be_does_not_delay_the_others() -> None:
     """Control: what came a little earlier does."""
 
-    def twice(looked_ms: int) -> Settle:
-        settle = Settle(is_enough=True)
+    def twice(polled_ms: int) -> ArrivalDelay:
+        delay = ArrivalDelay(is_enough=True)
         for i in range(2):
             end = END + i * 10_000
-            settle = learned(settle, [each(10_000)], before_ms=end + looked_ms, oldest_ms=end - 1)
-        return settle
+            delay = updated_delay(
+                delay, [each(10_000)], before_ms=end + polled_ms, oldest_ms=end - 1
+            )
+        return delay
 
-    assert twice(SETTLE_MS_MAX + 1) == Settle()
-    assert twice(SETTLE_MS_MAX) == Settle(SETTLE_MS_MAX)
+    assert twice(DELAY_MS_MAX + 1) == ArrivalDelay()
+    assert twice(DELAY_MS_MAX) == ArrivalDelay(DELAY_MS_MAX)
 
 
 def test_the_first_batches_of_a_lane_do_not_make_its_first_look_later() -> None:
     """Control: two late readings in a row do, when it is warm."""
 
-    def after(batches: int) -> Settle:
-        settle = Settle()
+    def after(batches: int) -> ArrivalDelay:
+        delay = ArrivalDelay()
         for i in range(2):
             end = END + i * 10_000
-            settle = learned(
-                settle,
+            delay = updated_delay(
+                delay,
                 [each(10_000)],
-                before_ms=end + SETTLE_MS,
+                before_ms=end + DELAY_MS_MIN,
                 oldest_ms=end - 1,
                 batches=batches + i,
             )
-        return settle
+        return delay
 
-    assert after(COLD_BATCHES - 2) == Settle()
-    assert after(COLD_BATCHES) == Settle(2 * SETTLE_MS)
+    assert after(COLD_BATCHES - 2) == ArrivalDelay()
+    assert after(COLD_BATCHES) == ArrivalDelay(2 * DELAY_MS_MIN)
 
 
 def test_windows_that_end_with_nearly_every_batch_need_no_second_look() -> None:
-    assert has_second_looks([each(2_000), each(10_000)], 1_000)
-    assert not has_second_looks([each(1_000), each(10_000)], 1_000)
-    assert not has_second_looks([], 1_000)
+    assert has_second_polls([each(2_000), each(10_000)], 1_000)
+    assert not has_second_polls([each(1_000), each(10_000)], 1_000)
+    assert not has_second_polls([], 1_000)
 
 
 def test_a_busy_stream_has_no_second_look_where_one_is_enough() -> None:
-    look = END + SETTLE_MS + 10
+    poll = END + DELAY_MS_MIN + 10
     assert (
         next_ms(
-            look,
+            poll,
             [each(10_000)],
             least_ms=1_000,
             calm_ms=5_000,
             busy=True,
-            settle=Settle(is_enough=True),
+            delay=ArrivalDelay(is_enough=True),
         )
         == END + 1_080
     )
 
 
 def test_readings_that_are_later_than_any_first_look_still_get_a_batch_each_second() -> None:
-    assert {len(of_window) for of_window in looks(1_200)[5:]} == {5}
+    assert {len(of_window) for of_window in polls(1_200)[5:]} == {5}
 
 
 def test_a_slow_stream_that_becomes_fast_is_told_sooner_in_the_end() -> None:
-    settle = Settle(SETTLE_MS_MAX)
+    delay = ArrivalDelay(DELAY_MS_MAX)
     for i in range(200):
-        first = END + i * 10_000 + settle.ms + 20
-        settle = learned(settle, [each(10_000)], before_ms=first, oldest_ms=first - 100)
-    assert settle.ms == SETTLE_MS
+        first = END + i * 10_000 + delay.ms + 20
+        delay = updated_delay(delay, [each(10_000)], before_ms=first, oldest_ms=first - 100)
+    assert delay.ms == DELAY_MS_MIN
 
 
 def test_a_look_tells_nothing_where_no_window_ends_or_none_was_looked_at_before() -> None:
-    assert learned(Settle(), [], before_ms=END, oldest_ms=END - 1) == Settle()
+    assert updated_delay(ArrivalDelay(), [], before_ms=END, oldest_ms=END - 1) == ArrivalDelay()
     assert (
-        learned(Settle(), [each(10_000)], before_ms=END + SETTLE_MS - 1, oldest_ms=END - 1)
-        == Settle()
+        updated_delay(
+            ArrivalDelay(), [each(10_000)], before_ms=END + DELAY_MS_MIN - 1, oldest_ms=END - 1
+        )
+        == ArrivalDelay()
     )
-    assert learned(Settle(), [each(10_000)], before_ms=None, oldest_ms=END - 1) == Settle()
+    assert (
+        updated_delay(ArrivalDelay(), [each(10_000)], before_ms=None, oldest_ms=END - 1)
+        == ArrivalDelay()
+    )
 
 
 def test_windows_that_end_as_often_as_batches_are_made_have_one_each() -> None:
@@ -293,18 +304,19 @@ def test_a_busy_stream_s_last_batch_before_an_end_is_near_it_to_leave_less_to_co
     assert begins(5_000, MINUTE, until_s=6, busy=True) == begins(5_000, until_s=6, busy=True)
     assert begins(2_000, until_s=5, busy=True) == [0.08, 0.38, 1.48, 2.08, 2.38, 3.48, 4.08, 4.38]
     assert begins(5_000, until_s=6, busy=True, began_ms=END + 4_600)[:2] == [4.6, 5.08], (
-        "a slow batch before it does not delay the look"
+        "a slow batch before it does not delay the poll"
     )
     assert begins(1_000, until_s=2, busy=True) == [0.08, 1.08], "each step is the poll at an end"
 
 
 @pytest.mark.parametrize("slide_ms", [1_000, 2_000, 10_000, MINUTE])
-@pytest.mark.parametrize("before_ms", [1, SETTLE_MS - 1, 999])
+@pytest.mark.parametrize("before_ms", [1, DELAY_MS_MIN - 1, 999])
 def test_a_batch_that_begins_just_before_an_end_is_followed_by_the_look_at_it(
     slide_ms: int, before_ms: int
 ) -> None:
     assert (
-        next_ms(END - before_ms, [each(slide_ms)], least_ms=1_000, calm_ms=5_000) == END + SETTLE_MS
+        next_ms(END - before_ms, [each(slide_ms)], least_ms=1_000, calm_ms=5_000)
+        == END + DELAY_MS_MIN
     )
 
 
@@ -314,8 +326,8 @@ def test_minutes_are_summed_up_when_their_results_are_told_and_those_of_five_sec
     assert next_summary_ms(END - 20_000, MINUTE) == END + 6_000
     assert next_summary_ms(END + 6_010, MINUTE) == END + MINUTE + 6_000
     for slide_ms in (5_000, 10_000, 15_000, 30_000, MINUTE):
-        since_ms = END + SUMMARY_SETTLE_MS - each(slide_ms).over(END + SUMMARY_SETTLE_MS)
-        assert SETTLE_MS_MAX + SECOND_LOOK_MS < since_ms <= slide_ms - 4_000
+        since_ms = END + SUMMARY_DELAY_MS - each(slide_ms).over(END + SUMMARY_DELAY_MS)
+        assert DELAY_MS_MAX + SECOND_POLL_MS < since_ms <= slide_ms - 4_000
     assert next_summary_ms(END, 0) == END
 
 
@@ -333,7 +345,7 @@ def test_minutes_are_summed_up_when_their_results_are_told_and_those_of_five_sec
 def test_a_minute_of_many_values_is_summed_up_in_pieces_that_begin_as_long_after_ends(
     values: int, in_s: int, step_s: int
 ) -> None:
-    began_ms = END + SUMMARY_SETTLE_MS
+    began_ms = END + SUMMARY_DELAY_MS
     found = next_summary_ms(began_ms, MINUTE, values=values, in_ms=in_s * 1000)
     assert found == began_ms + step_s * 1000
 
@@ -347,8 +359,8 @@ def test_pieces_are_no_longer_than_the_interval_and_a_clock_that_was_set_back_ch
     assert next_summary_ms(END, 0, values=10**9) == END
 
 
-@pytest.mark.parametrize("settle_ms", [SETTLE_MS, 120, SETTLE_MS_MAX])
-def test_spark_asks_in_time_for_a_second_look(settle_ms: int) -> None:
+@pytest.mark.parametrize("delay_ms", [DELAY_MS_MIN, 120, DELAY_MS_MAX])
+def test_spark_asks_in_time_for_a_second_look(delay_ms: int) -> None:
     """Control: with half a second from one question to the next, one would wait for up to 200
     ms.
     """
@@ -356,13 +368,13 @@ def test_spark_asks_in_time_for_a_second_look(settle_ms: int) -> None:
     def waits_ms(step_ms: int) -> int:
         found = []
         for end in range(END, END + MINUTE, 5_000):
-            first, second = end + settle_ms, end + settle_ms + SECOND_LOOK_MS
+            first, second = end + delay_ms, end + delay_ms + SECOND_POLL_MS
             # As Spark's ProcessingTimeExecutor does.
             found.append(max(0, first - first % step_ms + step_ms - second))
         return max(found)
 
     assert waits_ms(asks_ms(1_000)) <= 100
-    assert settle_ms > 120 or waits_ms(500) >= 80
+    assert delay_ms > 120 or waits_ms(500) >= 80
 
 
 def test_without_a_least_time_there_is_no_rest() -> None:

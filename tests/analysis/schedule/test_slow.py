@@ -222,6 +222,7 @@ OF_A_LANE: Mapping[LaneKind, str] = {
         "window(event_time, '1 minute')"
     ),
     LaneKind.ROWS: "SELECT device, speed FROM {s} WHERE speed > 1",
+    LaneKind.CHANGE: "-- on_change: device\nSELECT speed FROM {s}",
     LaneKind.SEQUENCE: (
         "SELECT device, sum(speed) AS v FROM {s} GROUP BY session_window(event_time, '5 "
         "minutes'), device"

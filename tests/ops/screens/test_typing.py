@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from playwright.async_api import Browser, Page, Route, expect
+from playwright.async_api import BrowserContext, Page, Route, expect
 
 from edgewake.protocol import topics
 from edgewake.protocol.ops.device import DeviceState, DeviceStatus
-from tests.chromium import open_page
 from tests.ops.conftest import Writer
 from tests.ops.screens.conftest import Visit
 from tests.ops.screens.test_more import now_ms
@@ -100,7 +99,7 @@ async def typed_into_all(page: Page, address: str) -> None:
 @pytest.mark.services
 @pytest.mark.asyncio(loop_scope="session")
 async def test_no_screen_takes_what_is_typed_into_it(
-    visit: Visit, browser: Browser, ops: Ops, writer: Writer, unique: Callable[[str], str]
+    visit: Visit, context: BrowserContext, ops: Ops, writer: Writer, unique: Callable[[str], str]
 ) -> None:
     stream, device = unique("s"), unique("dev")
     declare(writer, stream)
@@ -111,9 +110,9 @@ async def test_no_screen_takes_what_is_typed_into_it(
     addresses = ["#/devices", f"#/devices/{device}", f"#/streams/{stream}", "#/summaries",
         "#/boards", f"#/boards/{unique('b')}?edit=1", "#/alerts?new=1", "#/trace", "#/ask",
         "#/queries/new"]  # fmt: skip
-    pages = [await open_page(browser) for _ in addresses]
+    pages = [await context.new_page() for _ in addresses]
     for page in pages:
-        await page.goto(visit.url + ops.client.post("/v1/tickets").json()["path"])
+        await page.goto(visit.url)
         await expect(page.get_by_role("link", name="Devices", exact=True)).to_be_visible()
     await asyncio.gather(*map(typed_into_all, pages, addresses))
     for page in pages:

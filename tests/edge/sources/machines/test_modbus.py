@@ -18,37 +18,13 @@ from edgewake.edge.sources.machines.modbus import (
     REGISTERS_MAX,
     Block,
     NumberType,
-    Point,
     Table,
     blocks,
     value_of,
 )
-from edgewake.edge.sources.machines.modbus_tcp import ModbusTcpConfig
 from tests.edge.sources.cage import caged, served
+from tests.edge.sources.machines.modbus_points import configured, point
 from tests.services import free_ports
-
-
-def point(
-    address: int,
-    number: NumberType = NumberType.UINT16,
-    table: Table = Table.HOLDING,
-    **more: object,
-) -> Point:
-    settings = {"scale": 1.0, "offset": 0.0, "low_word_first": False} | more
-    return Point(f"p{address}", table, address, number, **settings)  # type: ignore[arg-type]
-
-
-def config(port: int, *points: dict[str, object], **more: object) -> ModbusTcpConfig:
-    values = {
-        "type": "modbus_tcp",
-        "stream": "s",
-        "host": "127.0.0.1",
-        "port": port,
-        "interval_s": 0.1,
-        "timeout_s": 0.5,
-        "point": points,
-    }
-    return ModbusTcpConfig.checked(values | more)
 
 
 @asynccontextmanager
@@ -76,7 +52,7 @@ async def test_the_values_of_a_device_become_one_reading_and_a_device_that_is_aw
         {"name": "speed", "address": 4, "offset": -100.0},
     )
     async with device([*words, 350]) as port:
-        async with caged(tmp_path, config(port, *points)) as one:
+        async with caged(tmp_path, configured(port, *points)) as one:
             await one.until(lambda: one.intake.taken >= 2, "two readings")
             await one.until(lambda: one.column("temperature"), "a frame")
             assert (
@@ -84,9 +60,9 @@ async def test_the_values_of_a_device_become_one_reading_and_a_device_that_is_aw
                 one.column("power_w")[0],
                 one.column("speed")[0],
             ) == (21.5, -35_000.0, 250.0)
-        async with caged(tmp_path / "2", config(port, {"name": "x", "address": 5000})) as one:
+        async with caged(tmp_path / "2", configured(port, {"name": "x", "address": 5000})) as one:
             await one.failed("holding 5000")
-    async with caged(tmp_path / "3", config(port, *points)) as one:
+    async with caged(tmp_path / "3", configured(port, *points)) as one:
         await one.until(lambda: one.supervisor.failures >= 2, "nobody is there")
 
 
@@ -102,7 +78,7 @@ async def test_a_device_that_answers_nothing_or_nonsense_is_left(
 
     async with (
         served(handler) as port,
-        caged(tmp_path, config(port, {"name": "x", "address": 0})) as one,
+        caged(tmp_path, configured(port, {"name": "x", "address": 0})) as one,
     ):
         await one.until(lambda: one.supervisor.failures, "a failure")
         assert one.intake.taken == 0
@@ -155,4 +131,4 @@ def test_an_answer_that_is_too_short_is_none() -> None:
 
 def test_two_values_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="two of the same name"):
-        config(1, {"name": "a", "address": 0}, {"name": "a", "address": 1})
+        configured(1, {"name": "a", "address": 0}, {"name": "a", "address": 1})

@@ -20,7 +20,6 @@ from edgewake.edge.sources.machines.modbus import (
     REGISTERS_MAX,
     Block,
     NumberType,
-    Point,
     Table,
     blocks,
     value_of,
@@ -30,31 +29,13 @@ from edgewake.edge.sources.machines.modbus_device import POINTS_MAX
 from edgewake.edge.sources.machines.modbus_tcp import ModbusTcpConfig
 from edgewake.protocol.errors import Unavailable
 from tests.edge.sources.cage import Handler, served
+from tests.edge.sources.machines.modbus_points import configured, point
 from tests.edge.sources.sink import MemorySink, context, intake_of, running
 
 
-def point(
-    address: int,
-    number: NumberType = NumberType.UINT16,
-    table: Table = Table.HOLDING,
-    **more: object,
-) -> Point:
-    settings = {"scale": 1.0, "offset": 0.0, "low_word_first": False} | more
-    return Point(f"{table}_{address}", table, address, number, **settings)  # type: ignore[arg-type]
-
-
-def configured(port: int, *points: Mapping[str, object], **more: object) -> ModbusTcpConfig:
-    named = [{"name": f"p{number}"} | dict(each) for number, each in enumerate(points)]
-    values = {
-        "type": "modbus_tcp",
-        "stream": "s",
-        "host": "127.0.0.1",
-        "port": port,
-        "interval_s": 0.05,
-        "timeout_s": 5.0,
-        "point": named,
-    }
-    return ModbusTcpConfig.checked(values | more)
+def fast(port: int, *points: Mapping[str, object], **more: object) -> ModbusTcpConfig:
+    """Asks twenty times a second, with patience."""
+    return configured(port, *points, **({"interval_s": 0.05, "timeout_s": 5.0} | more))
 
 
 class Device:
@@ -98,7 +79,7 @@ async def test_a_device_that_lacks_a_register_that_nobody_asked_for_is_read_arou
     device = Device({0: 7, 8: 9})
     async with (
         served(device.handler) as port,
-        running(configured(port, {"address": 0}, {"address": 8}).source(context())) as one,
+        running(fast(port, {"address": 0}, {"address": 8}).source(context())) as one,
     ):
         await one.until(lambda: len(one.sink.readings) >= 2)
     assert one.sink.values("p0")[:2] == [7, 7]
@@ -112,7 +93,7 @@ async def test_a_register_that_a_device_lacks_is_named_and_costs_itself() -> Non
     device = Device({0: 7})
     async with (
         served(device.handler) as port,
-        running(configured(port, {"address": 0}, {"address": 3}).source(context())) as one,
+        running(fast(port, {"address": 0}, {"address": 3}).source(context())) as one,
     ):
         await one.until(lambda: len(one.sink.readings) >= 2)
         assert any("holding 3, 1 of them" in what for what in one.intake.remarks)
@@ -124,7 +105,7 @@ async def test_a_device_that_lacks_all_that_was_asked_for_fails_the_source() -> 
     device = Device({0: 7})
     async with (
         served(device.handler) as port,
-        running(configured(port, {"address": 3}).source(context())) as one,
+        running(fast(port, {"address": 3}).source(context())) as one,
     ):
         error = await one.error()
     assert isinstance(error, Unavailable)
@@ -136,7 +117,7 @@ async def test_other_blocks_stay_one_question_each() -> None:
     points = [{"address": at} for at in (0, 5, 100, 108)]
     async with (
         served(device.handler) as port,
-        running(configured(port, *points).source(context())) as one,
+        running(fast(port, *points).source(context())) as one,
     ):
         await one.until(lambda: len(one.sink.readings) >= 2)
     assert device.asked[:7] == [(0, 6), (0, 1), (5, 1), (100, 9), (0, 1), (5, 1), (100, 9)]
@@ -148,7 +129,7 @@ async def test_bits_and_registers_of_every_table_are_one_reading() -> None:
     points = [{"address": 10, "table": table} for table in ("holding", "input", "coil", "discrete")]
     async with (
         served(device.handler) as port,
-        running(configured(port, *points).source(context())) as one,
+        running(fast(port, *points).source(context())) as one,
     ):
         await one.until(lambda: one.sink.readings)
     assert one.sink.readings[0][1] == {"p0": 1, "p1": 1, "p2": True, "p3": True}
@@ -160,7 +141,7 @@ async def test_any_other_error_of_a_device_fails_the_source_with_its_reason(code
     device.answer = lambda function, _address, _count: bytes([function | 0x80, code])  # type: ignore[method-assign]
     async with (
         served(device.handler) as port,
-        running(configured(port, {"address": 0}, {"address": 4}).source(context())) as one,
+        running(fast(port, {"address": 0}, {"address": 4}).source(context())) as one,
     ):
         error = await one.error()
     assert isinstance(error, Unavailable)
@@ -181,7 +162,7 @@ async def test_a_device_that_answers_less_than_was_asked_for_gives_no_reading(
     points = [{"address": 0, "table": table}, {"address": 2, "table": table}]
     async with (
         served(device.handler) as port,
-        running(configured(port, *points, timeout_s=0.2).source(context())) as one,
+        running(fast(port, *points, timeout_s=0.2).source(context())) as one,
     ):
         assert isinstance(await one.error(), Unavailable)
     assert one.sink.readings == []
@@ -198,7 +179,7 @@ def closing() -> Handler:
 async def test_a_device_that_closes_the_connection_fails_the_source() -> None:
     async with (
         served(closing()) as port,
-        running(configured(port, {"address": 0}, timeout_s=0.2).source(context())) as one,
+        running(fast(port, {"address": 0}, timeout_s=0.2).source(context())) as one,
     ):
         assert isinstance(await one.error(), Unavailable)
 
@@ -346,14 +327,14 @@ def test_registers_that_are_none_are_refused(registers: list[int]) -> None:
 @pytest.mark.parametrize("number", list(NumberType))
 def test_a_value_may_end_with_the_last_register_and_not_behind_it(number: NumberType) -> None:
     count = point(0, number).count
-    configured(1, {"address": 65_536 - count, "type": number.value})
+    fast(1, {"address": 65_536 - count, "type": number.value})
     if count > 1:
         with pytest.raises(ValidationError, match="ends behind the last register"):
-            configured(1, {"address": 65_537 - count, "type": number.value})
+            fast(1, {"address": 65_537 - count, "type": number.value})
 
 
 def test_a_bit_takes_one_place_whatever_its_type_says() -> None:
-    configured(1, {"address": 65_535, "type": "float64", "table": "coil"})
+    fast(1, {"address": 65_535, "type": "float64", "table": "coil"})
 
 
 @pytest.mark.parametrize(
@@ -368,12 +349,12 @@ def test_a_bit_takes_one_place_whatever_its_type_says() -> None:
 )
 def test_values_that_no_device_has_are_refused_at_the_border(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
-        configured(1, wrong)
+        fast(1, wrong)
 
 
 def test_so_many_values_and_one_more() -> None:
-    configured(1, *({"address": n} for n in range(POINTS_MAX)))
+    fast(1, *({"address": n} for n in range(POINTS_MAX)))
     with pytest.raises(ValidationError):
-        configured(1, *({"address": n} for n in range(POINTS_MAX + 1)))
+        fast(1, *({"address": n} for n in range(POINTS_MAX + 1)))
     with pytest.raises(ValidationError):
-        configured(1)
+        fast(1)
