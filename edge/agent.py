@@ -42,6 +42,7 @@ from edgewake.protocol.clock import Clock, sleep_or
 from edgewake.protocol.downlink.downlink import ANSWERS, REPLIES, REQUESTS, Answer
 from edgewake.protocol.errors import LocalError
 from edgewake.protocol.frames.record import Mode
+from edgewake.protocol.names import THING
 from edgewake.protocol.ops.device import DeviceState, DeviceStatus
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ class Agent:
             time=config.time.rule(),
             book=self._book(config.stream),
             book_name=BOOK + config.stream,
-            also=_check_of(config.stream),
+            also=_check_of(config),
         )
         backoff = Backoff(RESTART_MIN_S, RESTART_MAX_S, self._rng)
         context = SourceContext(
@@ -322,15 +323,19 @@ def _lanes(config: AgentConfig) -> dict[str, Lane]:
     return config.lanes | {INBOX: Lane.URGENT, ANSWERS: Lane.URGENT, REPLIES: Lane.URGENT}
 
 
-def _check_of(stream: str) -> Callable[[Mapping[str, Any]], None] | None:
-    """What else a reading of this stream has to be; None: nothing."""
-    if stream != REQUESTS:
+def _check_of(config: SourceConfig) -> Callable[[Mapping[str, Any]], None] | None:
+    """What else a reading of this source has to be; None: nothing."""
+    if config.stream != REQUESTS:
         return None
     from edgewake.protocol.downlink.request import (
         check_request,  # a device pays for it when it asks
     )
 
-    return check_request
+    if config.things == "field":
+        return check_request
+    return lambda fields: check_request(
+        {name: value for name, value in fields.items() if name != THING}
+    )
 
 
 async def _named(name: str, work: Coroutine[Any, Any, None]) -> None:

@@ -35,6 +35,9 @@ SKETCHES_MAX: Final = 4
 """Streams that are sketched: each has a process of some 17 MB. More are refused."""
 ACTIONS_MAX: Final = 100
 """Actions of an agent, and as many absence rules: each is a task and a cursor. More are refused."""
+SKETCHED_THINGS_MAX: Final = 2_000
+"""Things behind this device of which one has sketches: each has its own in memory, and a place in
+the state that is written with them. More are refused."""
 CHAINS_MAX: Final = 100
 """Chains of an agent: each is a task, a cursor and a state that are written often. More are
 refused."""
@@ -123,11 +126,18 @@ class AgentConfig(ConfigTable):
                 if renamed.setdefault((source.stream, path), name) != name:
                     raise ValueError(f"source: one stream has two names for {path!r} (`rename`)")
         for source in self.source:
-            if source.things == "devices" and not (source.mode is Mode.ACK and source.send):
+            if source.things == "devices" and source.mode is not Mode.ACK:
                 raise ValueError(
-                    f"source {source.stream!r}: things that are devices are sent and kept until "
-                    'the cloud has them: expected `things = "field"`, or no `send = false` and no '
-                    '`mode = "one_way"`'
+                    f"source {source.stream!r}: things that are devices are kept until the cloud "
+                    'has them: expected `things = "field"`, or no `mode = "one_way"`'
+                )
+        sketched = {sketch.stream for sketch in self.sketch} & self.streams_of_things
+        for source in self.source:
+            if source.things == "devices" and sketched and source.things_max > SKETCHED_THINGS_MAX:
+                raise ValueError(
+                    f"source {source.stream!r}: things_max = {source.things_max}, and "
+                    f"{', '.join(sorted(sketched))} is sketched: expected things_max of at most "
+                    f"{SKETCHED_THINGS_MAX}, for each thing has sketches of its own in memory"
                 )
 
     def _check_sent(self) -> None:
@@ -147,14 +157,25 @@ class AgentConfig(ConfigTable):
         }
         return frozenset(made | {source.stream for source in self.source if not source.send})
 
+    @property
+    def streams_of_things(self) -> frozenset[str]:
+        """Streams of which each thing behind this device has one of its own."""
+        found = {source.stream for source in self.source if source.things == "devices"}
+        for chain in self.chain:  # none reads what a later one makes
+            if REQUESTS in found:
+                found.add(REPLIES)
+            if chain.stream in found:
+                found.add(chain.into)
+        if REQUESTS in found:
+            found.add(REPLIES)
+        return frozenset(found | {rule.into for rule in self.absence if rule.stream in found})
+
     def _check_chains(self) -> None:
         """A chain's input is there before it, so chains go round in no circle."""
         sources = {source.stream for source in self.source}
-        of_things = {source.stream for source in self.source if source.things == "devices"}
         logged = {source.stream for source in self.source if source.mode is Mode.ACK} | (
             {REPLIES} if self.downlink.requests else set()
         )
-        logged -= of_things
         for chain in self.chain:
             if chain.into in sources | logged:
                 raise ValueError(
@@ -163,9 +184,7 @@ class AgentConfig(ConfigTable):
                 )
             if chain.stream not in logged:
                 hint = "no source or earlier chain makes it"
-                if chain.stream in of_things:
-                    hint = 'each thing has a stream of its own: expected `things = "field"`'
-                elif chain.stream in sources:
+                if chain.stream in sources:
                     hint = "its source is one_way, which logs nothing"
                 raise ValueError(f"chain: it cannot read {chain.stream!r}: {hint}")
             logged.add(chain.into)
@@ -177,7 +196,7 @@ class AgentConfig(ConfigTable):
             if rule.stream not in logged:
                 raise ValueError(
                     f"absence {rule.name!r}: {rule.stream!r} is not a stream of a logged source "
-                    "or a chain, or each thing has one of its own (`things`)"
+                    "or a chain"
                 )
             if rule.into in sources | logged or alerts.setdefault(
                 rule.into, (rule.lane, rule.send)
@@ -190,8 +209,7 @@ class AgentConfig(ConfigTable):
             if action.stream not in logged | alerts.keys():
                 raise ValueError(
                     f"action {action.name!r}: {action.stream!r} is not a stream of a logged "
-                    "source, a chain or an absence rule, or each thing has one of its own "
-                    "(`things`)"
+                    "source, a chain or an absence rule"
                 )
         for sketch in self.sketch:
             if (

@@ -157,7 +157,11 @@ def _figures(db: sqlite3.Connection, now_ms: int) -> dict[str, Any]:
 
 
 def _consumer(consumer: ConsumerState, accepted: dict[str, int]) -> dict[str, int]:
-    behind = sum(max(0, accepted.get(stream, 0) - at) for stream, at in consumer.cursor.items())
+    behind = 0
+    for stream, last in accepted.items():
+        at = consumer.position(stream)
+        if at is not None:
+            behind += max(0, last - at)
     return {"behind": behind, "missed": consumer.missed}
 
 

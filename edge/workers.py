@@ -15,6 +15,7 @@ from edgewake.edge.log import forgetting
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.forgetting import forget_others
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.downlink.downlink import REQUESTS
 
 if TYPE_CHECKING:
     from edgewake.edge.actions.runner import Actions
@@ -39,28 +40,35 @@ class Workers:
         self._sketching: Sketching | None = None
         self._processing: Processing | None = None
         self._requests: BookKeeper | None = None
+        things = config.streams_of_things
         if config.chain:
             from edgewake.edge.processors.processing import Processing
 
-            self._processing = Processing(config.chain, events)
+            self._processing = Processing(config.chain, events, things)
         if config.sketch:
             from edgewake.edge.sketches.sketching import Sketching
 
-            self._sketching = Sketching(config.sketch, events, clock, rng)
+            self._sketching = Sketching(config.sketch, events, clock, rng, things)
         if config.absence:
             from edgewake.edge.processors.watching import Watching
 
-            self._watching = Watching(config.absence, events, clock)
+            self._watching = Watching(config.absence, events, clock, things)
         if config.action:
             from edgewake.edge.actions.runner import Actions
 
             self._actions = Actions(
-                config.action, config.device, events, clock, rng, behind_s=config.behind_s
+                config.action,
+                config.device,
+                events,
+                clock,
+                rng,
+                behind_s=config.behind_s,
+                of_things=things,
             )
         if config.downlink.requests:
             from edgewake.edge.downlink.requests import BookKeeper
 
-            self._requests = BookKeeper(events, clock)
+            self._requests = BookKeeper(events, clock, of_things=REQUESTS in things)
 
     async def open(self) -> dict[str, Run]:
         """Register all readers before the first reading comes, and return what to run, by name.

@@ -38,6 +38,8 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.notes *         what people say of devices, key = device
     ew.down *          what devices are to do and to be, and how it ended; key = device|id and
                        device|settings
+    ew.attributes *    attributes of ThingsBoard's devices, and commands that they have;
+                       key = device
     ew.requests *      what devices ask for, and what they are told; key = device|id
     ew.queries *       registered queries, key = query
     ew.progress *      progress of the analysis, key = query
@@ -89,6 +91,8 @@ ASKING_SUFFIX: Final = "/ack"
 which comes on its `…/acks`."""
 _FEED_END: Final = "/req/feed"
 _OF: Final = "/of/"
+EVERY_THING: Final = "+"
+"""In place of the name of a thing; no thing has it."""
 BRIDGE_PREFIX: Final = "ew/bridges/"
 
 UP: Final = "ew.up"
@@ -100,6 +104,7 @@ STREAMS: Final = "ew.streams"
 DEVICES: Final = "ew.devices"
 NOTES: Final = "ew.notes"
 DOWN: Final = "ew.down"
+ATTRIBUTES: Final = "ew.attributes"
 REQUESTS: Final = "ew.requests"
 QUERIES: Final = "ew.queries"
 PROGRESS: Final = "ew.progress"
@@ -172,6 +177,7 @@ TABLES: Final = (
     DEVICES,
     NOTES,
     DOWN,
+    ATTRIBUTES,
     REQUESTS,
     QUERIES,
     PROGRESS,
@@ -219,6 +225,16 @@ def up(device: str, stream: str) -> str:
 def of_thing(stream: str, thing: str) -> str:
     """Name a thing's stream in topics and in its agent's log."""
     return f"{stream}{_OF}{thing}"
+
+
+def of_all_things(stream: str) -> str:
+    """Name all things' streams of it, of whatever thing; no stream has this name."""
+    return of_thing(stream, EVERY_THING)
+
+
+def is_of_all_things(name: str) -> bool:
+    """Is it what `of_all_things` gives?"""
+    return stream_and_thing(name)[1] == EVERY_THING
 
 
 def stream_and_thing(name: str) -> tuple[str, str]:

@@ -14,6 +14,7 @@ class Alert:
     """One reading of an alert stream."""
 
     device: str
+    """This one, or the thing behind it that the alert is of."""
     stream: str
     position: int
     """In the log."""

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
@@ -30,7 +30,9 @@ from edgewake.edge.log.forgetting import ACTIONS as PREFIX
 from edgewake.edge.log.forgetting import forget_others
 from edgewake.edge.log.keeping.work import Failpoint, no_failpoint
 from edgewake.edge.log.tables.consumers import Missed
+from edgewake.edge.things.streams import streams_of
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.topics import stream_and_thing
 
 if TYPE_CHECKING:
     from edgewake.edge.processors.expression import Evaluate
@@ -58,8 +60,13 @@ class ActionRunner:
         failpoint: Failpoint = no_failpoint,
         *,
         behind_s: float = 0.0,
+        of_things: bool = False,
     ) -> None:
-        """`behind_s`: how old an alert may be at birth, because a window had to end first."""
+        """`behind_s`: how old an alert may be at birth, because a window had to end first.
+
+        `of_things`: each thing behind this device has alerts of its own.
+        """
+        self._of_things = of_things
         self._config = config
         self._device = device
         self._expire_s = config.expire_s + behind_s
@@ -80,7 +87,9 @@ class ActionRunner:
         Raises LogClosedError, sqlite3.Error.
         """
         self._consumer = await self._events.consumer(
-            PREFIX + self._config.name, [self._config.stream], at_end=True
+            PREFIX + self._config.name,
+            streams_of(self._config.stream, of_things=self._of_things),
+            at_end=True,
         )
         return self._consumer
 
@@ -107,14 +116,16 @@ class ActionRunner:
                 if isinstance(item, Missed):
                     self._progress = self._progress.ended(Outcome.MISSED, item.count)
                     continue
+                stream, thing = stream_and_thing(item.stream)
                 for place, reading in enumerate(item.readings, start=item.first):
                     if self._when is None or self._when(reading) is True:
-                        await self._take(consumer, Alert(self._device, item.stream, place, reading))
+                        alert = Alert(thing or self._device, stream, place, reading)
+                        await self._take(consumer, item.stream, alert)
             await consumer.commit(chunk.cursor, state=self._progress.encode(), wait=False)
             await asyncio.sleep(0)  # all of the above may have found everything at hand
 
-    async def _take(self, consumer: Consumer, alert: Alert) -> None:
-        """One alert, to its end."""
+    async def _take(self, consumer: Consumer, log_stream: str, alert: Alert) -> None:
+        """One alert of a stream of the log, to its end."""
         async with contextlib.AsyncExitStack() as left:
             act = await self._way(alert, left)
             if act is None:
@@ -123,7 +134,7 @@ class ActionRunner:
                 )
                 return
             self._progress = self._progress.begin(alert.position)
-            await consumer.commit({alert.stream: alert.position}, state=self._progress.encode())
+            await consumer.commit({log_stream: alert.position}, state=self._progress.encode())
             self._failpoint("begun")
             error = await self._act(act, alert)
             self._failpoint("acted")
@@ -215,12 +226,22 @@ class Actions:
         rng: random.Random,
         *,
         behind_s: Mapping[str, float] = MappingProxyType({}),
+        of_things: Container[str] = frozenset(),
     ) -> None:
-        """`behind_s`: of streams whose alerts wait for the end of a window."""
+        """`behind_s`: of streams whose alerts wait for the end of a window.
+
+        `of_things`: streams of which each thing behind this device has one of its own.
+        """
         self._events = events
         self.runners = {
             config.name: ActionRunner(
-                config, device, events, clock, rng, behind_s=behind_s.get(config.stream, 0.0)
+                config,
+                device,
+                events,
+                clock,
+                rng,
+                behind_s=behind_s.get(config.stream, 0.0),
+                of_things=config.stream in of_things,
             )
             for config in configs
         }

@@ -29,10 +29,15 @@ _WAITING, _UNKNOWN = 3, 4
     default=0,
     help="Seconds to wait for the reply to ID.",
 )
+@click.option("--thing", default="", help="The thing behind this device that asked ID.")
 @click.pass_obj
 @exits
 def requests(
-    of_group: Path | None, config_file: Path | None, request_id: str | None, wait_s: float
+    of_group: Path | None,
+    config_file: Path | None,
+    request_id: str | None,
+    wait_s: float,
+    thing: str,
 ) -> None:
     """What was asked, one JSON object a line; or one request.
 
@@ -40,7 +45,7 @@ def requests(
     """
     import orjson
 
-    from edgewake.edge.downlink.requests import kept_in
+    from edgewake.edge.downlink.requests import kept_in, key_of
     from edgewake.protocol.clock import SystemClock
 
     directory, clock = data_dir_of(config_file or of_group), SystemClock()
@@ -50,7 +55,8 @@ def requests(
         return
     deadline_s = time.monotonic() + wait_s
     while True:
-        found = kept_in(directory).at(clock.now_ms()).entries.get(request_id)
+        book = kept_in(directory).at(clock.now_ms())
+        found = book.entries.get(key_of(request_id, thing))
         if (found is not None and found.state != "waiting") or time.monotonic() >= deadline_s:
             break
         time.sleep(LOOK_EVERY_S)

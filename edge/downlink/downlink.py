@@ -13,6 +13,7 @@ from edgewake.edge.downlink.inbox import Done, Inbox
 from edgewake.edge.downlink.kept import Kept
 from edgewake.protocol.downlink.downlink import REPLIES, Answer, AnswerState, DownKind
 from edgewake.protocol.errors import Rejected
+from edgewake.protocol.topics import of_thing
 
 if TYPE_CHECKING:
     from edgewake.protocol.downlink.down_message import AnyMessage, Settings
@@ -83,7 +84,8 @@ class Downlink:
             return Done(await commands.run(message, self._config.command[message.name]))
         if isinstance(message, Reply):
             reading = self.inbox.now().wall_ms, message.fields()
-            return Done(_answer(kept, AnswerState.DONE, ""), {REPLIES: [reading]})
+            stream = of_thing(REPLIES, message.thing) if message.thing else REPLIES
+            return Done(_answer(kept, AnswerState.DONE, ""), {stream: [reading]})
         assert self._trial is not None
         answer = await self._trial.apply(message)
         return None if answer is None else Done(answer)

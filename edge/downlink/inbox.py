@@ -73,7 +73,7 @@ class Inbox:
         self._stream = events.stream(INBOX)
         self._ledger = Ledger()
         self._waiting: dict[str, tuple[int, int]] = {}
-        """Ticket in the log and bytes, by id."""
+        """Ticket in the log and bytes, by key."""
         self._consumer: Consumer | None = None
         self._keeping: set[asyncio.Task[None]] = set()
         self.counts: Counter[str] = Counter()
@@ -115,11 +115,11 @@ class Inbox:
             )
             acknowledge(BAD_PAYLOAD)
             return
-        if kept.id in self._waiting:
+        if kept.key in self._waiting:
             self.counts["repeated"] += 1
-            self._acknowledge_when_kept(self._waiting[kept.id][0], acknowledge)
+            self._acknowledge_when_kept(self._waiting[kept.key][0], acknowledge)
             return
-        if self._ledger.step(kept.id) is not None:
+        if self._ledger.step(kept.key) is not None:
             self.counts["repeated"] += 1
             acknowledge(SUCCESS)
             return
@@ -136,7 +136,7 @@ class Inbox:
         except LogBusyError:
             self._put_off(kept, acknowledge)
             return
-        self._waiting[kept.id] = (ticket, len(payload))
+        self._waiting[kept.key] = (ticket, len(payload))
         self.counts["taken"] += 1
         self._acknowledge_when_kept(ticket, acknowledge)
 
@@ -208,14 +208,14 @@ class Inbox:
         await consumer.commit(chunk.cursor, state=self._ledger.encode())
 
     async def _once(self, consumer: Consumer, kept: Kept, check: Check, handle: Handler) -> None:
-        step = self._ledger.step(kept.id)
+        step = self._ledger.step(kept.key)
         if step is Step.DONE:
-            self._waiting.pop(kept.id, None)
+            self._waiting.pop(kept.key, None)
             return
         was_begun = step is Step.BEGUN
         refusal = check(kept, was_begun)
         if refusal is None and not was_begun:
-            self._ledger.begin(kept.id)
+            self._ledger.begin(kept.key)
             await consumer.commit({}, state=self._ledger.encode())
         done = await handle(kept) if refusal is None else Done(refusal)
         if done is None:
@@ -223,11 +223,11 @@ class Inbox:
             await asyncio.Event().wait()
             return
         answer = done.answer
-        self._ledger.end(kept.id)
+        self._ledger.end(kept.key)
         stream = of_thing(ANSWERS, kept.thing) if kept.thing else ANSWERS
         answers = {stream: [(self.now().wall_ms, dict(answer.fields()))]}
         await consumer.commit({}, state=self._ledger.encode(), derived={**done.derived, **answers})
-        self._waiting.pop(kept.id, None)
+        self._waiting.pop(kept.key, None)
         self.counts[answer.state.value] += 1
         log.info(
             "%s %s: %s",

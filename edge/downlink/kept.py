@@ -56,6 +56,11 @@ class Kept:
         name = found.get("thing") if isinstance(found, dict) else None
         return name if isinstance(name, str) and is_device(name) else ""
 
+    @property
+    def key(self) -> str:
+        """What tells it from others here: ids are those of a device, or of a thing."""
+        return f"{self.thing}/{self.id}" if self.thing else self.id
+
     def reading(self) -> Reading:
         """The message as a reading for the log."""
         return self.at.wall_ms, {

@@ -16,7 +16,7 @@ import orjson
 
 DONE_MAX: Final = 500
 """Messages that are done and remembered, some 20 KB. The cloud has at most a hundred open for a
-device, so one that it sends again is among them."""
+device and 300 for all things behind it, so one that it sends again is among them."""
 
 
 class Step(StrEnum):

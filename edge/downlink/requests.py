@@ -21,8 +21,10 @@ from edgewake.edge.log.forgetting import REQUESTS as CONSUMER
 from edgewake.edge.log.tables.consumers import Missed
 from edgewake.edge.log.tables.schema import reading
 from edgewake.edge.log.tables.tables import read_consumers
+from edgewake.edge.things.streams import streams_of
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.downlink.downlink import REPLIES, REQUESTS
+from edgewake.protocol.topics import stream_and_thing
 
 log = logging.getLogger("edgewake.downlink")
 
@@ -51,6 +53,18 @@ class Entry:
     """The text of the reply."""
     detail: str = ""
     replied_at: int = 0
+    thing: str = ""
+    """The thing behind this device that asked; empty: the device itself."""
+
+    @property
+    def key(self) -> str:
+        """What tells it from others here: ids are those of a device, or of a thing."""
+        return key_of(self.id, self.thing)
+
+
+def key_of(request_id: str, thing: str) -> str:
+    """See `Entry.key`."""
+    return f"{thing}/{request_id}" if thing else request_id
 
 
 class Book:
@@ -58,14 +72,13 @@ class Book:
 
     def __init__(self, entries: Mapping[str, Entry] | None = None) -> None:
         self.entries = dict(entries or {})
-        """Requests by id, in the order in which something was last heard of them."""
+        """Requests by key, in the order in which something was last heard of them."""
 
     @classmethod
     def decode(cls, state: bytes | None) -> Book:
         """Read what `encode` made; empty without it. Raises ValueError, TypeError."""
-        return cls(
-            {fields["id"]: Entry(**fields) for fields in orjson.loads(state)} if state else {}
-        )
+        found = [Entry(**fields) for fields in orjson.loads(state)] if state else []
+        return cls({entry.key: entry for entry in found})
 
     def encode(self) -> bytes:
         """Encode the state for the log."""
@@ -78,7 +91,7 @@ class Book:
         """
         return Book({key: _at(entry, now_ms) for key, entry in self.entries.items()})
 
-    def asked(self, at: int, fields: Mapping[str, Any]) -> Book:
+    def asked(self, at: int, fields: Mapping[str, Any], thing: str = "") -> Book:
         """A reading of REQUESTS.
 
         Streams have no order among them: the reply may have been read before.
@@ -92,22 +105,27 @@ class Book:
         except ValueError as error:
             log.warning("a request is wrong: %s", error, extra={"event": "requests.wrong"})
             return self
-        known = self.entries.get(request.id)
+        known = self.entries.get(key_of(request.id, thing))
         if known is not None and (known.asked_at or known.state == "waiting"):
             return self  # the same request again
-        said = {"name": request.name, "asked_at": at, "expires_s": request.expires_s}
+        said = {
+            "name": request.name,
+            "asked_at": at,
+            "expires_s": request.expires_s,
+            "thing": thing,
+        }
         return self._with(Entry(request.id, **said) if known is None else replace(known, **said))  # type: ignore[arg-type]
 
-    def replied(self, at: int, fields: Mapping[str, Any]) -> Book:
+    def replied(self, at: int, fields: Mapping[str, Any], thing: str = "") -> Book:
         """A reading of REPLIES."""
         said = {name: str(fields.get(name) or "") for name in ("state", "body", "detail")}
         id_ = str(fields["id"])
-        entry = self.entries.get(id_, Entry(id_))
+        entry = self.entries.get(key_of(id_, thing), Entry(id_, thing=thing))
         return self._with(replace(entry, replied_at=at, **said))  # type: ignore[arg-type]
 
     def _with(self, entry: Entry) -> Book:
-        entries = {key: one for key, one in self.entries.items() if key != entry.id} | {
-            entry.id: entry
+        entries = {key: one for key, one in self.entries.items() if key != entry.key} | {
+            entry.key: entry
         }
         waiting = [key for key, one in entries.items() if one.state == "waiting"]
         ended = [key for key, one in entries.items() if one.state != "waiting"]
@@ -130,14 +148,20 @@ def _at(entry: Entry, now_ms: int) -> Entry:
 class BookKeeper:
     """Keeps the book."""
 
-    def __init__(self, events: EventLog, clock: Clock) -> None:
+    def __init__(self, events: EventLog, clock: Clock, *, of_things: bool = False) -> None:
+        """`of_things`: things behind this device ask, too."""
         self._events = events
         self._clock = clock
+        self._streams = [
+            name
+            for stream in (REQUESTS, REPLIES)
+            for name in streams_of(stream, of_things=of_things)
+        ]
         self._book = Book()
 
     async def open(self) -> Consumer:
         """Before the first request comes. Raises LogClosedError, sqlite3.Error."""
-        return await self._events.consumer(CONSUMER, [REQUESTS, REPLIES])
+        return await self._events.consumer(CONSUMER, self._streams)
 
     async def run(self) -> None:
         """Until cancelled or until the log is closed. Raises LogClosedError, sqlite3.Error."""
@@ -165,11 +189,12 @@ class BookKeeper:
                     extra={"event": "requests.missed"},
                 )
                 continue
+            stream, thing = stream_and_thing(item.stream)
             for at, fields in item.readings:
                 self._book = (
-                    self._book.asked(min(at, now_ms), fields)
-                    if item.stream == REQUESTS
-                    else self._book.replied(at, fields)
+                    self._book.asked(min(at, now_ms), fields, thing)
+                    if stream == REQUESTS
+                    else self._book.replied(at, fields, thing)
                 )
         await consumer.commit(chunk.cursor, state=self._book.encode())
 

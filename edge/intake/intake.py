@@ -38,7 +38,7 @@ from edgewake.protocol.frames.frame import (
     reading_of,
 )
 from edgewake.protocol.json_text import parse
-from edgewake.protocol.names import is_field
+from edgewake.protocol.names import THING, is_field
 
 log = logging.getLogger("edgewake.intake")
 
@@ -100,6 +100,9 @@ class Sink(Protocol):
     def lose(self, count: int, reason: str) -> None:
         """Say that readings were lost."""
 
+    def lose_these(self, readings: Sequence[Reading], reason: str) -> None:
+        """Say that these were lost: a thing's loss is the thing's."""
+
 
 class LogSink:
     """Mode `ack`: the event log."""
@@ -126,6 +129,9 @@ class LogSink:
 
     def lose(self, count: int, reason: str) -> None:
         self._stream.lose(count, reason)
+
+    def lose_these(self, readings: Sequence[Reading], reason: str) -> None:
+        self._stream.lose(len(readings), reason)
 
 
 class OneWaySink:
@@ -162,6 +168,9 @@ class OneWaySink:
     def lose(self, count: int, reason: str) -> None:
         """The stream may lose readings, and says how many."""
         self._lose(count, reason)
+
+    def lose_these(self, readings: Sequence[Reading], reason: str) -> None:
+        self._lose(len(readings), reason)
 
 
 class Intake:
@@ -283,7 +292,7 @@ class Intake:
         try:
             return self.reading(item)
         except Rejected as error:
-            self.refuse(error.reason, error.detail)
+            self.refuse(error.reason, error.detail, thing=_thing_in(item))
             return None
 
     def reading(self, item: Any) -> Reading:
@@ -371,11 +380,16 @@ class Intake:
             self._shapes[names] = shape
         return shape
 
-    def refuse(self, reason: RejectReason, detail: str, count: int = 1) -> None:
-        """Count refusals and say it."""
+    def refuse(
+        self, reason: RejectReason, detail: str, count: int = 1, *, thing: Scalar = None
+    ) -> None:
+        """Count refusals and say it; the loss is that thing's, where one is named."""
         before = self.refused[reason.value]
         self.refused[reason.value] += count
-        self._sink.lose(count, LossReason.REFUSED)
+        if thing is None:
+            self._sink.lose(count, LossReason.REFUSED)
+        else:
+            self._sink.lose_these([(0, {THING: thing})] * count, LossReason.REFUSED)
         if before == 0 or before // SAY_EVERY != (before + count) // SAY_EVERY:
             log.warning(
                 "%s: refused (%s): %s", self.name, reason.value, detail,
@@ -416,7 +430,7 @@ class Intake:
                 self._sink.put(readings, position, lost or {})
             except LogBusyError:
                 if self.policy is Policy.DROP_NEWEST:
-                    self._drop(len(readings))
+                    self._drop(readings)
                     for reason, count in (lost or {}).items():
                         self._sink.lose(count, reason)
                     return False
@@ -475,7 +489,7 @@ class Intake:
             self._keep_book()
             self._sink.put(readings, None, {})
         except LogBusyError:
-            self._sink.lose(len(readings), LossReason.STOPPED)
+            self._sink.lose_these(readings, LossReason.STOPPED)
             self.dropped += len(readings)
         else:
             self.taken += len(readings)
@@ -486,7 +500,8 @@ class Intake:
             self._sink.put((), (self._book_name, self._book.encode()), {})
             self._book.kept()
 
-    def _drop(self, count: int) -> None:
+    def _drop(self, readings: Sequence[Reading]) -> None:
+        count = len(readings)
         if self.dropped == 0 or self.dropped // SAY_EVERY != (self.dropped + count) // SAY_EVERY:
             log.error(
                 "%s: the log's queue is full, readings are dropped",
@@ -494,7 +509,7 @@ class Intake:
                 extra={"event": "intake.dropped", "source": self.name},
             )
         self.dropped += count
-        self._sink.lose(count, LossReason.QUEUE_FULL)
+        self._sink.lose_these(readings, LossReason.QUEUE_FULL)
 
     def counts(self) -> dict[str, Any]:
         """The counts for the status."""
@@ -508,6 +523,16 @@ class Intake:
             "remarks": dict(self.remarks),
             "names": self._book.renamed(),
         }
+
+
+def _thing_in(item: Any) -> Scalar:
+    """What a reading that is refused says of itself; None where it cannot be told."""
+    try:
+        body = _parsed(item) if isinstance(item, bytes) else item
+    except Rejected:
+        return None
+    thing = body.get(THING) if isinstance(body, Mapping) else None
+    return thing if isinstance(thing, str | int | float) else None
 
 
 def _parsed(line: bytes) -> Any:

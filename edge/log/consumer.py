@@ -32,6 +32,8 @@ Contract:
   more has to be forgotten (`EventLog.forget_consumer`); until then the same bound holds for it. A
   state has at most STATE_BYTES_MAX bytes. Derived readings wait for room in their stream's queue
   like any others.
+* **Things.** Who names `of_all_things(stream)` among its streams reads those of all things behind
+  this device, also of those that are first heard of later; of these nothing is left out, either.
 * **Damage.** When a damaged log was replaced, `read`, `poll`, `submit` and `commit` raise
   LogRenewedError once: begin again from `state`, which is None where it could not be saved.
 
@@ -52,9 +54,17 @@ from edgewake.edge.log.keeping.work import Commit
 from edgewake.edge.log.state import LogBusyError
 from edgewake.edge.log.store import LogStore
 from edgewake.edge.log.tables.codec import Reading
-from edgewake.edge.log.tables.consumers import ConsumerState, Missed, Passed, RawBatch, Received
+from edgewake.edge.log.tables.consumers import (
+    ConsumerState,
+    Missed,
+    Passed,
+    RawBatch,
+    Received,
+    is_any_of,
+)
 from edgewake.edge.log.writing.writer import LogWriter
 from edgewake.protocol.errors import LocalError
+from edgewake.protocol.topics import is_of_all_things
 
 READ_READINGS: Final = 10_000
 """Readings in a chunk, about."""
@@ -164,7 +174,11 @@ class Consumer:
         self.name = found.name
         self._events = events
         self._writer = writer
-        self._tails = {stream: Tail() for stream in found.cursor}
+        self._followed = frozenset(found.cursor)
+        """As registered, with names for all things' streams."""
+        self._tails: dict[str, Tail] = {}
+        self._known = 0
+        """Streams that the log had when those of new things were looked for."""
         self._renewed = False
         self._begin(found)
 
@@ -173,6 +187,25 @@ class Consumer:
         """As of the last durable commit when it was opened, or when the log was renewed."""
         self._cursor = dict(found.cursor)
         self._missed = 0
+        self._known = 0
+        for stream in found.cursor:
+            self._follow(stream)
+
+    def _follow(self, stream: str) -> None:
+        """Have a place for its newest readings; a name for all things' streams has none."""
+        if not is_of_all_things(stream):
+            self._tails.setdefault(stream, Tail())
+
+    def _meet_things(self) -> None:
+        """Follow the streams of things that came after this was registered."""
+        if self._writer.store.stream_count == self._known:
+            return
+        names = self._writer.store.stream_names
+        self._known = len(names)
+        for stream in names:
+            if stream not in self._tails and is_any_of(stream, self._followed):
+                self._cursor.setdefault(stream, 0)
+                self._follow(stream)
 
     @property
     def cursor(self) -> Mapping[str, int]:
@@ -194,6 +227,7 @@ class Consumer:
     def poll(self, readings_max: int = READ_READINGS) -> Chunk:
         """`read` for threads: what there is now, perhaps nothing."""
         self._check()
+        self._meet_things()
         items: list[Received | Missed] = list(self._from_memory(readings_max))
         for stream in self._to_read():
             items += self._from_log(
@@ -262,7 +296,7 @@ class Consumer:
         tail = self._tails.get(part.stream)
         if tail is not None:
             tail.add(part)
-        return tail is not None
+        return tail is not None or is_any_of(part.stream, self._followed)
 
     def renew(self) -> None:
         """Called by the writer's thread: the log is another one."""
@@ -274,13 +308,14 @@ class Consumer:
             for tail in self._tails.values():
                 tail.clear()
             found = self._writer.consumer(self.name) or ConsumerState(self.name, {})
-            if not self._tails.keys() <= found.cursor.keys():  # nobody told the new log of it
-                streams = tuple(self._tails)
+            if not self._followed <= found.cursor.keys():  # nobody told the new log of it
+                streams = tuple(self._followed)
                 self._writer.ask(lambda store: store.register(self.name, streams, at_end=False))
             self._begin(replace(found, cursor=dict.fromkeys(self._tails, 0) | dict(found.cursor)))
             raise LogRenewedError(f"{self.name}: the event log was damaged and replaced")
 
     def _has_more(self) -> bool:
+        self._meet_things()
         return (
             self._renewed
             or any(tail.has_after(self._cursor[stream]) for stream, tail in self._tails.items())

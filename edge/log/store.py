@@ -44,6 +44,7 @@ from edgewake.edge.log.tables.consumers import (
     ConsumerState,
     Missed,
     RawBatch,
+    is_any_of,
     rows_after,
 )
 from edgewake.edge.log.tables.epoch import (
@@ -338,6 +339,11 @@ class LogStore:
         """The names of all streams."""
         return frozenset(self._state.streams)
 
+    @property
+    def stream_count(self) -> int:
+        """How many streams there are; never fewer."""
+        return len(self._state.streams)
+
     def unframed(self, stream: str) -> int:
         """Readings of a stream that are not framed yet."""
         found = self._state.streams.get(stream)
@@ -371,12 +377,13 @@ class LogStore:
         What it did not read before begins at its end, or with the oldest that is still there.
         """
         before = self._state.consumers.get(name, ConsumerState(name, {}))
-        cursor = {
-            stream: before.cursor.get(
-                stream, self.last(stream) if at_end else self._before_oldest(stream)
-            )
-            for stream in streams
-        }
+        followed = [*streams, *(one for one in self._state.streams if is_any_of(one, streams))]
+        cursor: dict[str, int] = {}
+        for stream in followed:
+            known = before.position(stream)
+            if known is None:
+                known = self.last(stream) if at_end else self._before_oldest(stream)
+            cursor[stream] = known
         if name not in self._state.consumers or cursor != before.cursor:
             self.apply(Work(registered=[replace(before, cursor=cursor)]))
         return self._state.consumers[name]

@@ -6,6 +6,9 @@ reading is processed twice or left out, and none that it made is there twice. It
 while they are being written; what it makes of them is written after them. What the log could not
 give it (it was too far behind, or they were lost before) is counted.
 
+Of things behind this device (docs/gateways.md) each has a state of its own, and what is made of its
+readings is its own too: `edgewake.edge.things.chain_states`.
+
 A chain that was removed from the configuration is forgotten: the log keeps nothing for it.
 """
 
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from edgewake.edge.intake.intake import LossReason
@@ -24,11 +27,14 @@ from edgewake.edge.log.forgetting import forget_others
 from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.log.tables.consumers import Missed
 from edgewake.edge.processors.config import ChainConfig
+from edgewake.edge.things.streams import made_of, streams_of
 from edgewake.protocol.downlink.downlink import REQUESTS
 from edgewake.protocol.errors import Rejected
+from edgewake.protocol.topics import stream_and_thing
 
 if TYPE_CHECKING:
-    from edgewake.edge.processors.chain import Chain, ChainState
+    from edgewake.edge.processors.chain import Chain
+    from edgewake.edge.things.chain_states import ThingStates
 
 log = logging.getLogger("edgewake.processing")
 
@@ -37,13 +43,42 @@ READ_READINGS: Final = 500
 else."""
 
 
+class OneState:
+    """What a chain remembers where all readings are this device's; one task's."""
+
+    def __init__(self, chain: Chain, kept: bytes | None, bytes_max: int) -> None:
+        """Go on from what `encode` gave; with that of another configuration, begin."""
+        self._chain = chain
+        self._bytes_max = bytes_max
+        self._state = chain.resume(kept)
+        self.is_resumed = self._state != chain.begin()
+        """Was there a state of this chain?"""
+
+    def apply(self, _thing: str, readings: Sequence[Reading]) -> Sequence[Reading]:
+        """What is made of readings."""
+        applied = self._chain.apply(self._state, readings)
+        self._state = applied.state
+        return applied.readings
+
+    def encode(self) -> bytes:
+        """The state to commit, of at most the bound."""
+        self._state, body = self._chain.kept(self._state, self._bytes_max)
+        return body
+
+    def counts(self) -> dict[str, Any]:
+        """For the status: exact, as they are part of the state."""
+        return self._chain.counts(self._state)
+
+
 class ChainTask:
     """One chain and its consumer."""
 
-    def __init__(self, chain: Chain, events: EventLog) -> None:
+    def __init__(self, chain: Chain, events: EventLog, *, of_things: bool = False) -> None:
+        """`of_things`: each thing behind this device has a stream of its own."""
         self._chain = chain
         self._events = events
-        self._state = chain.begin()
+        self._of_things = of_things
+        self._states = self._begun(None)
         self._missed = 0
         self._consumer: Consumer | None = None
 
@@ -53,7 +88,7 @@ class ChainTask:
         Raises LogClosedError, sqlite3.Error.
         """
         self._consumer = await self._events.consumer(
-            name_of(self._chain.into), [self._chain.stream]
+            name_of(self._chain.into), streams_of(self._chain.stream, of_things=self._of_things)
         )
         return self._consumer
 
@@ -71,25 +106,22 @@ class ChainTask:
                 )  # fmt: skip
 
     async def _process(self, consumer: Consumer) -> None:
-        self._state = self._resume(consumer.state)
+        self._states = self._resumed(consumer.state)
         while True:
             chunk = await consumer.read(READ_READINGS)
-            made: list[Reading] = []
-            state = self._state
+            made: dict[str, list[Reading]] = {}
             for item in chunk.items:
                 if isinstance(item, Missed):
                     self._miss(item)
                     continue
-                applied = self._chain.apply(state, item.readings)
-                state, made = applied.state, [*made, *applied.readings]
-            state, body = self._chain.kept(state, STATE_BYTES_MAX)
-            made = self._sound(made)
-            derived = {self._chain.into: made} if made else None
-            await consumer.commit(chunk.cursor, state=body, derived=derived, wait=False)
-            self._state = state
+                _, thing = stream_and_thing(item.stream)
+                if readings := self._sound(self._states.apply(thing, item.readings)):
+                    made.setdefault(made_of(item.stream, self._chain.into), []).extend(readings)
+            body = self._states.encode()
+            await consumer.commit(chunk.cursor, state=body, derived=made or None, wait=False)
             await asyncio.sleep(0)  # all of the above may have found everything at hand
 
-    def _sound(self, made: list[Reading]) -> list[Reading]:
+    def _sound(self, made: Sequence[Reading]) -> Sequence[Reading]:
         """Leave out readings that the stream does not accept, and log them.
 
         The stream would refuse the others along with them.
@@ -116,14 +148,22 @@ class ChainTask:
                 sound.append(reading)
         return sound
 
-    def _resume(self, kept: bytes | None) -> ChainState:
-        state = self._chain.resume(kept)
-        if kept is not None and state == self._chain.begin():
+    def _begun(self, kept: bytes | None) -> OneState | ThingStates:
+        if not self._of_things:
+            return OneState(self._chain, kept, STATE_BYTES_MAX)
+        # A device pays for it where it has things.
+        from edgewake.edge.things.chain_states import ThingStates
+
+        return ThingStates(self._chain, kept, STATE_BYTES_MAX)
+
+    def _resumed(self, kept: bytes | None) -> OneState | ThingStates:
+        states = self._begun(kept)
+        if kept is not None and not states.is_resumed:
             log.warning(
                 "chain %s: its configuration changed, it starts again", self._chain.into,
                 extra={"event": "chain.begun_anew", "chain": self._chain.into},
             )  # fmt: skip
-        return state
+        return states
 
     def _miss(self, item: Missed) -> None:
         self._missed += item.count
@@ -136,15 +176,24 @@ class ChainTask:
 
     def counts(self) -> dict[str, Any]:
         """For the status; `missed` since the start, the rest since the chain began."""
-        return {**self._chain.counts(self._state), "missed": self._missed}
+        return {**self._states.counts(), "missed": self._missed}
 
 
 class Processing:
     """All chains of an agent."""
 
-    def __init__(self, configs: Sequence[ChainConfig], events: EventLog) -> None:
+    def __init__(
+        self,
+        configs: Sequence[ChainConfig],
+        events: EventLog,
+        of_things: Container[str] = frozenset(),
+    ) -> None:
+        """`of_things`: streams of which each thing behind this device has one of its own."""
         self._events = events
-        self.chains = {config.into: ChainTask(_built(config), events) for config in configs}
+        self.chains = {
+            config.into: ChainTask(_built(config), events, of_things=config.stream in of_things)
+            for config in configs
+        }
 
     async def forget_others(self) -> None:
         """Forget the state of chains that were removed from the configuration.

@@ -34,7 +34,7 @@ class Maker:
         makers: Mapping[SketchKind, Callable[[], Filled]] = MAKERS,
     ) -> None:
         self._makers = {kind: makers[kind] for kind in kinds}
-        self._windows: dict[int, dict[str, dict[SketchKind, Filled]]] = {}
+        self._windows: dict[str, dict[str, dict[SketchKind, Filled]]] = {}
 
     def take(self, values: Sequence[Sequence[Any]]) -> None:
         """Values of windows and fields."""
@@ -45,7 +45,7 @@ class Maker:
             for filled in fields[field].values():
                 filled.add(some)
 
-    def over(self, window: int) -> list[tuple[str, str, int, str]]:
+    def over(self, window: str) -> list[tuple[str, str, int, str]]:
         """A window's sketches, those that saw something; it is forgotten."""
         return [
             (field, kind.value, filled.readings, base64.b64encode(filled.data()).decode())

@@ -13,9 +13,11 @@ import asyncio
 import logging
 import random
 from base64 import b64decode
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, Final
+
+import orjson
 
 from edgewake.edge.backoff import Backoff
 from edgewake.edge.log.consumer import Chunk, Consumer, LogRenewedError
@@ -23,10 +25,11 @@ from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.forgetting import SKETCHES as PREFIX
 from edgewake.edge.log.forgetting import forget_others
 from edgewake.edge.log.tables.codec import Reading
-from edgewake.edge.log.tables.consumers import Missed
+from edgewake.edge.log.tables.consumers import Missed, Received
 from edgewake.edge.sketches import windows
 from edgewake.edge.sketches.config import SketchConfig
 from edgewake.edge.sketches.workshop import MakerGone, Workshop, workshop
+from edgewake.edge.things.streams import made_of, streams_of
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import LocalError
 from edgewake.protocol.sketches.sketch import STREAM, DeviceSketch, SketchKind
@@ -47,26 +50,41 @@ class Sketcher:
     """Makes the sketches of one stream."""
 
     def __init__(
-        self, config: SketchConfig, events: EventLog, clock: Clock, rng: random.Random
+        self,
+        config: SketchConfig,
+        events: EventLog,
+        clock: Clock,
+        rng: random.Random,
+        *,
+        of_things: bool = False,
     ) -> None:
-        """Raises LocalError where a kind needs a library that is not there."""
+        """`of_things`: each thing behind this device has sketches of its own.
+
+        Raises LocalError where a kind needs a library that is not there.
+        """
         if not OWN_KINDS.issuperset(config.kinds) and find_spec("datasketches") is None:
             raise LocalError(
                 f"sketch of {config.stream!r}: hll, theta, kll and top need the library of the "
                 "extra `edgewake[edge-sketches]`"
             )
         self._config = config
+        self._of_things = of_things
         self._events = events
         self._clock = clock
         self._backoff = Backoff(RESTART_MIN_S, RESTART_MAX_S, rng)
         self._windows = self._resumed(None)
+        self._ended: set[str] = set()
+        """Streams of the log of which a window is over since the last commit."""
         self._missed = self._made = self._restarts = 0
         self.pid: int | None = None
         """The process id of the child, while it lives."""
 
     async def open(self) -> Consumer:
         """Where its last commit left it. Raises LogClosedError, sqlite3.Error."""
-        return await self._events.consumer(PREFIX + self._config.stream, [self._config.stream])
+        return await self._events.consumer(
+            PREFIX + self._config.stream,
+            streams_of(self._config.stream, of_things=self._of_things),
+        )
 
     async def run(self) -> None:
         """Until cancelled or until the log is closed. Raises LogClosedError, sqlite3.Error."""
@@ -88,58 +106,91 @@ class Sketcher:
 
     async def _follow(self, consumer: Consumer, maker: Workshop) -> None:
         self._windows = self._resumed(consumer.state)
+        self._ended.clear()
         while True:
             await self._take(consumer, maker, await consumer.read(READ_READINGS))
             await asyncio.sleep(0)  # all of the above may have found everything at hand
 
     async def _take(self, consumer: Consumer, maker: Workshop, chunk: Chunk) -> None:
-        values: dict[tuple[int, str], list[Any]] = {}
+        """Fill the sketches, and send those of all windows that are over, in one commit."""
+        made: dict[str, list[Reading]] = {}
         for item in chunk.items:
             if isinstance(item, Missed):
                 self._missed += item.count
                 self._say("missed", f"{item.count} readings are missing: {item.reason}")
                 continue
-            for position, (t, fields) in enumerate(item.readings, start=item.first):
-                before, (self._windows, placed) = self._windows, self._windows.place(position, t)
-                if placed.over:
-                    await maker.take([(*where, some) for where, some in values.items()])
-                    values = {}
-                    await self._send(consumer, maker, before, placed.over)
-                if placed.window is not None:
-                    for field in self._config.fields:
-                        if (value := fields.get(field)) is not None:
-                            values.setdefault((placed.window, field), []).append(value)
-        await maker.take([(*where, some) for where, some in values.items()])
+            if readings := await self._fill(maker, item):
+                made.setdefault(made_of(item.stream, STREAM), []).extend(readings)
+                self._ended.add(item.stream)
+        if self._ended:
+            await self._commit(consumer, made)
 
-    async def _send(
-        self, consumer: Consumer, maker: Workshop, before: windows.Windows, over: Sequence[int]
-    ) -> None:
-        """What is over, with the cursor of what is not."""
+    async def _fill(self, maker: Workshop, item: Received) -> list[Reading]:
+        """The sketches of windows of one stream of the log that are over."""
+        values: dict[tuple[str, str], list[Any]] = {}
         made: list[Reading] = []
-        for window in over:
-            start, end = before.span_ms(window)
-            for field, kind, readings, sketch in await maker.over(window):
-                one = DeviceSketch(
-                    self._config.stream,
-                    field,
-                    SketchKind(kind),
-                    start,
-                    end,
-                    readings,
-                    b64decode(sketch),
-                    self._config.beside,
-                )
-                made.append((start, one.fields()))
-        cursor = {self._config.stream: self._windows.needed_from - 1}
-        await consumer.commit(
-            cursor, state=self._windows.encode(), derived={STREAM: made} if made else None
-        )
-        self._made += len(made)
+        open_ = self._windows.get(item.stream) or self._fresh()
+        for position, (t, fields) in enumerate(item.readings, start=item.first):
+            before, (open_, placed) = open_, open_.place(position, t)
+            if placed.over:
+                await maker.take([(*where, some) for where, some in values.items()])
+                values = {}
+                for window in placed.over:
+                    made += await self._over(maker, item.stream, window, before.span_ms(window))
+                self._ended.add(item.stream)
+            if placed.window is not None:
+                for field in self._config.fields:
+                    if (value := fields.get(field)) is not None:
+                        where = (_window_name(item.stream, placed.window), field)
+                        values.setdefault(where, []).append(value)
+        await maker.take([(*where, some) for where, some in values.items()])
+        self._windows[item.stream] = open_
+        return made
 
-    def _resumed(self, kept: bytes | None) -> windows.Windows:
+    async def _over(
+        self, maker: Workshop, stream: str, window: int, span_ms: tuple[int, int]
+    ) -> list[Reading]:
+        start, end = span_ms
+        made: list[Reading] = []
+        for field, kind, readings, sketch in await maker.over(_window_name(stream, window)):
+            one = DeviceSketch(
+                self._config.stream,
+                field,
+                SketchKind(kind),
+                start,
+                end,
+                readings,
+                b64decode(sketch),
+                self._config.beside,
+            )
+            made.append((start, one.fields()))
+        return made
+
+    async def _commit(self, consumer: Consumer, made: Mapping[str, Sequence[Reading]]) -> None:
+        """What is over, with the cursors of what is not."""
+        cursor = {stream: self._windows[stream].needed_from - 1 for stream in self._ended}
+        await consumer.commit(cursor, state=self._encoded(), derived=made or None)
+        self._ended.clear()
+        self._made += sum(map(len, made.values()))
+
+    def _encoded(self) -> bytes:
+        return orjson.dumps(
+            {stream: orjson.Fragment(open_.encode()) for stream, open_ in self._windows.items()}
+        )
+
+    def _fresh(self, kept: bytes | None = None) -> windows.Windows:
         return windows.resumed(
             kept, size_ms=self._config.window_s * 1000, grace_ms=round(self._config.grace_s * 1000)
         )
+
+    def _resumed(self, kept: bytes | None) -> dict[str, windows.Windows]:
+        """By stream of the log."""
+        try:
+            found: Any = orjson.loads(kept or b"null")
+        except orjson.JSONDecodeError:
+            return {}
+        by_stream = found.items() if isinstance(found, dict) else ()
+        return {stream: self._fresh(orjson.dumps(one)) for stream, one in by_stream}
 
     def _say(self, event: str, text: str) -> None:
         log.warning(
@@ -154,7 +205,11 @@ class Sketcher:
 
         `counted` and `late` are since the sketches began, the rest since the agent did.
         """
-        exact = {"counted": self._windows.counted, "late": self._windows.late}
+        all_windows = self._windows.values()
+        exact = {
+            "counted": sum(open_.counted for open_ in all_windows),
+            "late": sum(open_.late for open_ in all_windows),
+        }
         return {
             **exact,
             "made": self._made,
@@ -164,14 +219,30 @@ class Sketcher:
         }
 
 
+def _window_name(stream: str, window: int) -> str:
+    """The name of a window, for the child."""
+    return f"{stream} {window}"
+
+
 class Sketching:
     """All sketches of an agent."""
 
     def __init__(
-        self, configs: Sequence[SketchConfig], events: EventLog, clock: Clock, rng: random.Random
+        self,
+        configs: Sequence[SketchConfig],
+        events: EventLog,
+        clock: Clock,
+        rng: random.Random,
+        of_things: Container[str] = frozenset(),
     ) -> None:
+        """`of_things`: streams of which each thing behind this device has one of its own."""
         self._events = events
-        self.sketchers = {config.stream: Sketcher(config, events, clock, rng) for config in configs}
+        self.sketchers = {
+            config.stream: Sketcher(
+                config, events, clock, rng, of_things=config.stream in of_things
+            )
+            for config in configs
+        }
 
     async def forget_others(self) -> None:
         """Forget the state of sketches that were removed from the configuration.

@@ -34,12 +34,12 @@ class Workshop:
         self._process = process
         self.pid = process.pid
 
-    async def take(self, values: Sequence[tuple[int, str, Sequence[Any]]]) -> None:
+    async def take(self, values: Sequence[tuple[str, str, Sequence[Any]]]) -> None:
         """Values of windows and fields. Raises MakerGone."""
         if values:
             await self._say({"values": values})
 
-    async def over(self, window: int) -> list[tuple[str, str, int, str]]:
+    async def over(self, window: str) -> list[tuple[str, str, int, str]]:
         """(field, kind, readings, base64) of a window's sketches. Raises MakerGone."""
         await self._say({"over": window})
         assert self._process.stdout is not None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
@@ -70,6 +70,18 @@ class ThingSink:
     def lose(self, count: int, reason: str) -> None:
         self._own.lose(count, reason)
 
+    def lose_these(self, readings: Sequence[Reading], reason: str) -> None:
+        by_stream, too_many = self._by_stream(readings)
+        for name, some in by_stream.items():
+            self._events.stream(name).lose(len(some), reason)
+        if too_many:
+            self._own.lose(too_many, TOO_MANY)
+        self._note(by_stream)
+
+    def _note(self, names: Iterable[str]) -> None:
+        """These have streams here now."""
+        self._things |= {thing for thing in map(_thing_of, names) if thing}
+
     def _leave(
         self,
         readings: Sequence[Reading],
@@ -91,7 +103,7 @@ class ThingSink:
             lost={self._stream: reasons} if reasons else {},
         )
         self._newest = self._events.append(commit)
-        self._things |= {thing for thing in map(_thing_of, by_stream) if thing}
+        self._note(by_stream)
 
     def _by_stream(self, readings: Sequence[Reading]) -> tuple[dict[str, list[Reading]], int]:
         """The readings by stream of the log, and how many are of things beyond the bound."""

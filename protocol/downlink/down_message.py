@@ -82,6 +82,8 @@ class Reply(Message):
     body: str = key(default="", max_length=BODY_CHARS_MAX)
     detail: str = key(default="", max_length=OUTPUT_CHARS_MAX)
     """Why, for people."""
+    thing: str = key(default="", pattern=f"^({DEVICE_PATTERN.pattern})?$")
+    """The thing behind this device that asked; empty: the device itself."""
 
     @property
     def request(self) -> str:

@@ -17,6 +17,9 @@ from edgewake.protocol.downlink.downlink import Answer, DownKind
 
 OPEN_MAX: Final = 100
 """Rows of one device that wait for its answer. One more is refused."""
+OPEN_BY_GATEWAY_MAX: Final = 300
+"""Rows that wait for answers by one gateway, of all things behind it; below the messages that a
+device remembers as done, so that none is done twice. Commands beyond are refused, replies wait."""
 ENDED_MAX: Final = 20
 """Rows of one device that ended and are kept; the oldest go when another one is added."""
 

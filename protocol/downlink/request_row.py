@@ -24,6 +24,8 @@ class RequestRow(BaseModel):
 
     device: str
     id: Annotated[str, Field(pattern=REQUEST_ID_PATTERN)]
+    via: str = ""
+    """The gateway that the request came by, and that the reply goes to, of a thing behind one."""
     name: str
     body: str
     received_at: int

@@ -5,26 +5,18 @@ How a delivery is stored is `edgewake.protocol.leases.delivery_record`.
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated, Final
 
 from pydantic import AnyHttpUrl, BaseModel, ConfigDict, Field
 
+from edgewake.protocol.leases.endpoint_kind import EndpointKind
+from edgewake.protocol.leases.lease import KEEP_OLD_S, KeepOldS
 from edgewake.protocol.names import STREAMS_PER_SUBSCRIPTION_MAX
 
 NAME_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 EVENTS_MAX: Final = 500
 """Events of one call."""
 WAIT_S_MAX: Final = 60.0
-
-
-class EndpointKind(StrEnum):
-    """What an answer 404 means."""
-
-    WEBHOOK = "webhook"
-    """A deployment that lasts a minute: it is tried again."""
-    PUSH_SERVICE = "push_service"
-    """The subscription is gone (RFC 8030, 7.3): it ends, as with 410."""
 
 
 class DeliveryRequest(BaseModel):
@@ -48,6 +40,9 @@ class DeliveryRequest(BaseModel):
     url: AnyHttpUrl
     """Where each call goes."""
     kind: EndpointKind = EndpointKind.WEBHOOK
+    headers: dict[str, str] | None = None
+    """Headers of yours for each call, e.g. Authorization: at most 8, 2 KB together, never shown.
+    Where they are missing they stay, as long as `url` does."""
     secret: str | None = None
     """whsec_… with 24 to 64 bytes; made and shown once where it is missing and there is none."""
     events_max: Annotated[int, Field(ge=1, le=EVENTS_MAX)] = 100
@@ -63,5 +58,5 @@ class SecretChange(BaseModel):
 
     secret: str | None = None
     """The new one; made and shown once where it is missing."""
-    keep_old_s: Annotated[int, Field(ge=0, le=30 * 86_400)] = 86_400
+    keep_old_s: KeepOldS = KEEP_OLD_S
     """Seconds for which calls are signed with the old one, too."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import orjson
 
-from edgewake.protocol.leases.delivery import EndpointKind
+from edgewake.protocol.leases.endpoint_kind import EndpointKind
 from edgewake.protocol.leases.lease import Subscription
 from edgewake.protocol.leases.lease_record import partition_of
 
@@ -89,6 +89,10 @@ class Delivery:
     events: int = 0
     """Events that were delivered."""
     delivered_at: int | None = None
+    tested_at: int | None = None
+    """When an operator had its endpoint called without an event, last."""
+    test_error: str = ""
+    """What that call failed by; empty: it was taken."""
     right: str = ""
     """JSON: what its owner may see and by what it proved who it is; empty: everything, nothing."""
     created_at: int

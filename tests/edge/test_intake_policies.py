@@ -69,6 +69,9 @@ class Queue:
     def lose(self, count: int, reason: str) -> None:
         self.lost[reason] += count
 
+    def lose_these(self, readings: Sequence[Reading], reason: str) -> None:
+        self.lost[reason] += len(readings)
+
 
 def intake(sink: Queue, policy: Policy = Policy.BLOCK) -> Intake:
     return Intake("test", sink, policy, FakeClock(NOW_MS))

@@ -43,6 +43,14 @@ RULES = """
 name = "gw-*"
 things = ["meter-*"]
 """
+RIGHTS = """
+[rights]
+anonymous = "everything"
+key_file = "{readers}"
+[rights.roles.reader]
+grants = [{{ streams = ["power", "power_mean"], devices = ["$device"] }}]
+"""
+"""Of the access server: everybody reads everything, but for who says that it is one thing's app."""
 ANSWER_S = 10.0
 
 
@@ -78,6 +86,9 @@ class Floor:
         kafka = f'[kafka]\nbootstrap = "{self.node.bootstrap}"\n'
         self.start_bridge(rules)
         self._start("sequencer", "sequencer-1", f'name = "sequencer-1"\n{kafka}')
+        readers = self.folder / "readers.keys"
+        readers.write_text("hall-app reader hall-app-key-0000001 meter-right-hall\n")
+        readers.chmod(0o600)
         key, ops_key = self.folder / "cursor.key", self.folder / "ops.key"
         key.write_text(f"1 {'ab' * 32}\n")
         key.chmod(0o600)
@@ -86,7 +97,7 @@ class Floor:
         ops = f'port = {self.ops_port}\nkey_file = "{ops_key}"\ndata_dir = "{self.folder}/ops"\n'
         self._start("ops", "ops", ops + kafka)
         access = f'name = "access-1"\nport = {self.access_port}\ncursor_key_file = "{key}"\n'
-        self._start("access", "access-1", access + kafka)
+        self._start("access", "access-1", access + kafka + RIGHTS.format(readers=readers))
 
     def start_bridge(self, rules: str = RULES) -> Process:
         """The bridge, with these lines of its configuration."""
@@ -113,10 +124,12 @@ class Floor:
         wait_until(lambda: port_is_open(self.intakes[name]), f"the intake of {name}")
         return process
 
-    def post(self, gateway: str, readings: Sequence[dict[str, Any]]) -> bool:
-        """Give readings to a gateway; has it said that it has them?"""
+    def post(
+        self, gateway: str, readings: Sequence[dict[str, Any]], port: int | None = None
+    ) -> bool:
+        """Give readings to a gateway, or to another port of it; has it said that it has them?"""
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self.intakes[gateway]}/",
+            f"http://127.0.0.1:{port or self.intakes[gateway]}/",
             json.dumps(readings).encode(),
             {"Content-Type": "application/json"},
         )

@@ -30,9 +30,9 @@ def calls(folder: Path) -> list[str]:
     return file.read_text().split("\n")[:-1] if file.exists() else []
 
 
-def ask(here: Floor, device: str, name: str) -> dict[str, object]:
+def ask(here: Floor, device: str, name: str, **more: str) -> dict[str, object]:
     """What became of a command."""
-    status, asked = here.ops("POST", f"/v1/devices/{device}/commands", {"name": name})
+    status, asked = here.ops("POST", f"/v1/devices/{device}/commands", {"name": name, **more})
     assert status == 202, asked
     path = f"/v1/devices/{device}/commands/{asked['id']}"
     wait_until(lambda: here.ops("GET", path)[1]["state"] != "waiting", "it was answered")
@@ -74,3 +74,16 @@ def test_what_is_for_things_and_what_is_for_the_gateway_are_not_confused(
     status, problem = here.ops("PUT", f"/v1/devices/{thing.name}/config", {"text": ""})
     assert status == 409
     assert "behind the gateway gw-own" in problem["detail"]
+
+
+def test_two_things_of_one_gateway_may_be_asked_under_the_same_id(
+    here: Floor, tmp_path: Path
+) -> None:
+    here.start_gateway("gw-same", *valve(tmp_path))
+    for name in ("meter-same-1", "meter-same-2"):
+        Thing(here, name).send_until_kept("gw-same", 1)
+        wait_until(lambda n=name: here.device(n).get("via") == "gw-same", "it is there")  # type: ignore[misc]
+        done = ask(here, name, "open_valve", id="open-1")
+        assert done["state"] == "done"
+        assert done["answer"]["output"] == f"{name} is open\n"  # type: ignore[index]
+    assert len(calls(tmp_path)) == 2

@@ -20,9 +20,17 @@ def example(name: str) -> dict[str, object]:
 
 
 def test_the_gateways_configuration_is_one_and_its_command_is_for_things() -> None:
-    config = AgentConfig.checked(example("gateway") | example("gateway command"))
+    config = AgentConfig.checked(
+        example("gateway") | example("gateway command") | example("gateway chain")
+    )
+    assert config.streams_of_things == {"power", "power_minute", "alerts"}
     assert config.source[0].things == "devices"
     assert config.downlink.command["open_valve"].is_for_things
+
+
+def test_a_gateway_whose_things_ask_has_their_replies_by_thing() -> None:
+    config = AgentConfig.checked(example("gateway requests") | {"device": "gw", "data_dir": "/tmp"})
+    assert config.streams_of_things == {"device_requests", "ew_replies"}
 
 
 def test_the_rules_allow_what_the_page_says() -> None:

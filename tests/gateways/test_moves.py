@@ -4,6 +4,8 @@ thing sent is in its own ledger; each of it comes once.
 
 from __future__ import annotations
 
+import json
+import urllib.request
 from collections import Counter
 
 import pytest
@@ -77,3 +79,81 @@ def test_it_goes_on_by_the_first_gateway_when_it_comes_back(here: Floor) -> None
         thing.send_until_kept(gateway, 5)
         is_at(here, thing, gateway)
     assert here.values("power", thing.name) == Counter(range(1, 16))
+
+
+def latest(here: Floor, thing: Thing) -> dict[str, object]:
+    address = f"http://127.0.0.1:{here.access_port}/v1/latest/power"
+    with urllib.request.urlopen(address, timeout=10) as answer:
+        rows = json.loads(answer.read())["rows"]
+    return next((row for row in rows if row["device"] == thing.name), {})
+
+
+def test_its_latest_value_is_the_newest_whichever_gateway_brought_it(here: Floor) -> None:
+    """The log of the second gateway is younger, so its epoch is higher: numbers of two gateways
+    say nothing of each other.
+    """
+    here.start_gateway("gw-older")
+    thing = Thing(here, "meter-latest")
+    thing.send_until_kept("gw-older", 1)
+    is_at(here, thing, "gw-older")
+    here.start_gateway("gw-younger")
+    for gateway in ("gw-younger", "gw-older", "gw-younger", "gw-older"):
+        thing.send_until_kept(gateway, 2)
+        has_come(here, thing, thing.made)
+        wait_until(lambda: latest(here, thing).get("n") == thing.made, f"the newest, by {gateway}")
+        assert latest(here, thing)["via"] == gateway
+
+
+def test_a_week_of_what_the_first_gateway_had_kept_moves_nothing_back(here: Floor) -> None:
+    here.start_gateway("gw-week-1")
+    here.start_gateway("gw-week-2")
+    thing = Thing(here, "meter-week")
+    thing.send_until_kept("gw-week-1", 1)
+    has_come(here, thing, 1)
+    here.broker.process.kill()
+    week_ms = 7 * 86_400_000
+    kept = [thing.reading() for _ in range(50)]
+    for n, one in enumerate(kept):
+        one["t"] -= week_ms - n * 3_600_000
+    assert here.post("gw-week-1", kept)
+    here.parts["gw-week-1"].kill()
+    here.broker.start()
+    thing.send_until_kept("gw-week-2", 5)
+    has_come(here, thing, 6)
+    is_at(here, thing, "gw-week-2")
+    here.parts["gw-week-1"].start().wait_for(READY)
+    has_come(here, thing, thing.made)
+    assert here.values("power", thing.name) == Counter(range(1, thing.made + 1))
+    wait_until(lambda: latest(here, thing).get("n") == thing.made, "the newest stays the latest")
+    shown = here.device(thing.name)
+    assert (shown["via"], shown["former"], shown["state"]) == (
+        "gw-week-2",
+        ["gw-week-1"],
+        "online",
+    )
+
+
+def test_two_gateways_that_claim_one_thing_are_a_problem_and_harm_nobody_else(here: Floor) -> None:
+    for name in ("gw-claim-1", "gw-claim-2"):
+        here.start_gateway(name)
+    good, claimed = Thing(here, "meter-claim-good"), Thing(here, "meter-claimed")
+    other = Thing(here, claimed.name)
+
+    def told() -> list[str]:
+        status, found = here.ops("GET", "/v1/problems")
+        assert status == 200, found
+        return [one["text"] for one in found["items"] if one["text"].startswith(claimed.name)]
+
+    def both_speak() -> bool:
+        claimed.send("gw-claim-1")
+        other.send("gw-claim-2")
+        good.send("gw-claim-1")
+        return bool(told())
+
+    wait_until(both_speak, "operators are told")
+    assert "the gateways gw-claim-1 and gw-claim-2 send for it at once" in told()[0]
+    good.send_until_kept("gw-claim-1", 1)
+    has_come(here, good, good.made)
+    assert here.values("power", good.name) == Counter(range(1, good.made + 1))
+    (passed,) = {one.via for one in here.records("power", good.name)}
+    assert passed == "gw-claim-1"

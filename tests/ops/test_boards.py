@@ -137,6 +137,18 @@ async def test_what_came_lately_is_given_once_from_place_to_place(system: Alerts
     assert [event["temperature"] for event in second["events"]] == [3.0]
     again = system.ask("GET", f"/v1/recent?source={stream}&after={second['place']}")
     assert again["events"] == []
+    query = f"/v1/recent?source={stream}&where=temperature%20%3E%201&select=1%20AS%20one"
+    assert system.ask("GET", query)["events"] == [{"one": 1}, {"one": 1}]
+    system.ask("PUT", "/v1/sets/ovens", {"members": ["oven"]})
+    members = f"/v1/recent?source={stream}&where=device%20NOT%20IN%20SET('ovens')"
+    assert system.ask("GET", members)["events"] == []
+    for asked, said in (
+        ("where=temperature%20%3E", "where: "),
+        ("select=sin(temperature)", "select: "),
+        ("where=device%20IN%20SET('cars')", "no set is named 'cars'"),
+    ):
+        refused = system.ask("GET", f"/v1/recent?source={stream}&{asked}", status=422)
+        assert said in refused["detail"]
     wrong = system.ask("GET", f"/v1/recent?source={stream}&after=x", status=422)
     assert "the place of an earlier answer" in wrong["detail"]
 

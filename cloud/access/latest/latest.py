@@ -3,7 +3,9 @@
 It is the last reading of each device, or the newest window of each group.
 
 Among a device's readings the one with the highest (epoch, seq) counts, so that a late reading does
-not replace a newer one; without them, the last to arrive. Among a group's rows the newest window
+not replace a newer one; without them, the last to arrive. Each gateway numbers the readings of a
+thing behind it by itself: of two that came by different gateways, and of one that did and one that
+did not, the later event time counts. Among a group's rows the newest window
 counts, and its last revision; a withdrawn row does not count, and one whose window the query's
 watermark has passed is marked as final. All rows are kept up to `bytes_max`; past it the row that
 has been silent longest is dropped, and counted.
@@ -27,6 +29,7 @@ BYTES_MAX: Final = 64 * 1024 * 1024
 ROW_BYTES: Final = 200
 """Memory of a row beside its data, roughly."""
 _WITHDRAWN: Final = b""
+NO_WAY: Final[tuple[str, int | None]] = ("", None)
 NOWHERE: Final[At] = (0, (0, 0))
 
 
@@ -41,6 +44,8 @@ class _Row:
     """Where it changed last, …"""
     born: At = NOWHERE
     """… and where it became a row."""
+    way: tuple[str, int | None] = NO_WAY
+    """The gateway that a thing's reading came by, and its event time."""
 
 
 class Latest:
@@ -79,12 +84,13 @@ class Latest:
             return
         key, rank = self._place(event.fields)
         known = self._rows.get(key)
-        if known is not None and self._is_newer(known, key, rank, is_older=is_older):
+        way = _way(event.fields) if self._keys is None else NO_WAY
+        if known is not None and self._is_newer(known, key, rank, way, is_older=is_older):
             return
         data = _WITHDRAWN if event.fields.get("withdrawn") is True else event.data
         was_row = known is not None and known.data is not _WITHDRAWN
         born = known.born if known is not None and was_row else at
-        self._put(key, _Row(rank, data, self._open_to(event.fields), at, born))
+        self._put(key, _Row(rank, data, self._open_to(event.fields), at, born, way))
         if not is_older:
             before = known.data if known is not None and was_row else None
             self.changes.add(Change(at, key, before, None if data is _WITHDRAWN else data))
@@ -154,9 +160,18 @@ class Latest:
         )
 
     def _is_newer(
-        self, known: _Row, key: str, rank: tuple[Any, ...] | None, *, is_older: bool
+        self,
+        known: _Row,
+        key: str,
+        rank: tuple[Any, ...] | None,
+        way: tuple[str, int | None],
+        *,
+        is_older: bool,
     ) -> bool:
         """Is what is known newer than what comes?"""
+        (via, t), (known_via, known_t) = way, known.way
+        if via != known_via and t is not None and known_t is not None:
+            return t < known_t
         if known.rank is not None and rank is not None:
             return rank < known.rank
         return is_older and key not in self._older
@@ -181,6 +196,12 @@ class Latest:
         window, revision = fields.get("window_start"), fields.get("revision")
         rank = None if window is None or revision is None else (window, revision)
         return json.dumps([fields.get(name) for name in self._keys]), rank
+
+
+def _way(fields: Mapping[str, Any]) -> tuple[str, int | None]:
+    """See `_Row.way`."""
+    t = fields.get("t")
+    return str(fields.get("via") or ""), t if isinstance(t, int) else None
 
 
 def _told(row: _Row, passed: int) -> bytes:

@@ -43,6 +43,8 @@ class RequestView(BaseModel):
     device: str
     state: str
     """open, else the reply's: answered, refused, expired."""
+    via: str
+    """The gateway that it came by, of a thing behind one; it gets the reply."""
     name: str
     body: str
     received_at: int

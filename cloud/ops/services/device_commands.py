@@ -16,7 +16,7 @@ from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.downlink.down_message import Command, Settings, decode
-from edgewake.protocol.downlink.down_row import OPEN_MAX, DownRow, key_of
+from edgewake.protocol.downlink.down_row import OPEN_BY_GATEWAY_MAX, OPEN_MAX, DownRow, key_of
 from edgewake.protocol.downlink.downlink import REPLY_PREFIX, DownKind
 from edgewake.protocol.errors import Rejected, Unavailable
 
@@ -122,6 +122,13 @@ class DownDesk:
                 409,
                 "too_many",
                 f"{OPEN_MAX} messages wait for {device}, the most at once; wait for an answer",
+            )
+        if via and self._tables.down.open_by(via, now_ms) >= OPEN_BY_GATEWAY_MAX:
+            raise Problem(
+                409,
+                "too_many",
+                f"{OPEN_BY_GATEWAY_MAX} messages wait for things behind {via}, the most at once; "
+                "wait for an answer",
             )
         for key in self._tables.down.to_forget(device, now_ms):
             await self._writer.write(topics.DOWN, key, None)

@@ -96,8 +96,23 @@ def alert_problems(alerts: Iterable[Alert], notes: Iterable[Note]) -> Iterator[K
         yield KnownProblem(kind="alert", name="", text=text)
 
 
-def device_problems(waiting: int, named: Sequence[str]) -> Iterator[KnownProblem]:
-    """Devices whose readings wait: how many, and some of their names."""
+def device_problems(
+    waiting: int, named: Sequence[str], contested: Mapping[str, Sequence[str]]
+) -> Iterator[KnownProblem]:
+    """Devices whose readings wait: how many, and some of their names.
+
+    `contested`: things for which several gateways send at once, and these.
+    """
+    for thing, gateways in list(contested.items())[:KEYS_NAMED]:
+        text = (
+            f"{thing}: the gateways {' and '.join(gateways)} send for it at once: expected one of "
+            "them; let the rules of [[gateway]] in bridge.toml name it for that one alone, or let "
+            "it number its readings where both hear it (docs/gateways.md)"
+        )
+        yield KnownProblem(kind="device", name="", text=text)
+    if len(contested) > KEYS_NAMED:
+        text = f"{len(contested) - KEYS_NAMED} more things are sent for by several gateways at once"
+        yield KnownProblem(kind="device", name="", text=text)
     if waiting:
         more = f" and {waiting - len(named)} more" if waiting > len(named) else ""
         text = f"readings wait for a minute and more on {', '.join(named)}{more}"

@@ -72,7 +72,9 @@ class SystemLook:
         )
         devices = tables.devices
         of_devices = device_problems(
-            devices.marked[Mark.WAITING], devices.names_with(Mark.WAITING, KEYS_NAMED)
+            devices.marked[Mark.WAITING],
+            devices.names_with(Mark.WAITING, KEYS_NAMED),
+            devices.contested.now(self.clock.now_ms()),
         )
         hour_ago = self.clock.now_ms() - LOSS_AGE_MS
         of_losses = loss_problems(self.past.since(hour_ago, "loss"))

@@ -85,6 +85,14 @@ class DownTable:
             for row in self._rows.get(device, {}).values()
         )
 
+    def open_by(self, gateway: str, now_ms: int) -> int:
+        """What waits for answers by a gateway, of all things behind it."""
+        return sum(
+            row.via == gateway and row.waits_at(now_ms)
+            for rows in self._rows.values()
+            for row in rows.values()
+        )
+
     def to_forget(self, device: str, now_ms: int) -> list[str]:
         """Keys of a device that ended, but the latest ENDED_MAX of each kind.
 

@@ -23,6 +23,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import Any, Final
 
+from edgewake.cloud.ops.tables.contested import Contested
 from edgewake.cloud.ops.tables.devices import (
     DeviceView,
     Presence,
@@ -149,6 +150,8 @@ class DeviceTable:
         """By gateway, those that are behind it now."""
         self._to_look_at: dict[str, None] = {}
         """Things whose gateway came or went."""
+        self.contested = Contested()
+        """Things that two gateways send for at once."""
         self.versions: Counter[str] = Counter()
         """Devices by the version of their agent, those that say one."""
         self.presences: Counter[Presence] = Counter()
@@ -186,6 +189,8 @@ class DeviceTable:
             raise
         if status is None and seen is None:
             return self.remove(device)
+        if what != "status" and value is not None:
+            self.contested.note(DeviceSeen.from_json(value))
         if seen is not None:
             entry.heard = seen.last_seen
             self._is_behind(device, entry, seen.via)
@@ -270,6 +275,7 @@ class DeviceTable:
         if entry is None:
             return None
         self._is_behind(device, entry, "")
+        self.contested.forget(device)
         self._to_look_at |= dict.fromkeys(self._things.get(device, ()))
         self._count(device, entry.presence, -1)
         self._mark(device, entry, frozenset())

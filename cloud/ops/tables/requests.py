@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from edgewake.cloud.ops.tables.device_commands import DownTable
 from edgewake.protocol import topics
 from edgewake.protocol.downlink.down_message import Reply, ReplyState
-from edgewake.protocol.downlink.down_row import DownRow, key_of
+from edgewake.protocol.downlink.down_row import OPEN_BY_GATEWAY_MAX, DownRow, key_of
 from edgewake.protocol.downlink.downlink import REPLY_PREFIX, REQUEST_WRONG, DownKind
 from edgewake.protocol.downlink.request import ENDED_MAX, OPEN_MAX, Request, request_of
 from edgewake.protocol.downlink.request_row import REPLY_LIFE_MS, RequestRow
@@ -91,6 +91,7 @@ class RequestTable:
             return
         where = {
             "device": device,
+            "via": reading.get("via", ""),
             "received_at": reading["received_at"],
             "partition": partition,
             "offset": offset,
@@ -120,11 +121,8 @@ class RequestTable:
     def due(self, down: DownTable, now_ms: int) -> list[Write]:
         """What is to be written next, in this order. When it is, this is asked again."""
         taken = [self._take(row, now_ms) for row in self._in_order()]
-        return (
-            taken
-            + [write for row in self._live.values() for write in _next(row, down, now_ms)]
-            + self._forgotten(now_ms)
-        )
+        following = [write for row in self._live.values() for write in _next(row, down, now_ms)]
+        return taken + _as_gateways_take(following, down, now_ms) + self._forgotten(now_ms)
 
     def _in_order(self) -> list[RequestRow]:
         """Fresh requests in the order of the topic.
@@ -168,7 +166,8 @@ def replied(
     by: str = ""
 ) -> RequestRow:  # fmt: skip
     """A request with its reply."""
-    reply = Reply(id=REPLY_PREFIX + row.id, state=state, body=body, detail=detail)
+    thing = row.device if row.via else ""
+    reply = Reply(id=REPLY_PREFIX + row.id, thing=thing, state=state, body=body, detail=detail)
     return row.model_copy(update={"reply": reply, "replied_at": now_ms, "replied_by": by})
 
 
@@ -200,7 +199,23 @@ def _down_row(row: RequestRow, reply: Reply, replied_at: int) -> DownRow:
         asked_at=replied_at,
         expires_at=replied_at + REPLY_LIFE_MS,
         asked_by=row.replied_by,
+        via=row.via,
     )
+
+
+def _as_gateways_take(writes: list[Write], down: DownTable, now_ms: int) -> list[Write]:
+    """Leave out replies to things whose gateway has too much to answer: they wait."""
+    open_by: dict[str, int] = {}
+    found: list[Write] = []
+    for write in writes:
+        if isinstance(write.row, DownRow) and write.row.via:
+            via = write.row.via
+            waiting = open_by[via] if via in open_by else down.open_by(via, now_ms)
+            if waiting >= OPEN_BY_GATEWAY_MAX:
+                continue
+            open_by[via] = waiting + 1
+        found.append(write)
+    return found
 
 
 def _row(reading: Mapping[str, Any], where: Mapping[str, Any]) -> RequestRow:

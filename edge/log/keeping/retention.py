@@ -21,7 +21,13 @@ from edgewake.edge.log.keeping.rows import ROW_BYTES, LogRows
 from edgewake.edge.log.keeping.work import Limits, Work
 from edgewake.edge.log.tables.bundle import batches_of
 from edgewake.edge.log.tables.codec import Reading
-from edgewake.edge.log.tables.consumers import LAGGED, ConsumerState, outside, passed_by_all
+from edgewake.edge.log.tables.consumers import (
+    LAGGED,
+    ConsumerState,
+    followed,
+    outside,
+    passed_by_all,
+)
 from edgewake.edge.log.tables.streams import StreamState
 from edgewake.edge.log.tables.tables import frame_ranges, write_consumer
 from edgewake.protocol.names import is_own
@@ -72,11 +78,7 @@ class Retention:
         draft.streams[stream.name] = stream.kept_here(last)
 
     def take_consumers(self, draft: Draft, work: Work, commit: int) -> None:
-        before = {
-            stream: self.needed_after(draft, stream)
-            for consumer in draft.consumers.values()
-            for stream in consumer.cursor
-        }
+        before = {stream: self.needed_after(draft, stream) for stream in _moving(draft, work)}
         for consumer in work.registered:
             self._put_consumer(draft, replace(consumer, commit=commit))
         for name, passed in work.passed.items():
@@ -88,7 +90,7 @@ class Retention:
             draft.change.forgotten.append(name)
         for name, after in before.items():
             stream = draft.streams.get(name)
-            if stream is not None and (work.registered or work.passed or work.forgotten):
+            if stream is not None:
                 self._forget_passed(
                     draft, stream, after + 1, min(stream.framed, self.needed_after(draft, name))
                 )
@@ -257,6 +259,23 @@ class Retention:
             f"SELECT {columns} FROM batches WHERE stream = ? AND first > ? ORDER BY first LIMIT ?"  # noqa: S608
         )
         return [_Row(*row) for row in self._db.execute(query, (stream.id, after, limit))]
+
+
+def _moving(draft: Draft, work: Work) -> set[str]:
+    """Streams of which less, or more, may be needed after this work."""
+    found = {
+        stream
+        for name, passed in work.passed.items()
+        if name in draft.consumers
+        for stream, at in passed.cursor.items()
+        if at != draft.consumers[name].position(stream)
+    }
+    for name in (*work.forgotten, *(consumer.name for consumer in work.registered)):
+        if name in draft.consumers:
+            found |= followed(draft.consumers[name], draft.streams)
+    for consumer in work.registered:
+        found |= followed(consumer, draft.streams)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

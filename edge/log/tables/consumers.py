@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ import orjson
 from edgewake.edge.log.tables.codec import Reading, checksum, is_sound_batch, readings_of
 from edgewake.edge.log.tables.gaps import gap_before, gaps_behind
 from edgewake.edge.log.tables.streams import StreamState
+from edgewake.protocol.topics import of_all_things, stream_and_thing
 
 LAGGED: Final = "lagged"
 """Reason of what was given up because a consumer was too far behind: the cloud has it."""
@@ -33,13 +34,21 @@ class ConsumerState:
 
     name: str
     cursor: Mapping[str, int]
-    """The last position that it has passed, by stream."""
+    """The last position that it has passed, by stream. One that it has `of_all_things` of stands
+    for streams of things that came after it: they are read from their beginning."""
     missed: int = 0
     """Readings that were gone before it read them."""
     commit: int = 0
     """Number of the commit that wrote it."""
     state: bytes | None = None
     """None where it never committed one, or where it was lost with a damaged log."""
+
+    def position(self, stream: str) -> int | None:
+        """The last position of a stream that it has passed; None where it does not read it."""
+        at = self.cursor.get(stream)
+        if at is None and is_any_of(stream, self.cursor):
+            return 0
+        return at
 
     def row(self) -> tuple[str, str, int, int, int, bytes | None]:
         """The row for the table."""
@@ -76,9 +85,11 @@ class ConsumerState:
 
     def moved(self, passed: Passed, commit: int) -> ConsumerState:
         """After one of its commits. A cursor never goes back."""
-        cursor = {
-            stream: max(at, passed.cursor.get(stream, at)) for stream, at in self.cursor.items()
-        }
+        cursor = dict(self.cursor)
+        for stream, at in passed.cursor.items():
+            before = self.position(stream)
+            if before is not None:
+                cursor[stream] = max(before, at)
         state = self.state if passed.state is None else passed.state
         return replace(
             self, cursor=cursor, missed=self.missed + passed.missed, commit=commit, state=state
@@ -141,10 +152,19 @@ class Missed:
 
 def passed_by_all(consumers: Iterable[ConsumerState], stream: str) -> int | None:
     """The last position that every consumer of a stream has passed; None where it has none."""
-    return min(
-        (consumer.cursor[stream] for consumer in consumers if stream in consumer.cursor),
-        default=None,
-    )
+    positions = (consumer.position(stream) for consumer in consumers)
+    return min((at for at in positions if at is not None), default=None)
+
+
+def is_any_of(stream: str, followed: Container[str]) -> bool:
+    """Is it the stream of a thing, and are all things' streams of it among those followed?"""
+    of, thing = stream_and_thing(stream)
+    return bool(thing) and of_all_things(of) in followed
+
+
+def followed(consumer: ConsumerState, streams: Iterable[str]) -> set[str]:
+    """The streams that it reads, of these."""
+    return {stream for stream in streams if consumer.position(stream) is not None}
 
 
 def outside(ranges: Iterable[tuple[int, int]], first: int, last: int) -> Iterator[tuple[int, int]]:

@@ -37,6 +37,27 @@ def test_of_a_device_counts_the_highest_number_and_not_what_came_late() -> None:
     assert [(row["device"], row["value"]) for row in rows] == [("a", 0.5), ("b", 1.1)]
 
 
+def by(gateway: str, epoch: int, seq: int, t: int) -> Event:
+    fields = {"device": "meter", "epoch": epoch, "seq": seq, "t": t, "value": t}
+    fields |= {"via": gateway} if gateway else {}
+    return Event(DATA, fields, orjson.dumps(fields))
+
+
+def test_of_a_thing_that_moved_counts_the_later_time_whatever_its_gateways_number() -> None:
+    """Each gateway has epochs of its own: those of the one that started later are higher."""
+    moved = (by("gw-new", 900, 7, 1_000), by("gw-old", 3, 1, 2_000))
+    kept = by("gw-new", 900, 8, 1_500)
+    again = (by("gw-old", 3, 3, 2_500), by("gw-old", 3, 2, 2_600))
+    latest = Latest(None)
+    assert taken(latest, *moved)[0]["value"] == 2_000
+    assert taken(latest, kept)[0]["value"] == 2_000, "what the first one had kept comes late"
+    assert taken(latest, *again)[0]["value"] == 2_500, "by one gateway the numbers count"
+    assert taken(latest, by("", 5, 1, 3_000))[0]["value"] == 3_000, "now it sends by itself"
+    backwards = Latest(None)
+    rows = taken(backwards, kept, moved[1], moved[0], is_older=True)
+    assert rows[0]["value"] == 2_000, "read backwards it is the same"
+
+
 def test_of_a_plain_device_counts_what_came_last() -> None:
     assert taken(Latest(None), reading("a", None, 1.0), reading("a", None, 2.0))[0]["value"] == 2.0
 

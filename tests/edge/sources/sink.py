@@ -83,6 +83,9 @@ class MemorySink:
     def lose(self, count: int, reason: str) -> None:
         self.lost[reason] += count
 
+    def lose_these(self, readings: Sequence[Reading], reason: str) -> None:
+        self.lost[reason] += len(readings)
+
 
 def intake_of(
     sink: MemorySink, policy: Policy = Policy.BLOCK, clock: Clock | None = None

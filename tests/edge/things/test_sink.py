@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import orjson
 import pytest
 
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import EventLog, LogBusyError
 from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.things.sink import TOO_MANY, ThingSink
-from tests.edge.helpers import Sent, opened, reading
+from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.frames.frame import FIELDS_MAX
+from tests.edge.helpers import Sent, frame_of, opened, reading
 
 PLACE = ("source", "7")
 
@@ -96,3 +101,43 @@ def test_without_room_nothing_is_left_of_any_thing(tmp_path: Path) -> None:
         asyncio.run(into.durable())
         assert events.position("source") == "7"
         assert events.streams() == {"power/of/a", "power/of/b"}
+
+
+def lost_of(events: EventLog, sent: Sent, streams: int) -> dict[str, list[tuple[str, int]]]:
+    """Gaps by stream."""
+    events.start_sending()
+    sent.until(streams)
+    return {
+        out.key.stream: [(gap.reason, gap.count) for gap in [frame_of(out).gap] if gap is not None]
+        for out in sent
+    }
+
+
+def test_what_the_intake_loses_of_a_thing_is_a_gap_of_the_thing(tmp_path: Path) -> None:
+    sent = Sent()
+    with opened(tmp_path, sent=sent) as events:
+        into = Intake("test", sink(events), Policy.BLOCK, SystemClock())
+        far_too_many = {f"f{n}": n for n in range(FIELDS_MAX + 1)}
+        assert into.check({"thing": "hall", **far_too_many}) is None
+        for _ in range(2):
+            assert into.check_item(orjson.dumps({"thing": "bath", **far_too_many})) is None
+        assert into.check_item(b"no object at all") is None
+        found = lost_of(events, sent, 3)
+    assert found == {
+        "power/of/hall": [("refused", 1)],
+        "power/of/bath": [("refused", 2)],
+        "power": [("refused", 1)],
+    }
+
+
+def test_what_a_full_queue_costs_is_each_things_own(tmp_path: Path) -> None:
+    sent = Sent()
+    with opened(tmp_path, sent=sent) as events:
+        into = sink(events, things_max=2)
+        into.lose_these([of("hall", 1), of("bath", 2), of("bath", 3), of("third", 4)], "full")
+        found = lost_of(events, sent, 3)
+    assert found == {
+        "power/of/hall": [("full", 1)],
+        "power/of/bath": [("full", 2)],
+        "power": [(TOO_MANY, 1)],
+    }

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from edgewake.cloud.ops.tables.device_commands import DownTable
 from edgewake.cloud.ops.tables.requests import FRESH_MAX, RequestTable, Write, replied
+from edgewake.edge.downlink.ledger import DONE_MAX
 from edgewake.protocol import topics
 from edgewake.protocol.downlink.down_message import ReplyState
-from edgewake.protocol.downlink.down_row import DownRow, key_of
+from edgewake.protocol.downlink.down_row import OPEN_BY_GATEWAY_MAX, DownRow, key_of
 from edgewake.protocol.downlink.downlink import Answer, AnswerState, DownKind
 from edgewake.protocol.downlink.request import ENDED_MAX, OPEN_MAX
 from edgewake.protocol.downlink.request_row import REPLY_LIFE_MS, RequestRow
@@ -131,7 +132,9 @@ def test_a_request_is_open_until_it_is_answered_and_delivered_once() -> None:
     world.settle()
     row = world.down.get("car", "reply-a")
     assert row is not None
-    assert row.payload == '{"id":"reply-a","state":"answered","body":"12.4 km","detail":""}'
+    assert (
+        row.payload == '{"id":"reply-a","state":"answered","body":"12.4 km","detail":"","thing":""}'
+    )
     assert (row.kind, row.expires_at) == (DownKind.REPLY, NOW + 5 + REPLY_LIFE_MS)
     world.keep("a")
     world.settle()
@@ -318,3 +321,53 @@ def test_a_request_that_a_bridge_cut_is_refused_with_its_reason_and_the_next_wai
         ReplyState.REFUSED,
         "field 'body_to': expected none, found a string",
     )
+
+
+def of_thing(thing: str, key: str, gateway: str = "gw") -> dict[str, object]:
+    return reading(key, device=thing, via=gateway)
+
+
+def down_rows(table: RequestTable, down: DownTable) -> list[DownRow]:
+    """The replies that are due, written."""
+    found = [one for one in table.due(down, NOW) if isinstance(one.row, DownRow)]
+    for one in found:
+        assert one.row is not None
+        down.put(one.key, one.row.model_dump_json().encode())
+    return [one.row for one in found if isinstance(one.row, DownRow)]
+
+
+def test_a_things_reply_goes_to_the_gateway_that_it_asked_by() -> None:
+    world = World(served=())
+    world.ask(of_thing("meter-1", "r"), of_thing("meter-2", "r"), reading("r"))
+    for write in world.requests.due(world.down, NOW):
+        world.write(write)
+        world._read(world.records[-1])
+    rows = {row.device: row for row in down_rows(world.requests, world.down)}
+    assert {name: (row.sent_to, row.via) for name, row in rows.items()} == {
+        "meter-1": ("gw", "gw"),
+        "meter-2": ("gw", "gw"),
+        "car": ("car", ""),
+    }
+    things = {name: row.message.thing for name, row in rows.items()}  # type: ignore[union-attr]
+    assert things == {"meter-1": "meter-1", "meter-2": "meter-2", "car": ""}
+
+
+def test_a_gateway_has_so_many_replies_to_answer_and_the_rest_wait() -> None:
+    """A device remembers 500 messages as done; what it forgot it would do again."""
+    assert OPEN_BY_GATEWAY_MAX + OPEN_MAX < DONE_MAX
+    table, down = RequestTable(served=()), DownTable()
+    for n in range(OPEN_BY_GATEWAY_MAX + 5):
+        table.on_request(of_thing(f"meter-{n}", "r"), 0, n, 0)
+    table.on_request(of_thing("meter", "r", "other"), 0, 10_000, 0)
+    for write in table.due(down, NOW):
+        assert isinstance(write.row, RequestRow)
+        table.put(write.key, write.row.model_dump_json().encode())
+    first = down_rows(table, down)
+    assert [row.via for row in first].count("gw") == OPEN_BY_GATEWAY_MAX
+    assert [row.via for row in first].count("other") == 1, "another gateway is not held up"
+    assert down_rows(table, down) == []
+    answer = Answer(id="reply-r", kind=DownKind.REPLY, state=AnswerState.DONE)
+    for row in first[:3]:
+        said = row.model_copy(update={"answer": answer, "answered_at": NOW})
+        down.put(key_of(row.device, "reply-r"), said.model_dump_json().encode())
+    assert len(down_rows(table, down)) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from edgewake.cloud.ops.services.problems import device_problems
 from edgewake.cloud.ops.tables.device_table import LOOKED_AT_MAX, WAYS_MAX, DeviceTable
 from edgewake.cloud.ops.tables.devices import PLAIN_SILENT_AFTER_MS, Presence
 from edgewake.protocol.ops.device import DeviceSeen, DeviceState, DeviceStatus
@@ -116,3 +117,22 @@ def test_ways_are_bounded_and_all_its_rows_can_be_forgotten() -> None:
         table.put(device, what, None, now=NOW)
     assert "meter" not in table
     assert table._things == {}
+
+
+def test_gateways_that_speak_for_a_thing_by_turns_are_named_and_a_move_is_not() -> None:
+    table = DeviceTable()
+    for step, via in enumerate(("gw-1", "gw-2", "gw-1")):
+        seen(table, "moves", via, newest=NOW + 5000 * step, at=NOW + 5000 * step)
+    seen(table, "moves", "gw-2", newest=NOW - 100_000, at=NOW + 15_000)  # what it had kept
+    for step, via in enumerate(("gw-1", "gw-2", "gw-2", "gw-1", "gw-2")):
+        seen(table, "claimed", via, newest=NOW + 5000 * step, at=NOW + 5000 * step)
+    assert table.contested.now(NOW + 21_000) == {"claimed": ["gw-1", "gw-2"]}
+    (problem,) = device_problems(0, (), table.contested.now(NOW + 21_000))
+    assert problem.text.startswith("claimed: the gateways gw-1 and gw-2 send for it at once")
+    assert table.contested.now(NOW + 61_000) == {}, "it is over"
+    for step in range(4):
+        at = NOW + 70_000 + 5000 * step
+        seen(table, "claimed", f"gw-{1 + step % 2}", newest=at, at=at)
+    assert list(table.contested.now(NOW + 86_000)) == ["claimed"], "it goes on"
+    table.remove("claimed")
+    assert table.contested.now(NOW + 86_000) == {}
