@@ -138,18 +138,18 @@ class WakePolicy(BaseModel):
     """Wake for fewer events when the oldest waited so long; 0: wait for min_events whatever it
     takes when min_events > 1."""
     min_interval_s: Annotated[float, Field(ge=0, le=86_400)] = 5
-    """Least time between two wake-ups."""
+    """The shortest time between two wake-ups, s."""
     urgency: Urgency = Urgency.NORMAL
     """The urgency of its wake-ups, which is sent with each."""
     quiet: QuietHours | None = None
-    """When nobody is to be woken, unless `urgency` is high; what came meanwhile wakes at its
-    end."""
+    """Hours without wake-ups, unless `urgency` is high; what came meanwhile wakes the client at
+    their end."""
     preview_events: Annotated[int, Field(ge=0, le=10)] = 1
     """Events put into the wake-up, as far as 3 KB go."""
 
 
 TTL_S: Final = (60, 30 * 86_400)
-"""Least and most seconds that a lease lives without being renewed."""
+"""The shortest and longest life of a lease that is not renewed, s."""
 TTL_DEFAULT_S: Final = 7 * 86_400
 """The default retention of streams: what a client slept through for longer is gone."""
 
@@ -173,8 +173,8 @@ class LeaseChange(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     cursor: str | None = None
-    """Where the client goes on: what was counted before is forgotten, and a wake-up that was due
-    for it is not sent."""
+    """The cursor that the client goes on with: earlier counts are dropped, and a wake-up that was
+    due for them is not sent."""
     endpoint: LeaseEndpoint | None = None
     wake: WakePolicy | None = None
     ttl_s: Annotated[int, Field(ge=TTL_S[0], le=TTL_S[1])] | None = None

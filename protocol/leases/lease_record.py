@@ -30,10 +30,7 @@ RELAY_HOST: Final = "(relay)"
 
 
 class LeaseState(StrEnum):
-    """What the proxy does for a lease now.
-
-    `edgewake.cloud.push.leases.lease_state` has the transitions.
-    """
+    """The state of a lease; its transitions are in `edgewake.cloud.push.leases.lease_state`."""
 
     WAITING = "waiting"  # counts events; not enough for a wake-up yet
     DUE = "due"  # a wake-up goes out at `due_at`, for the first time or again after a failure
@@ -72,7 +69,7 @@ class Lease:
     where: str | None = None
     select: str | None = None
     cursor: str
-    """The client's own; only the client moves it."""
+    """The client's cursor; only the client moves it."""
     endpoint_host: str
     """For people and for fairness between hosts; the address itself is sealed. A relay has
     RELAY_HOST."""
@@ -89,11 +86,11 @@ class Lease:
     due_at: int | None = None
     """When the next wake-up or try goes out (due, notified), or when a pause ends (paused)."""
     counted_to: str | None = None
-    """Cursor up to which `count` has counted; None: the client's own."""
+    """The cursor up to which `count` has counted; None: the client's own."""
     count: int = 0
     """Events between the client's cursor and `counted_to`."""
     gap: bool = False
-    """Part of that range is lost."""
+    """Has retention removed part of that range?"""
     pending: PendingWake | None = None
     """The wake-up that is being tried."""
     relayed: PendingWake | None = None
@@ -101,13 +98,13 @@ class Lease:
     wakes: int = 0
     last_wake_at: int | None = None
     unanswered: int = 0
-    """Wake-ups that were taken since the client last resumed."""
+    """Wake-ups that the endpoint accepted since the client last resumed."""
     failures: int = 0
     """Failed tries in a row."""
     failing_since: int | None = None
     """When the first of them failed; None: none did."""
     disabled: str | None = None
-    """Why the endpoint is given up; None while it is not."""
+    """The reason why the endpoint was given up; None while it is in use."""
     client: str = ""
     """The client that asked for it, as a keyed hash of its address, or of its name where it proved
     one: leases of one client are bounded. Empty: not known."""
@@ -123,7 +120,7 @@ class Lease:
 
     @property
     def subscription(self) -> Subscription:
-        """Which events the client wants."""
+        """The subscription of the client."""
         return Subscription(streams=self.streams, where=self.where, select=self.select)
 
     @property
