@@ -190,6 +190,9 @@ def furnish(system: System) -> None:
         system.ops.put(f"/v1/alerts/{name}", json=rule).raise_for_status()
     note = {"note": "Serviced in October; its clock runs ahead", "groups": ["yellow_line"]}
     system.ops.put(f"/v1/devices/{EVENTS_DEVICE}/note", json=note).raise_for_status()
+    for device in ("car-07", "car-12"):
+        of_line = {"note": "", "groups": ["yellow_line"]}
+        system.ops.put(f"/v1/devices/{device}/note", json=of_line).raise_for_status()
     send(system, "kitchen", "kitchen_climate", {"temperature": 21.4, "humidity": 48})
     until(
         lambda: system.ops.get("/v1/streams/kitchen_climate").status_code == 200,
@@ -310,11 +313,29 @@ BOARDS: Final = {
     "town": {
         "title": "The town",
         "cards": [
-            card("value", (0, 0, 3, 2), source=POSITION, field="speed_kmh", title="Speed, km/h"),
-            card("text", (0, 2, 3, 2), text="Above 60 km/h in town: call the depot, 030 555 01."),
-            card("chart", (3, 0, 9, 4), source=POSITION, field="speed_kmh", title="Speed, km/h"),
-            card("map", (0, 4, 6, 6), source=POSITION, title="Vehicles"),
-            card("table", (6, 4, 6, 6), source="top_streets", title="Streets"),
+            card("value", (0, 0, 3, 2), source=POSITION, field="speed_kmh", title="Speed"),
+            card("text", (0, 2, 3, 1), text="Above 60 km/h in town: call the depot."),
+            card("chart", (3, 0, 6, 3), source=POSITION, field="speed_kmh", title="Speed"),
+            card(
+                "gauge",
+                (9, 0, 3, 3),
+                source=POSITION,
+                field="battery_percent",
+                title="Battery",
+                low=0,
+                high=100,
+            ),
+            card("map", (0, 3, 6, 6), source=POSITION, title="Vehicles"),
+            card("top", (6, 3, 3, 4), source="top_streets", field="streets", title="Streets"),
+            card("bars", (9, 3, 3, 4), source=POSITION, field="speed_kmh", title="Fastest now"),
+            card(
+                "state",
+                (6, 7, 6, 2),
+                source=POSITION,
+                field="street",
+                group="yellow_line",
+                title="Where the yellow line is",
+            ),
         ],
     },
     "this_machine": {

@@ -33,7 +33,8 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.bridges *       sessions that bridges keep on their MQTT brokers, key = site|bridge
     ew.streams *       stream catalogue and the names of queries, key = name
     ew.devices *       key = device|status (what the agent says), device|seen (what the cloud
-                       saw), and of a thing thing|seen|gateway, one for each way that it came
+                       saw), device|gaps (what was missing), and of a thing
+                       thing|seen|gateway, one for each way that it came
     ew.notes *         what people say of devices, key = device
     ew.down *          what devices are to do and to be, and how it ended; key = device|id and
                        device|settings

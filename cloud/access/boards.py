@@ -7,7 +7,8 @@ is. What the cards show is read as any stream is, so a board gives nobody a righ
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Annotated
 
 from fastapi import APIRouter, Path
@@ -21,7 +22,7 @@ from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.names import STREAM_PATTERN
-from edgewake.protocol.ops.board import Board, Card
+from edgewake.protocol.ops.board import MEMBERS_MAX, Board, Card
 
 BoardName = Annotated[str, Path(pattern=f"^{STREAM_PATTERN.pattern}$")]
 
@@ -40,18 +41,30 @@ class BoardLines(BaseModel):
     boards: list[BoardLine]
 
 
+class CardSeen(Card):
+    """A card as its reader sees it."""
+
+    members: tuple[str, ...] | None = None
+    """The devices of its group that its reader may see; None: it shows no group."""
+
+
 class BoardSeen(BaseModel):
     """A board as its reader sees it."""
 
     name: str
     title: str
     version: int
-    cards: tuple[Card, ...]
+    cards: tuple[CardSeen, ...]
 
 
-def seen_by(reader: Principal, board: Board) -> BoardSeen | None:
+Groups = Callable[[str], Sequence[str]]
+"""The devices in a group, by name."""
+
+
+def seen_by(reader: Principal, board: Board, groups: Groups) -> BoardSeen | None:
     """What a reader sees of a board; None: not that there is one."""
-    cards = tuple(card for card in board.cards if _may_see(reader, card))
+    seen = (_seen(reader, card, groups) for card in board.cards if _may_see(reader, card))
+    cards = tuple(card for card in seen if card is not None)
     if all(card.source is None for card in cards):
         return None
     return BoardSeen(name=board.name, title=board.title, version=board.version, cards=cards)
@@ -69,6 +82,18 @@ def _may_see(reader: Principal, card: Card) -> bool:
     return is_device_seen and (card.field is None or scope.shows_field(card.field))
 
 
+def _seen(reader: Principal, card: Card, groups: Groups) -> CardSeen | None:
+    """None: it shows a group of which they may see no device."""
+    if card.group is None or card.source is None:
+        return CardSeen(**card.model_dump())
+    scope = reader.scope(Action.READ, card.source)
+    found = (one for one in groups(card.group) if scope is None or scope.sees(one))
+    members = tuple(islice(found, MEMBERS_MAX))
+    if scope is not None and not members:
+        return None
+    return CardSeen(**card.model_dump(), members=members)
+
+
 def router(catalogue: Catalogue) -> APIRouter:
     """Boards for who only looks; they are made at the operations API."""
     routes = APIRouter()
@@ -78,11 +103,14 @@ def router(catalogue: Catalogue) -> APIRouter:
             raise Unavailable(why)
         return {} if catalogue.named is None else catalogue.named.boards
 
+    def members(group: str) -> Sequence[str]:
+        return () if catalogue.named is None else catalogue.named.in_group(group)
+
     @routes.get("/v1/boards", responses=problems(503))
     async def boards(reader: ReaderAsks, response: Response) -> BoardLines:
         """Lists the boards that show something that you may read."""
         response.headers["Cache-Control"] = "no-store"
-        found = (seen_by(reader, board) for _, board in sorted(kept().items()))
+        found = (seen_by(reader, board, members) for _, board in sorted(kept().items()))
         lines = [
             BoardLine(name=one.name, title=one.title, cards=len(one.cards))
             for one in found
@@ -95,7 +123,7 @@ def router(catalogue: Catalogue) -> APIRouter:
         """One board, with the cards that show what you may read."""
         response.headers["Cache-Control"] = "no-store"
         found = kept().get(name)
-        seen = None if found is None else seen_by(reader, found)
+        seen = None if found is None else seen_by(reader, found, members)
         if seen is None:
             raise Problem(
                 404, "no_such_board", f"unknown board {name!r}; GET /v1/boards lists yours"

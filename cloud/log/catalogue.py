@@ -315,6 +315,7 @@ class Catalogue:
                 topics.SETS: self.named.take_set,
                 topics.PUBLICATIONS: self.named.take_publication,
                 topics.BOARDS: self.named.take_board,
+                topics.NOTES: self.named.take_note,
             }
         topic_admin.ensure_topics(self._config, list(tables), client=self._admin)
         reader = TableReader(self._config, f"{self._client_id}-catalogue", tables)

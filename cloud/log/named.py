@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from edgewake.cloud.rights.principal import Action, Principal
 from edgewake.protocol.errors import RemoteError
 from edgewake.protocol.ops.board import Board
+from edgewake.protocol.ops.device_note import DeviceNote
 from edgewake.protocol.ops.named_set import NamedSet
 from edgewake.protocol.ops.publication import Publication
 
@@ -32,6 +33,8 @@ class Named:
         self.generation = 0
         """Grows with every change of what filters and subscriptions use."""
         self._boards: dict[str, Board] = {}
+        self._groups: dict[str, tuple[str, ...]] = {}
+        """Device → the groups that operators put it into."""
         self._sets: dict[str, frozenset[str]] = {}
         self._stamps: dict[str, tuple[int, int]] = {}
         """Set → its version, and when it was made."""
@@ -65,6 +68,19 @@ class Named:
             self._boards.pop(name, None)
         else:
             self._boards[name] = Board.model_validate_json(value)
+
+    def take_note(self, device: str, value: bytes | None) -> None:
+        """A row of the notes. Raises ValueError for one that cannot be read."""
+        groups = () if value is None else DeviceNote.model_validate_json(value).groups
+        if groups:
+            self._groups[device] = groups
+        else:
+            self._groups.pop(device, None)
+
+    def in_group(self, group: str) -> list[str]:
+        """The devices in a group, by name."""
+        found = list(self._groups.items())
+        return sorted(device for device, groups in found if group in groups)
 
     @property
     def boards(self) -> Mapping[str, Board]:

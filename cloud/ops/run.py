@@ -227,7 +227,7 @@ async def run(settings: OpsConfig) -> None:
         sender=sender,
         allow_hosts=settings.alert_hosts,
     )
-    system = SystemLook(tables, registry, letters, lookup, clock, reader.ready)
+    system = SystemLook(tables, registry, letters, lookup, clock, history.past, reader.ready)
     judging = Judging(settings.kafka, tables, sender, clock, _alert_id, reader.ready)
     problems = ProblemDesk(writer, tables, system, clock, lambda: judging.judge.leads)
     desk = desk_of(settings.login, clock)

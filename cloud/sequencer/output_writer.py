@@ -3,7 +3,7 @@
 ew.s.<stream>   the record as it is, with its origin and what was found out about its clocks; or a
                 gap record that the sequencer states
 ew.sequence     block rows and positions (state_rows)
-ew.devices      when devices were last seen
+ew.devices      when devices were last seen, and what gaps were said of them
 ew.dead         what no bridge wrote
 """
 
@@ -29,7 +29,7 @@ from edgewake.protocol.frames import record
 from edgewake.protocol.frames.dead_letter import DeadLetter
 from edgewake.protocol.frames.frame import Frame, Gap
 from edgewake.protocol.frames.record import LATE_HEADER, ORIGIN_HEADER, Mode
-from edgewake.protocol.ops.device import DeviceSeen
+from edgewake.protocol.ops.device import DeviceGaps, DeviceSeen
 
 log = logging.getLogger("edgewake.sequencer")
 
@@ -160,6 +160,10 @@ class OutputWriter:
         """When a device was last seen."""
         key = f"{seen.device}|seen|{seen.via}" if seen.via else f"{seen.device}|seen"
         self.produce(topics.DEVICES, seen.to_json(), key, 0, now_ms)
+
+    def write_gaps(self, gaps: DeviceGaps) -> None:
+        """What gaps were said of a device."""
+        self.produce(topics.DEVICES, gaps.to_json(), f"{gaps.device}|gaps", 0, gaps.at)
 
     def bury(self, message: Message, now_ms: int) -> None:
         """Somebody else wrote to `ew.up`."""

@@ -15,8 +15,9 @@ from confluent_kafka import Message
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.table_reader import TableReader
-from edgewake.cloud.sequencer.order.arrival import Arrival
+from edgewake.cloud.sequencer.order.arrival import Arrival, Statement
 from edgewake.cloud.sequencer.order.bounds import Bounds
+from edgewake.cloud.sequencer.order.gaps_said import GapsSaid
 from edgewake.cloud.sequencer.order.partition import Partition, Step
 from edgewake.cloud.sequencer.order.seen import Seen
 from edgewake.cloud.sequencer.order.state_rows import block_key, decode_block_key
@@ -63,6 +64,7 @@ class Shard:
         self.partitions: dict[int, Partition] = {}
         self._ended = tuple(ended)
         self._seen = Seen()
+        self._gaps = GapsSaid()
 
     @classmethod
     def serve(
@@ -130,7 +132,7 @@ class Shard:
         """Is there something to do without records?"""
         return (
             bool(self._ended)
-            or self._seen.is_due(now_s)
+            or self._tells(now_s)
             or any(partition.is_due(now_s) for partition in self.partitions.values())
         )
 
@@ -158,7 +160,11 @@ class Shard:
 
     def has_to_write(self, turn: Turn, now_s: float) -> bool:
         """Does it need a transaction?"""
-        return bool(turn.steps or self._ended) or self._seen.is_due(now_s)
+        return bool(turn.steps or self._ended) or self._tells(now_s)
+
+    def _tells(self, now_s: float) -> bool:
+        """Has it something to tell operators about devices?"""
+        return self._seen.is_due(now_s) or self._gaps.is_due(now_s)
 
     def write(self, turn: Turn, writer: OutputWriter, *, now_s: float, now_ms: int) -> None:
         """Within a transaction. Raises KafkaException."""
@@ -171,6 +177,8 @@ class Shard:
             writer.bury(message, now_ms)
         for seen in self._seen.due(now_s):
             writer.write_seen(seen, now_ms)
+        for gaps in self._gaps.due(now_s, now_ms=now_ms):
+            writer.write_gaps(gaps)
         for ended in self._ended:
             writer.write_row(self.number, claim_key(ended), None, now_ms)
         if turn.steps or self._ended:
@@ -182,7 +190,9 @@ class Shard:
 
     def _note_seen(self, step: Step) -> None:
         for output in step.outputs:
-            if isinstance(output, Arrival):
+            if isinstance(output, Statement):
+                self._gaps.note(output)
+            else:
                 placement = output.placement
                 self._seen.note(
                     output.device,

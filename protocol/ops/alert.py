@@ -42,7 +42,7 @@ class Severity(StrEnum):
     CRITICAL = "critical"
 
 
-ProblemKind = Literal["operations", "part", "query", "dead_letters", "lease"]
+ProblemKind = Literal["operations", "part", "query", "dead_letters", "lease", "device", "loss"]
 
 
 class RuleText(BaseModel):

@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from edgewake.protocol.names import DEVICE_PATTERN, FIELD_PATTERN, STREAM_PATTERN
+from edgewake.protocol.ops.device_note import Group
 
 COLUMNS: Final = 12
 """Columns of a board's grid."""
@@ -14,6 +15,12 @@ ROWS_MAX: Final = 200
 """Rows of a board's grid."""
 CARDS_MAX: Final = 40
 """Cards of a board: more is another board."""
+
+MEMBERS_MAX: Final = 1_000
+"""Devices of a group that a card shows, the first by name: a page draws no more of one stream."""
+Kind = Literal["value", "gauge", "state", "chart", "bars", "top", "table", "map", "text"]
+WITH_FIELD: Final = frozenset({"value", "gauge", "state", "chart", "bars", "top"})
+"""Kinds that show one field."""
 
 Name = Annotated[str, StringConstraints(pattern=f"^{STREAM_PATTERN.pattern}$")]
 
@@ -23,12 +30,18 @@ class Card(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kind: Literal["value", "chart", "table", "map", "text"]
+    kind: Kind
     source: Name | None = None
     field: Annotated[str, StringConstraints(pattern=f"^{FIELD_PATTERN.pattern}$")] | None = None
-    """The field that a value or a chart shows."""
+    """The field that is shown; tables, maps and texts have none."""
     device: Annotated[str, StringConstraints(pattern=f"^{DEVICE_PATTERN.pattern}$")] | None = None
-    """Only this one; without it all."""
+    """Only this one; without it and without a group all."""
+    group: Group | None = None
+    """Only the devices in this group."""
+    low: float | None = None
+    """Where a gauge begins; without it at the least that it shows."""
+    high: float | None = None
+    """Where a gauge ends; without it at the most that it shows."""
     title: Annotated[str, StringConstraints(max_length=100)] = ""
     text: Annotated[str, StringConstraints(max_length=2000)] = ""
     x: Annotated[int, Field(ge=0, lt=COLUMNS)] = 0
@@ -40,10 +53,21 @@ class Card(BaseModel):
     def _shows_something(self) -> Self:
         if (self.kind == "text") != (self.source is None):
             raise ValueError(f"source: a card of kind {self.kind} has {_one(self.kind)}")
-        if self.kind in ("value", "chart") and self.field is None:
+        if self.kind in WITH_FIELD and self.field is None:
             raise ValueError(f"field: a card of kind {self.kind} shows one field")
+        if self.group is not None and (self.device is not None or self.source is None):
+            raise ValueError("group: expected instead of a device, on a card with a source")
         if self.x + self.w > COLUMNS:
             raise ValueError(f"x and w: expected at most {COLUMNS} columns together")
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_scale(self) -> Self:
+        ends = (self.low, self.high)
+        if self.kind != "gauge" and ends != (None, None):
+            raise ValueError("low and high: expected on a gauge alone")
+        if self.low is not None and self.high is not None and self.low >= self.high:
+            raise ValueError("low and high: expected low < high")
         return self
 
 

@@ -109,3 +109,18 @@ class DeviceSeen(Plain):
     newest: Whole | None = None
     """The latest event time that came by this gateway, ms, put right where its clock is wrong: the
     thing is where its newest reading came from."""
+
+
+class DeviceGaps(Plain):
+    """What gaps the sequencer said of a device: its row of `ew.devices`, key `<device>|gaps`.
+
+    It counts what was said since the row before. The gaps stand on the streams.
+    """
+
+    device: str
+    at: Whole
+    """When they were said, ms since 1970 UTC."""
+    opened: Whole = 0
+    """Gaps that opened; what is missing may still come."""
+    missing: Whole = 0
+    """Readings that did not come within a day, and count as lost."""

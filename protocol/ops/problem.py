@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, StringConstraints
 NOTE_CHARS_MAX: Final = 500
 """Characters of what is said when a problem is acknowledged."""
 
-Kind = Literal["operations", "part", "query", "dead_letters", "lease", "alert", "device"]
+Kind = Literal["operations", "part", "query", "dead_letters", "lease", "alert", "device", "loss"]
 
 
 class ProblemRecord(BaseModel):
@@ -23,7 +23,8 @@ class ProblemRecord(BaseModel):
     id: str
     kind: Kind
     name: str
-    """Name of the part, query or lease, the letters' reason, or the devices' mark."""
+    """Name of the part, query or lease, the letters' reason, the devices' mark, `lost` or
+    `opened`."""
     text: str
     """One sentence, as it was said last."""
     began_at: int

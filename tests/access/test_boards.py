@@ -5,15 +5,24 @@ from __future__ import annotations
 import pytest
 
 from edgewake.cloud.access.boards import seen_by
+from edgewake.cloud.log.named import Named
 from edgewake.cloud.rights.names import Names
 from edgewake.cloud.rights.principal import ANYBODY, Action, Grant, Kind, Principal, Proof
 from edgewake.protocol.ops.board import Board, Card
+from edgewake.protocol.ops.device_note import DeviceNote
 
 SPEED = Card(kind="value", source="position", field="speed")
 OF_CAR_1 = Card(kind="chart", source="position", field="speed", device="car-1")
 BATTERY = Card(kind="value", source="position", field="battery")
 PAY = Card(kind="table", source="payroll")
 TEXT = Card(kind="text", text="Call Ann")
+
+
+GROUPS = {"yellow": ["car-1", "car-2", "van-1"], "far": ["car-9"]}
+
+
+def in_group(name: str) -> list[str]:
+    return GROUPS.get(name, [])
 
 
 def board(*cards: Card) -> Board:
@@ -39,21 +48,50 @@ STREAM = Names.of(["position"])
     ],
 )
 def test_only_cards_of_what_may_be_read_are_there(who: Principal, seen: tuple[Card, ...]) -> None:
-    found = seen_by(who, board(SPEED, OF_CAR_1, BATTERY, PAY, TEXT))
+    found = seen_by(who, board(SPEED, OF_CAR_1, BATTERY, PAY, TEXT), in_group)
     assert found is not None
-    assert found.cards == seen
+    assert tuple(Card(**one.model_dump(exclude={"members"})) for one in found.cards) == seen
+    assert all(one.members is None for one in found.cards)
 
 
 @pytest.mark.parametrize("who", [reader(streams=Names.of(["other"])), reader(streams=Names.of([]))])
 def test_who_may_read_none_of_it_is_not_told_that_there_is_a_board(who: Principal) -> None:
-    assert seen_by(who, board(SPEED, PAY, TEXT)) is None
+    assert seen_by(who, board(SPEED, PAY, TEXT), in_group) is None
 
 
 def test_texts_alone_are_no_board_for_readers() -> None:
-    assert seen_by(ANYBODY, board(TEXT)) is None
+    assert seen_by(ANYBODY, board(TEXT), in_group) is None
 
 
 def test_who_changed_it_is_not_told() -> None:
-    found = seen_by(ANYBODY, board(SPEED))
+    found = seen_by(ANYBODY, board(SPEED), in_group)
     assert found is not None
     assert "ann" not in found.model_dump_json()
+
+
+def test_of_a_group_those_devices_are_named_that_their_reader_may_see() -> None:
+    yellow = Card(kind="bars", source="position", field="speed", group="yellow")
+    far = Card(kind="bars", source="position", field="speed", group="far")
+    found = seen_by(ANYBODY, board(yellow, far), in_group)
+    assert found is not None
+    assert [one.members for one in found.cards] == [("car-1", "car-2", "van-1"), ("car-9",)]
+    some = reader(streams=STREAM, devices=Names.of(["car-1", "car-2"]))
+    found = seen_by(some, board(yellow, far), in_group)
+    assert found is not None
+    assert [one.members for one in found.cards] == [("car-1", "car-2")]
+    assert "van-1" not in found.model_dump_json()
+    assert "far" not in found.model_dump_json(), "a group of which they may see no device"
+    assert seen_by(some, board(far), in_group) is None
+
+
+def test_the_groups_are_those_that_operators_wrote() -> None:
+    named = Named()
+    note = DeviceNote(device="car-1", groups=("yellow", "vans"), changed_at=1)
+    named.take_note("car-1", note.model_dump_json().encode())
+    other = note.model_copy(update={"device": "car-0", "groups": ("yellow",)})
+    named.take_note("car-0", other.model_dump_json().encode())
+    assert (named.in_group("yellow"), named.in_group("vans")) == (["car-0", "car-1"], ["car-1"])
+    named.take_note("car-1", None)
+    assert (named.in_group("yellow"), named.in_group("vans")) == (["car-0"], [])
+    with pytest.raises(ValueError, match="device"):
+        named.take_note("car-2", b"{}")

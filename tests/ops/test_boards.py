@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,14 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
+from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.protocol import topics
+from edgewake.protocol.frames import record as records
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.frame import Frame, encode
+from edgewake.protocol.frames.record import Mode
+from edgewake.protocol.frames.stream import FieldInfo, Stream
 from tests.chromium import (
     LOOKS_WITHOUT_WALLS,
     accessibility_faults,
@@ -59,6 +67,29 @@ def value_card(stream: str, **more: Any) -> dict[str, Any]:
     return {"kind": "value", "source": stream, "field": "temperature", "w": 3, "h": 2, **more}
 
 
+def send(system: Alerts, stream: str, heats: Mapping[str, float]) -> None:
+    """A reading of each device, with a number, a text and a switch."""
+    kinds = {"heat": FieldType.NUMBER, "mode": FieldType.STRING, "door": FieldType.BOOLEAN}
+    fields = {name: FieldInfo(type=kind) for name, kind in kinds.items()}
+    row = Stream(name=stream, fields=fields)
+    system.put(topics.STREAMS, stream, row.model_dump_json().encode())
+    topic_admin.ensure_topics(system.config, [topics.stream_topic(stream)])
+    for device, heat in heats.items():
+        values = {"heat": [heat], "mode": ["bake"], "door": [True]}
+        now = time.time_ns() // 1_000_000
+        frame = Frame(None, None, None, [now], values)
+        value = records.encode(
+            device=device,
+            stream=stream,
+            mode=Mode.ACK,
+            sent_at=None,
+            received_at=now,
+            frame_bytes=encode(frame),
+        )
+        system.put(topics.stream_topic(stream), device, value)
+    wait_until(lambda: system.ops.client.get(f"/v1/streams/{stream}").is_success, "it is known")
+
+
 async def test_of_two_who_change_a_board_the_second_is_told_by_whom(
     system: Alerts, unique: Callable[[str], str]
 ):
@@ -79,7 +110,13 @@ async def test_of_two_who_change_a_board_the_second_is_told_by_whom(
         ({"kind": "value", "source": "s"}, "shows one field"),
         ({"kind": "map"}, "a stream or a query"),
         ({"kind": "text", "x": 10, "w": 4}, "12 columns"),
-        ({"kind": "clock"}, "expected value, chart, table, map or text"),
+        ({"kind": "gauge", "source": "s", "field": "f", "low": 3, "high": 3}, "low < high"),
+        ({"kind": "bars", "source": "s", "field": "f", "low": 3}, "on a gauge alone"),
+        (
+            {"kind": "table", "source": "s", "device": "d", "group": "g"},
+            "group: expected instead of a device",
+        ),
+        ({"kind": "clock"}, "expected value, gauge, state, chart, bars, top, table, map or text"),
     ],
 )
 async def test_a_card_that_shows_nothing_is_refused(
@@ -165,6 +202,63 @@ async def test_a_board_is_made_moved_by_keys_and_mouse_undone_saved_and_live(
     assert (kept["x"], kept["w"]) == (4, 3)
 
 
+async def test_bars_a_top_list_states_and_a_gauge_show_a_group_of_devices_live(
+    page: Page, browser: Browser, system: Alerts, unique: Callable[[str], str]
+):
+    name, group, stream = unique("b"), unique("g"), unique("s")
+    ovens = [unique("oven") for _ in range(3)]
+    for oven in ovens[:2]:
+        system.ask("PUT", f"/v1/devices/{oven}/note", {"groups": [group]})
+    wait_until(
+        lambda: system.ask("GET", f"/v1/groups/{group}")["devices"] == sorted(ovens[:2]),
+        "both are in the group",
+    )
+    send(system, stream, dict(zip(ovens, (20.0, 30.0, 90.0), strict=True)))
+    await page.evaluate("(to) => (location.hash = to)", f"#/boards/{name}?edit=1")
+    form = page.get_by_role("form", name="Add a card")
+    for kind, field in (("Bars", "heat"), ("Top list", "mode"), ("State", "door")):
+        await form.get_by_label("Kind of card").select_option(kind)
+        await form.get_by_label("Stream or query").select_option(stream)
+        await form.get_by_label("Field", exact=True).select_option(field)
+        await form.get_by_label("Group of devices").select_option(group)
+        await form.get_by_role("button", name="Add card").click()
+    await form.get_by_label("Kind of card").select_option("Gauge")
+    await form.get_by_label("Stream or query").select_option(stream)
+    await form.get_by_label("Field", exact=True).select_option("heat")
+    await form.get_by_label("Group of devices").select_option("")
+    await form.get_by_label("device", exact=True).fill(ovens[2])
+    await form.get_by_label("Begins at").fill("0")
+    await form.get_by_label("Ends at").fill("100")
+    await form.get_by_role("button", name="Add card").click()
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_role("button", name="Copy link", exact=True)).to_be_visible()
+    bars = page.get_by_role("group", name=f"heat, {group}").get_by_role("listitem")
+    await expect(bars).to_have_text([f"{ovens[1]}30", f"{ovens[0]}20"])
+    top = page.get_by_role("group", name=f"mode, {group}").get_by_role("listitem")
+    await expect(top).to_have_text(["bake2"])
+    states = page.get_by_role("group", name=f"door, {group}").get_by_role("listitem")
+    await expect(states.first).to_contain_text("on")
+    gauge = page.get_by_role("meter", name="heat")
+    await expect(gauge).to_have_attribute("aria-valuenow", "90")
+    await expect(gauge).to_have_attribute("aria-valuemax", "100")
+    send(system, stream, {ovens[0]: 45.0})
+    await expect(bars).to_have_text([f"{ovens[0]}45", f"{ovens[1]}30"])
+    kept = system.ask("GET", f"/v1/boards/{name}")["cards"]
+    assert [(one["kind"], one["group"], one["high"]) for one in kept] == [
+        ("bars", group, None), ("top", group, None), ("state", group, None), ("gauge", None, 100),
+    ]  # fmt: skip
+    link = await page.evaluate("location.href")
+    colleague = await open_page(browser)
+    await colleague.goto(system.ops.url + system.ops.client.post("/v1/tickets").json()["path"])
+    await expect(colleague.get_by_role("link", name="Boards", exact=True)).to_be_visible()
+    await colleague.goto(link)
+    await expect(colleague.get_by_role("meter", name="heat")).to_be_visible()
+    await colleague.get_by_role("button", name="Full screen").click()
+    await colleague.wait_for_function("document.fullscreenElement !== null")
+    await expect(colleague.get_by_role("meter", name="heat")).to_be_visible()
+    await colleague.close()
+
+
 async def test_who_saves_over_another_is_told_and_loses_nothing(
     page: Page, system: Alerts, unique: Callable[[str], str]
 ):
@@ -225,9 +319,12 @@ async def test_every_screen_of_boards_is_accessible_and_no_wider_than_its_window
 ):
     stream = system.stream()
     system.send(stream, "<img src=x onerror=alert(1)>", 21.5)
-    kinds = ("chart", "table", "map")
+    kinds = ("chart", "table", "map", "bars", "state", "gauge")
     cards = [value_card(stream), {"kind": "text", "text": "<b>text</b>", "x": 3, "w": 3, "h": 2}]
-    cards += [value_card(stream, kind=kind, x=4 * i, y=2, w=4, h=4) for i, kind in enumerate(kinds)]
+    cards += [
+        value_card(stream, kind=kind, x=4 * (i % 3), y=2 + 4 * (i // 3), w=4, h=4)
+        for i, kind in enumerate(kinds)
+    ]
     system.ask("PUT", "/v1/boards/wide", {"cards": cards})
     await page.evaluate("(theme) => (document.documentElement.dataset.theme = theme)", theme)
     await page.set_viewport_size({"width": width, "height": 900})

@@ -49,6 +49,15 @@ async def test_what_devices_lost_is_listed_newest_first_and_by_device(ops: Ops, 
     assert not found["is_cut"]
     of_a = ops.client.get(f"{path}?device=a").json()["items"]
     assert [gap["device"] for gap in of_a] == ["a"]
+    feed.send("a", 1)
+    closed = eventually(
+        lambda: ops.client.get(f"{path}?device=a"), lambda body: body["items"][0]["after_t"]
+    )["items"][0]
+    assert closed["before_t"] <= closed["after_t"]
+    assert ops.client.get(f"{path}?device=b").json()["items"][0]["after_t"] is None
+    later = closed["at"] + 86_400_000
+    assert ops.client.get(f"{path}?since={later}").json()["items"] == []
+    assert len(ops.client.get(f"{path}?since={closed['at'] - 60_000}").json()["items"]) == 2
     cut = ops.client.get(f"{path}?limit=1").json()
     assert (len(cut["items"]), cut["is_cut"]) == (1, True)
     assert ops.client.get("/v1/streams/never_there/gaps").status_code == 404

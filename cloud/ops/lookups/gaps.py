@@ -6,7 +6,7 @@ log, backwards no further than RECORDS_MAX records of each partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 from confluent_kafka import Message
@@ -15,6 +15,8 @@ from pydantic import BaseModel
 from edgewake.cloud.ops.lookups.kafka_lookup import DeadlinePassed, KafkaSession
 from edgewake.protocol import topics
 from edgewake.protocol.frames import record as records
+from edgewake.protocol.frames.corrected_time import corrected_ms
+from edgewake.protocol.frames.frame import Frame, Gap
 
 RECORDS_MAX: Final = 20_000
 """Records of one partition that one question looks at, the newest."""
@@ -33,6 +35,10 @@ class GapView(BaseModel):
     epoch: int | None
     seq: int | None
     """The number of the first reading behind it."""
+    before_t: int | None
+    """Event time, ms, of the device's last reading before it; null: none in what was looked at."""
+    after_t: int | None
+    """Event time, ms, of its first reading behind it; null: none has come yet."""
     partition: int
     offset: int
 
@@ -47,44 +53,90 @@ class Gaps(BaseModel):
     """There are older records, which were not looked at."""
 
 
-def find(session: KafkaSession, stream: str, device: str | None, limit: int) -> Gaps:
-    """Raises Unavailable."""
+@dataclass(slots=True)
+class _Search:
+    """Goes through the records of one partition, in order."""
+
+    wanted: str | None
+    found: list[GapView] = field(default_factory=list)
+    _before: dict[bytes, bytes] = field(default_factory=dict)
+    """Device → its last record with readings; decoded only where a gap follows it."""
+    _open: dict[bytes, list[GapView]] = field(default_factory=dict)
+    """Device → its gaps behind which no reading has come yet."""
+
+    def take(self, message: Message) -> None:
+        """A record."""
+        value, key = message.value() or b"", message.key() or b""
+        if self.wanted is not None and key != self.wanted.encode():
+            return
+        gap = _gap_in(value)
+        if gap is not None:
+            view = self._view(message, key, *gap)
+            self.found.append(view)
+            self._open.setdefault(key, []).append(view)
+            return
+        self._before[key] = value
+        for one in self._open.pop(key, ()):
+            one.after_t = _time_of(value, 0)
+
+    def _view(self, message: Message, key: bytes, frame: Frame, gap: Gap) -> GapView:
+        return GapView(
+            device=key.decode("utf-8", "replace"),
+            at=message.timestamp()[1],
+            reason=gap.reason,
+            count=gap.count,
+            epoch=frame.epoch,
+            seq=frame.seq,
+            before_t=_time_of(self._before.get(key, b""), -1),
+            after_t=None,
+            partition=message.partition() or 0,
+            offset=message.offset() or 0,
+        )
+
+
+def find(
+    session: KafkaSession, stream: str, device: str | None, limit: int, since: int | None = None
+) -> Gaps:
+    """`since`: by Kafka's clock, ms since 1970 UTC. Raises Unavailable."""
     topic = topics.stream_topic(stream)
     found: list[GapView] = []
     looked_at, is_cut = 0, False
     for partition in range(session.partitions(topic)):
         low, high = session.range(topic, partition)
         start = max(low, high - RECORDS_MAX)
+        if since is not None:
+            first = session.offset_at(topic, partition, since)
+            low = high if first is None else max(low, first)
+            start = max(low, start)
         is_cut |= start > low
+        search = _Search(device)
         try:
             for message in session.read(topic, partition, start, high):
                 looked_at += 1
-                found += _gap_of(message, device)
+                search.take(message)
         except DeadlinePassed:
             is_cut = True
+        found += search.found
     found.sort(key=lambda gap: (gap.at, gap.offset), reverse=True)
     return Gaps(items=found[:limit], records=looked_at, is_cut=is_cut or len(found) > limit)
 
 
-def _gap_of(message: Message, device: str | None) -> Iterator[GapView]:
-    value = message.value() or b""
+def _gap_in(value: bytes) -> tuple[Frame, Gap] | None:
     if b'"gap"' not in value:  # nearly all: they are not read
-        return
-    key = (message.key() or b"").decode("utf-8", "replace")
-    if device is not None and key != device:
-        return
+        return None
     try:
         frame = records.decode(value).frame
     except (KeyError, ValueError):
-        return
-    if frame.gap is not None:
-        yield GapView(
-            device=key,
-            at=message.timestamp()[1],
-            reason=frame.gap.reason,
-            count=frame.gap.count,
-            epoch=frame.epoch,
-            seq=frame.seq,
-            partition=message.partition() or 0,
-            offset=message.offset() or 0,
-        )
+        return None
+    return None if frame.gap is None else (frame, frame.gap)
+
+
+def _time_of(value: bytes, place: int) -> int | None:
+    """Event time of the reading at this place of a record, put right where its clock was wrong."""
+    try:
+        found = records.decode(value)
+    except (KeyError, ValueError):
+        return None
+    if not found.frame.t:
+        return None
+    return corrected_ms(found.frame.t[place], shift=found.shift, received_at=found.received_at)

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Path, Request
+from pydantic import BaseModel
 
 from edgewake.cloud.ops.routes.shared import DeviceName, Services
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol import topics
-from edgewake.protocol.ops.device_note import NOTES_MAX, DeviceNote, NoteText
+from edgewake.protocol.ops.board import MEMBERS_MAX
+from edgewake.protocol.ops.device_note import NOTES_MAX, DeviceNote, Group, NoteText
+
+
+class GroupView(BaseModel):
+    """A group that people put devices into."""
+
+    group: str
+    devices: list[str]
+    total: int
 
 
 def router(services: Services) -> APIRouter:
@@ -23,6 +34,12 @@ def router(services: Services) -> APIRouter:
         """Groups that devices are in, and how many are in each."""
         counts = Counter(group for note in notes.values() for group in note.groups)
         return dict(sorted(counts.items()))
+
+    @routes.get("/v1/groups/{group}")
+    async def members(group: Annotated[Group, Path()]) -> GroupView:
+        """The devices in a group, at most a thousand, by name; none where nobody named it."""
+        found = sorted(device for device, said in notes.items() if group in said.groups)
+        return GroupView(group=group, devices=found[:MEMBERS_MAX], total=len(found))
 
     @routes.put("/v1/devices/{device}/note", responses=problems(409))
     async def note(device: DeviceName, body: NoteText, request: Request) -> DeviceNote:

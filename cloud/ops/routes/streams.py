@@ -30,6 +30,7 @@ from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol import topics
 from edgewake.protocol.frames import record
+from edgewake.protocol.frames.frame import TIME_MS_MAX
 from edgewake.protocol.frames.record import Record
 from edgewake.protocol.frames.stream import FieldInfo, Stream
 from edgewake.protocol.names import DEVICE_PATTERN
@@ -142,15 +143,21 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/streams/{name}/gaps", responses=problems(404, 503))
     async def gaps(
-        name: QueryName, device: DeviceQuery = None, limit: Limit = PAGE_DEFAULT
+        name: QueryName,
+        device: DeviceQuery = None,
+        limit: Limit = PAGE_DEFAULT,
+        since: Annotated[
+            int | None, Query(ge=0, le=TIME_MS_MAX, description="ms since 1970 UTC")
+        ] = None,
     ) -> Gaps:
         """List the readings that were lost or are missing, the newest first.
 
-        Among the newest 20,000 records of each partition; of one device, or of all.
+        Among the newest 20,000 records of each partition, or those since then; of one device, or
+        of all.
         """
         if name not in tables.streams:
             raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
-        return await services.lookup.run(lambda session: find(session, name, device, limit))
+        return await services.lookup.run(lambda session: find(session, name, device, limit, since))
 
     @routes.get("/v1/streams/{name}/look", responses=problems(404))
     async def look(name: QueryName, minutes: Annotated[int, Query(ge=1, le=60)] = 15) -> StreamLook:

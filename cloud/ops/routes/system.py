@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from sse_starlette import EventSourceResponse
 
 from edgewake.cloud.ops.login.auth import LOGIN_PATH, cookie_name
+from edgewake.cloud.ops.login.keys import Role
 from edgewake.cloud.ops.login.pages import Ticket
 from edgewake.cloud.ops.routes.shared import (
     PAGE_DEFAULT,
@@ -43,7 +44,16 @@ class AuditPage(BaseModel):
     """`before` of the next page; null at the end."""
 
 
-Kind = Literal["device", "query", "part", "repair", "request", "erasure"]
+class Me(BaseModel):
+    """Who asks."""
+
+    name: str
+    """As it stands in the audit."""
+    role: Role
+    """`read`: look at everything; `operate`: change it, too."""
+
+
+Kind = Literal["device", "loss", "query", "part", "repair", "request", "erasure"]
 
 
 class HistoryPage(BaseModel):
@@ -104,9 +114,9 @@ def router(services: Services) -> APIRouter:
         limit: Limit = PAGE_DEFAULT,
         before: Annotated[int | None, Query(ge=1, le=2**53)] = None,
     ) -> HistoryPage:
-        """List what happened to devices, queries, parts, repairs and erasures, the newest first.
+        """List what happened to devices, queries, parts, repairs and erasures, and what was lost.
 
-        At most the newest 50,000 entries of the last 90 days.
+        The newest first; at most the newest 50,000 entries of the last 90 days.
         """
         found = services.past.newest(kind=kind, name=name, before=before, limit=limit)
         return HistoryPage(items=found, next=found[-1].number if len(found) == limit else None)
@@ -120,6 +130,12 @@ def router(services: Services) -> APIRouter:
         return Ticket(
             path=f"{LOGIN_PATH}?ticket={services.access.tickets.issue(request.state.holder)}"
         )
+
+    @routes.get("/v1/session", tags=["session"])
+    async def session(request: Request) -> Me:
+        """Who you are here, and what you may do."""
+        holder = request.state.holder
+        return Me(name=holder.name, role=holder.role)
 
     @routes.delete("/v1/session", status_code=204, tags=["session"])
     async def log_out(request: Request, response: Response) -> None:

@@ -10,12 +10,15 @@ from pydantic import BaseModel
 
 from edgewake.cloud.ops.letters.dead_letters import DeadLetterView
 from edgewake.cloud.ops.services.queries import QueryView
+from edgewake.cloud.ops.tables.past import Happening
 from edgewake.cloud.ops.tables.tables import PartView
 from edgewake.protocol.leases.lease_record import Lease
 from edgewake.protocol.ops.alert import Alert, Note, NoteState, State
 from edgewake.protocol.ops.problem import Kind
 from edgewake.protocol.ops.query import QueryState
 
+LOSS_AGE_MS: Final = 3_600_000
+"""So long a loss, or a gap that opened, is a problem."""
 LETTER_AGE_MS: Final = 3_600_000
 """Dead letters of the last hour are a problem, older ones are history."""
 GOOD_QUERY_STATES: Final = frozenset({QueryState.RUNNING, QueryState.PAUSED, QueryState.STARTING})
@@ -29,7 +32,8 @@ class KnownProblem(BaseModel):
 
     kind: Kind
     name: str
-    """The part, query or lease, the letters' reason, or the devices' mark; a page opens it."""
+    """The part, query or lease, the letters' reason, the devices' mark, or what losses are; a page
+    opens it."""
     text: str
     """One sentence."""
 
@@ -113,6 +117,32 @@ def device_problems(
         more = f" and {waiting - len(named)} more" if waiting > len(named) else ""
         text = f"readings wait for a minute and more on {', '.join(named)}{more}"
         yield KnownProblem(kind="device", name="waiting", text=text)
+
+
+def loss_problems(happened: Iterable[Happening]) -> Iterator[KnownProblem]:
+    """Readings that were lost, and gaps that opened: `happened` are losses of the last hour."""
+    lost: Counter[str] = Counter()
+    opened: Counter[str] = Counter()
+    for one in happened:
+        lost[one.name] += one.facts.get("lost", 0) + one.facts.get("missing", 0)
+        opened[one.name] += one.facts.get("opened", 0)
+    if readings := lost.total():
+        what = "reading was" if readings == 1 else "readings were"
+        text = f"{readings:,} {what} lost for good within the last hour, of {_most_of(lost)}"
+        yield KnownProblem(kind="loss", name="lost", text=text)
+    if gaps := opened.total():
+        what = "gap" if gaps == 1 else "gaps"
+        text = f"{gaps:,} {what} opened within the last hour, of {_most_of(opened)}"
+        text += ": what is missing may still come"
+        yield KnownProblem(kind="loss", name="opened", text=text)
+
+
+def _most_of(counts: Counter[str]) -> str:
+    """The devices with the highest counts, and how many others have some."""
+    having = +counts
+    named = ", ".join(name for name, _ in having.most_common(KEYS_NAMED))
+    more = len(having) - KEYS_NAMED
+    return f"{named} and {more} more" if more > 0 else named
 
 
 def _trouble_of(query: QueryView) -> str | None:

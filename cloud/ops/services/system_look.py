@@ -12,13 +12,16 @@ from edgewake.cloud.ops.letters.dead_letters import DeadLetterIndex, Filter
 from edgewake.cloud.ops.lookups.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.services.problems import (
     KEYS_NAMED,
+    LOSS_AGE_MS,
     KnownProblem,
     dead_by_reason,
     device_problems,
+    loss_problems,
     problems_of,
 )
 from edgewake.cloud.ops.services.queries import QueryView, Registry
 from edgewake.cloud.ops.tables.device_table import Mark
+from edgewake.cloud.ops.tables.past import Past
 from edgewake.cloud.ops.tables.tables import OpsTables, PartView
 from edgewake.protocol.clock import Clock
 
@@ -46,6 +49,7 @@ class SystemLook:
     letters: DeadLetterIndex
     lookup: KafkaLookup
     clock: Clock
+    past: Past
     ready: asyncio.Event
 
     async def look(self) -> Look:
@@ -72,4 +76,6 @@ class SystemLook:
             devices.names_with(Mark.WAITING, KEYS_NAMED),
             devices.contested.now(self.clock.now_ms()),
         )
-        return Look([*found, *of_devices], parts, queries, dead)
+        hour_ago = self.clock.now_ms() - LOSS_AGE_MS
+        of_losses = loss_problems(self.past.since(hour_ago, "loss"))
+        return Look([*found, *of_devices, *of_losses], parts, queries, dead)

@@ -86,6 +86,16 @@ def _marks_of(status: DeviceStatus | None) -> frozenset[Mark]:
     return frozenset(found)
 
 
+def _waiting_step(status: DeviceStatus | None) -> int:
+    """0 while nothing waits, then one more for each four times as many readings.
+
+    So a backlog that grows for days is told in a dozen steps, for its past.
+    """
+    if status is None or (status.oldest_unacked_s or 0.0) <= OLD_S:
+        return 0
+    return 1 + max(0, status.backlog_readings or 0).bit_length() // 2
+
+
 @dataclass(slots=True)
 class _Entry:
     status: bytes | None = None
@@ -199,6 +209,7 @@ class DeviceTable:
         notable = hash(
             (
                 status and (status.epoch, status.lost_readings, status.version),
+                _waiting_step(status),
                 entry.streams,
                 entry.via,
             )
@@ -251,7 +262,12 @@ class DeviceTable:
         """The keys of its rows."""
         entry = self._entries[device]
         ways = [f"{device}|seen|{gateway}" for gateway in entry.seen if gateway]
-        return [f"{device}|status", f"{device}|seen", *ways]
+        return [f"{device}|status", f"{device}|seen", f"{device}|gaps", *ways]
+
+    def lost(self, device: str) -> int | None:
+        """Readings that its agent has given up by its last report; None: it made none yet."""
+        entry = self._entries.get(device)
+        return None if entry is None or entry.status is None else entry.lost
 
     def remove(self, device: str) -> Event | None:
         """Forget a device; the event, where it was known."""

@@ -8,8 +8,8 @@ there after a restart. No I/O.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice, takewhile
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -18,6 +18,7 @@ ENTRIES_MAX: Final = 50_000
 """Entries held, some 300 bytes each."""
 FACTS: Final[Mapping[str, tuple[str, ...]]] = {
     "device": ("state", "version", "epoch", "lost_readings", "backlog_readings", "removed"),
+    "loss": ("lost", "missing", "opened"),
     "query": ("state", "registered", "paused", "detail"),
     "part": ("state", "pid", "restarts"),
     "repair": ("state", "query", "detail"),
@@ -86,6 +87,11 @@ class Past:
             return  # read again
         self._entries.append(Happening(number=number, **one.model_dump()))
         self._next = number + 1
+
+    def since(self, at: int, kind: str) -> Iterator[Happening]:
+        """Yield those of a kind from then on, ms since 1970 UTC; the newest first."""
+        lately = takewhile(lambda one: one.at >= at, reversed(self._entries))
+        return (one for one in lately if one.kind == kind)
 
     def has(self, one: Noted, *, within_ms: int) -> bool:
         """Is it there, at about that time?"""

@@ -31,7 +31,7 @@ from edgewake.protocol.frames.stream import NameKind, Stream, StreamTable
 from edgewake.protocol.leases import lease_record
 from edgewake.protocol.leases.lease_record import Lease
 from edgewake.protocol.ops.board import Board
-from edgewake.protocol.ops.device import DeviceSeen
+from edgewake.protocol.ops.device import DeviceGaps, DeviceSeen
 from edgewake.protocol.ops.device_note import DeviceNote
 from edgewake.protocol.ops.erasure import Erasure, Report
 from edgewake.protocol.ops.named_set import NamedSet
@@ -259,7 +259,17 @@ class OpsTables:
 
     def _device(self, change: Change, now: int) -> Iterator[Event]:
         device, _, what = change.key.partition("|")
+        if what == "gaps":
+            if change.value is not None:
+                gaps = DeviceGaps.from_json(change.value)
+                yield from _loss(device, opened=gaps.opened, missing=gaps.missing)
+            return
+        before = self.devices.lost(device)
         event = self.devices.put(device, what, change.value, now=now)
+        lost = self.devices.lost(device)
+        if before is not None and lost is not None:
+            # A new log counts from 0.
+            yield from _loss(device, lost=lost - before if lost >= before else lost)
         if what.startswith("seen") and change.value is not None and self.is_loaded:
             self.rates.add(DeviceSeen.from_json(change.value))
         if event is not None:
@@ -377,3 +387,9 @@ def _put(table: dict[str, Any], model: type[BaseModel], key: str, value: bytes |
         table.pop(key, None)
     else:
         table[key] = model.model_validate_json(value)
+
+
+def _loss(device: str, **counts: int) -> Iterator[Event]:
+    said = {name: count for name, count in counts.items() if count > 0}
+    if said:
+        yield {"kind": "loss", "device": device, **said}

@@ -6,23 +6,41 @@ import { Chart } from "../live/detail.js";
 import { age, clock, value, words } from "../live/format.js";
 import { PlaceMap } from "../live/map.js";
 import { Series } from "../live/model.js";
-import { titleOf } from "./model.js";
+import { Bars, Gauge, States, Top } from "./kinds.js";
+import { chosen, titleOf } from "./model.js";
 
 const ROWS_MAX = 100; /* rows of a table; more are on the page of the stream or query */
 
-/** The series of one device, which the models of streams do not keep. */
-export const ownKey = ({ source, field, device }) => `${source} ${field} ${device}`;
+/** The series of one device or group, which the models of streams do not keep. */
+export const ownKey = ({ source, field, device, group }) => `${source} ${field} ${device ?? ""} ${group ?? ""}`;
+/** Has a card a series of its own? */
+export const hasOwn = (card) => card.kind === "chart" && Boolean(card.device || card.group);
+/** The devices of such a card. */
+export const devicesOf = ({ device, group, members }) => (device ? [device] : group ? (members ?? []) : null);
 
-export function BoardCard({ card, live, now }) {
+/** `past`: {steps, span} of a chart that shows another time than the last minutes; null while it is asked for. */
+export function BoardCard({ card, live, now, past }) {
   if (card.kind === "text") return html`${card.title && html`<h2>${card.title}</h2>`}<p class="board-text">${card.text}</p>`;
   const model = live.streams.get(card.source) ?? live.queries.get(card.source);
-  const rows = model ? rowsOf(model, card.device) : [];
+  const rows = model ? rowsOf(model, card) : [];
   const heard = model?.heardAt;
+  if (card.kind === "chart" && past !== undefined) return html`<h2>${titleOf(card)}</h2><${Past} past=${past} field=${card.field} />`;
   return html`<h2>${titleOf(card)} <small>${heard ? age(now - heard) : ""}</small></h2>
-    ${rows.length === 0 ? html`<p class="quiet">${model?.heardAt ? `Nothing of ${card.device} in the last minutes.` : "Nothing came in the last minutes."}</p>` : html`<${Content} card=${card} model=${model} rows=${rows} live=${live} />`}`;
+    ${rows.length === 0 ? html`<p class="quiet">${model?.heardAt && (card.device || card.group) ? `Nothing of ${card.device || card.group} in the last minutes.` : "Nothing came in the last minutes."}</p>` : html`<${Content} card=${card} model=${model} rows=${rows} live=${live} now=${now} />`}`;
 }
 
-function Content({ card, model, rows, live }) {
+function Past({ past, field }) {
+  if (past === null) return html`<p class="quiet" role="status">loading…</p>`;
+  if (past.fault) return html`<p class="fault" role="alert">${past.fault}</p>`;
+  return past.steps.length ? html`<${Chart} steps=${past.steps} name=${field} span=${past.span} />` : html`<p class="quiet">Nothing in this time.</p>`;
+}
+
+function Content({ card, model, rows, live, now }) {
+  const unit = live.units?.get(`${card.source} ${card.field}`) ?? "";
+  if (card.kind === "bars") return html`<${Bars} rows=${rows} field=${card.field} unit=${unit} label=${`${titleOf(card)}, bars`} />`;
+  if (card.kind === "top") return html`<${Top} model=${model} rows=${rows} card=${card} label=${`${titleOf(card)}, top list`} />`;
+  if (card.kind === "state") return html`<${States} rows=${rows} field=${card.field} now=${now} />`;
+  if (card.kind === "gauge") return html`<${Gauge} model=${model} rows=${rows} card=${card} unit=${unit} />`;
   if (card.kind === "table") {
     const columns = model.devices ? ["device", ...[...model.fields.keys()]] : ["window", ...columnsOf(rows)];
     const shown = rows.slice(0, ROWS_MAX).map((row) => (model.devices ? row : { window: clock(row.window_end), ...row }));
@@ -34,26 +52,23 @@ function Content({ card, model, rows, live }) {
     return html`<${PlaceMap} stream=${{ name: card.source, devices: places }} />`;
   }
   const numbers = rows.map((row) => row[card.field]).filter((one) => typeof one === "number");
-  if (card.kind === "value") return html`<${Figure} rows=${rows} numbers=${numbers} field=${card.field} />`;
+  if (card.kind === "value") return html`<${Figure} rows=${rows} numbers=${numbers} field=${card.field} unit=${unit} />`;
   const steps = stepsOf(model, card, rows, live);
   return steps.length === 0 ? html`<p class="quiet">${words(card.field)} is no number.</p>` : html`<${Chart} steps=${steps} name=${card.field} />`;
 }
 
-function Figure({ rows, numbers, field }) {
+function Figure({ rows, numbers, field, unit }) {
   if (numbers.length === 0) return html`<p><b class="figure">${String(rows[0][field] ?? "–")}</b></p>`;
   const mean = numbers.reduce((sum, one) => sum + one, 0) / numbers.length;
   const beside = numbers.length > 1 ? `mean of ${numbers.length}, ${value(Math.min(...numbers))} – ${value(Math.max(...numbers))}` : "";
-  return html`<p><b class="figure">${value(mean)}</b> <span class="beside">${beside}</span></p>`;
+  return html`<p><b class="figure">${value(mean)}</b>${unit && html` <small>${unit}</small>`} <span class="beside">${beside}</span></p>`;
 }
 
-/** The latest reading of each device, or the rows of a query's newest windows; of one device only its own. */
-function rowsOf(model, device) {
-  const all = model.devices ? [...model.devices.values()].toReversed() : model.rows;
-  return device ? all.filter((row) => row.device === device) : all;
-}
+/** The latest reading of each device, or the rows of a query's newest windows; of those that the card is about. */
+const rowsOf = (model, card) => chosen(model.devices ? [...model.devices.values()].toReversed() : model.rows, card);
 
 function stepsOf(model, card, rows, live) {
-  if (model.devices && card.device) return live.own.get(ownKey(card))?.steps ?? [];
+  if (model.devices && hasOwn(card)) return live.own.get(ownKey(card))?.steps ?? [];
   if (model.devices) return model.fields.get(card.field)?.state.steps ?? [];
   const points = new Series();
   for (const row of rows.toReversed()) if (typeof row[card.field] === "number") points.take(row[card.field], row.window_end);

@@ -33,17 +33,87 @@ export function added(cards, card) {
   for (let y = 0; ; y += 1) for (let x = 0; x + card.w <= COLUMNS; x += 1) if (fits(x, y)) return [...cards, { ...card, x, y }];
 }
 
-/** The kind that suits a field first, and its size. */
+/* Kinds of cards: what people call them, the size that suits first, whether they show one field. */
+export const KINDS = {
+  value: { title: "Number", w: 3, h: 2, hasField: true },
+  gauge: { title: "Gauge", w: 3, h: 3, hasField: true },
+  state: { title: "State", w: 3, h: 2, hasField: true },
+  chart: { title: "Chart", w: 6, h: 3, hasField: true },
+  bars: { title: "Bars", w: 4, h: 4, hasField: true },
+  top: { title: "Top list", w: 4, h: 4, hasField: true },
+  table: { title: "Table", w: 6, h: 4 },
+  map: { title: "Map", w: 6, h: 5 },
+  text: { title: "Text", w: 4, h: 2 },
+};
+
+/** The size that suits a kind first. */
 export function suited(kind) {
-  return { value: { w: 3, h: 2 }, chart: { w: 6, h: 3 }, table: { w: 6, h: 4 }, map: { w: 6, h: 5 }, text: { w: 4, h: 2 } }[kind];
+  const { w, h } = KINDS[kind];
+  return { w, h };
+}
+
+const BARS_MAX = 50; /* of one card */
+const TOP_MAX = 10;
+const OF_A_ROW = new Set(["query", "window_start", "window_end", "revision", "final", "complete"]);
+
+/** Which of some rows a card shows: of one device, of the members of its group, or all. */
+export function chosen(rows, { device, group, members }) {
+  if (device) return rows.filter((row) => row.device === device);
+  if (!group) return rows;
+  const wanted = new Set(members ?? []);
+  return rows.filter((row) => wanted.has(row.device));
+}
+
+/** Of a query only its newest window. */
+export function newest(rows) {
+  const last = rows[0]?.window_end;
+  return last === undefined ? rows : rows.filter((row) => row.window_end === last);
+}
+
+const nameOf = (row) => (row.window_end === undefined ? row.device : Object.entries(row).filter(([name, one]) => typeof one === "string" && !OF_A_ROW.has(name)).map(([, one]) => one).join(", ") || "all");
+
+/** {shown: {name, value}, more}: the highest first, and how many others there are. */
+export function barsOf(rows, field) {
+  const all = newest(rows).filter((row) => typeof row[field] === "number").map((row) => ({ name: nameOf(row), value: row[field] })).sort((a, b) => b.value - a.value || a.name.localeCompare(b.name));
+  return { shown: all.slice(0, BARS_MAX), more: Math.max(0, all.length - BARS_MAX) };
+}
+
+const counts = (texts) => {
+  const found = new Map();
+  for (const text of texts) found.set(text, (found.get(text) ?? 0) + 1);
+  return [...found].sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0]));
+};
+
+/** {shown: [text, count], what: what the counts are of}. */
+export function topOf(model, rows, card) {
+  const lists = newest(rows).map((row) => row[card.field]).filter(Array.isArray).flat().filter((one) => one !== null && typeof one === "object" && "item" in one);
+  if (lists.length) return { shown: lists.map(({ item, count }) => [String(item), count]).sort((a, b) => b[1] - a[1]).slice(0, TOP_MAX), what: "how often, in the newest window" };
+  const state = model.fields?.get(card.field);
+  if (state?.kind === "string" && !card.device && !card.group) return { shown: state.state.top(TOP_MAX), what: "readings in the last minutes" };
+  const texts = newest(rows).map((row) => row[card.field]).filter((one) => typeof one === "string");
+  return { shown: counts(texts).slice(0, TOP_MAX), what: model.fields ? "devices that say so now" : "rows of the newest window" };
+}
+
+/** The mean of a field over the newest rows; null where none is a number. */
+export function meanOf(rows, field) {
+  const numbers = newest(rows).map((row) => row[field]).filter((one) => typeof one === "number");
+  return numbers.length ? numbers.reduce((sum, one) => sum + one, 0) / numbers.length : null;
+}
+
+/** Where a gauge begins and ends: as the card says, else what was seen lately. */
+export function scaleOf(model, rows, { field, low, high }) {
+  const steps = model.fields?.get(field)?.state.steps ?? [];
+  const seen = [...rows.map((row) => row[field]).filter((one) => typeof one === "number"), ...steps.flatMap(([, , least, most]) => [least, most])];
+  return [low ?? Math.min(...seen), high ?? Math.max(...seen)];
 }
 
 /** What a card is called where nobody named it. */
-export function titleOf({ title, kind, source, field, device }) {
+export function titleOf({ title, kind, source, field, device, group }) {
   if (title) return title;
   if (kind === "text") return "";
   const what = field ? field.replaceAll("_", " ") : source;
-  return device ? `${what}, ${device}` : field ? `${what}, ${source}` : what;
+  const who = device || group;
+  return who ? `${what}, ${who}` : field ? `${what}, ${source}` : what;
 }
 
 /** A draft with its past: `change` makes a new one, `undone` goes back. */

@@ -1,12 +1,13 @@
 /* Boards for who only looks: the list, and one of them, with what its reader may see. They are made on the operations page. */
 
 import { html, useEffect, useState } from "../vendor/htm/standalone.module.js";
-import { BoardCard, ownKey } from "../board/card.js";
+import { BoardCard, devicesOf, hasOwn, ownKey } from "../board/card.js";
 import { titleOf } from "../board/model.js";
 import { Series } from "./model.js";
 
 const LOOK_MS = 5_000; /* between two looks for a newer version, or a right that ended */
 const PAST_MINUTES = 15;
+const PAST_DEVICES_MAX = 50; /* of a group, that a chart asks the past of */
 const PAST_MAX = 1_000; /* readings of one device that are asked for when a chart begins */
 
 /** What `path` gives now and every few seconds: {data, fault}. */
@@ -61,7 +62,7 @@ export function BoardPage({ name, live, now, onBoard }) {
         style=${{ gridColumn: `${card.x + 1} / span ${card.w}`, gridRow: `${card.y + 1} / span ${card.h}` }}><${BoardCard} card=${card} live=${live} now=${now} /></section>`)}</div></div>`}`;
 }
 
-/** Series of single devices, which the models of streams do not keep: of the charts of the board that is shown. */
+/** Series of single devices and groups, which the models of streams do not keep: of the charts of the board that is shown. */
 export class OwnSeries {
   constructor() {
     this.series = new Map();
@@ -70,15 +71,16 @@ export class OwnSeries {
 
   /** From now on those of these cards, each with its past. */
   follow(cards) {
-    this.wanted = [...new Map(cards.filter((card) => card.kind === "chart" && card.device).map((card) => [ownKey(card), card])).entries()];
+    this.wanted = [...new Map(cards.filter(hasOwn).map((card) => [ownKey(card), { ...card, devices: new Set(devicesOf(card)) }])).entries()];
     for (const key of this.series.keys()) if (!this.wanted.some(([one]) => one === key)) this.series.delete(key);
     for (const [key, card] of this.wanted) if (!this.series.has(key)) this.#begin(key, card);
   }
 
-  async #begin(key, { source, field, device }) {
+  async #begin(key, { source, field, devices }) {
     const series = new Series();
     this.series.set(key, series);
-    const where = `device = '${device.replaceAll("'", "''")}'`;
+    if (devices.size === 0 || devices.size > PAST_DEVICES_MAX) return; /* then the chart begins now */
+    const where = `device IN (${[...devices].map((one) => `'${one.replaceAll("'", "''")}'`).join(", ")})`;
     const query = new URLSearchParams({ from: `-${PAST_MINUTES}m`, limit: PAST_MAX, where });
     const answer = await fetch(`/v1/streams/${encodeURIComponent(source)}/events?${query}`, { headers: { Accept: "application/json" } }).catch(() => null);
     if (!answer?.ok) return; /* then the chart begins now */
@@ -89,8 +91,8 @@ export class OwnSeries {
   }
 
   take(event) {
-    for (const [key, { source, field, device }] of this.wanted) {
-      if (event.stream === source && event.device === device && typeof event[field] === "number") this.series.get(key).take(event[field], event.t);
+    for (const [key, { source, field, devices }] of this.wanted) {
+      if (event.stream === source && devices.has(event.device) && typeof event[field] === "number") this.series.get(key).take(event[field], event.t);
     }
   }
 }

@@ -46,8 +46,38 @@ function withGaps(steps) {
   return steps.flatMap((step, i) => (i > 0 && step[0] - steps[i - 1][0] > hole ? [[steps[i - 1][0] + 1, null, null, null], step] : [step]));
 }
 
-/** A number over time: the mean as a line, least and most as a band. `steps`: [time, mean, least, most]; `span`: [from, to] in ms, without it the last minutes. */
-export function Chart({ steps, name, span }) {
+const HATCH_PX = 6; /* between two lines of a hatch */
+const GAP_PX_MIN = 4; /* what is narrower would not be seen */
+
+/** Hatch what is missing. `gaps`: [from, to] in ms; without an end it is open until now. */
+function hatch({ ctx, bbox, valToPos }, gaps) {
+  const place = (ms) => Math.min(Math.max(valToPos(ms / 1000, "x", true), bbox.left), bbox.left + bbox.width);
+  ctx.save();
+  ctx.strokeStyle = themeColour("--warn");
+  ctx.lineWidth = devicePixelRatio;
+  for (const [from, to] of gaps) {
+    const left = place(from);
+    const width = Math.max(place(to ?? Date.now()) - left, GAP_PX_MIN);
+    if (left >= bbox.left + bbox.width || left + width <= bbox.left) continue;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(left, bbox.top, width, bbox.height);
+    ctx.clip();
+    ctx.beginPath();
+    for (let x = left - bbox.height; x < left + width; x += HATCH_PX * devicePixelRatio) {
+      ctx.moveTo(x, bbox.top + bbox.height);
+      ctx.lineTo(x + bbox.height, bbox.top);
+    }
+    ctx.stroke();
+    ctx.restore();
+  }
+  ctx.restore();
+}
+
+/** A number over time: the mean as a line, least and most as a band. `steps`: [time, mean, least, most]; `span`: [from, to] in ms, without it the last minutes; `gaps`: what is missing, [from, to] each. */
+export function Chart({ steps, name, span, gaps = [] }) {
+  const missing = useRef(gaps);
+  missing.current = gaps;
   const element = useRef(null);
   const plot = useRef(null);
   const shown = withGaps(steps);
@@ -65,6 +95,7 @@ export function Chart({ steps, name, span }) {
         axes: [{ ...axis, values: hour, space: isLong ? 90 : 60 }, { ...axis, size: 58 }],
         scales: { x: { time: true, range: () => (span ? [span[0] / 1000, span[1] / 1000] : [(Date.now() - KEPT_MS) / 1000, Date.now() / 1000]) } },
         series: [{}, { stroke: "transparent", points: { show: false } }, { stroke: "transparent", points: { show: false } }, { stroke: line, width: 2, label: name }],
+        hooks: { drawAxes: [(drawn) => hatch(drawn, missing.current)] },
         bands: [{ series: [1, 2], fill: themeColour("--band") }],
       }, data, element.current);
     };
@@ -77,7 +108,8 @@ export function Chart({ steps, name, span }) {
       size.disconnect();
       plot.current.destroy();
     };
-  }, [name, span && span[1] - span[0]]);
+  }, [name, span && `${span[0]} ${span[1]}`]);
   useEffect(() => plot.current?.setData(data));
-  return html`<div class="chart" ref=${element} role="img" aria-label=${`${words(name)} over time`}></div>`;
+  const said = gaps.length ? `, ${gaps.length} ${gaps.length === 1 ? "gap" : "gaps"}` : "";
+  return html`<div class="chart" ref=${element} role="img" aria-label=${`${words(name)} over time${said}`}></div>`;
 }

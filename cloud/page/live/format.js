@@ -18,13 +18,14 @@ export function rate(perSecond) {
   return `${Math.round(perSecond * 60)}/min`;
 }
 
-/** now, 4 s ago, 3 min ago, 2 h 5 min ago. */
+/** now, 4 s ago, 3 min ago, 2 h 5 min ago, 12 days ago. */
 export function age(ms) {
   const s = Math.max(0, Math.floor(ms / 1000));
   if (s < 2) return "now";
   if (s < 60) return `${s} s ago`;
   if (s < 3600) return `${Math.floor(s / 60)} min ago`;
-  return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min ago`;
+  if (s < 48 * 3600) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min ago`;
+  return `${Math.floor(s / 86_400)} days ago`;
 }
 
 /** Local time of day. */

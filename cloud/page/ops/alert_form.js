@@ -11,7 +11,7 @@ const KINDS = [
   ["silence", "Devices that fall silent"],
   ["problems", "The system itself"],
 ];
-const PROBLEMS = ["part", "query", "dead_letters", "lease", "operations"];
+const PROBLEMS = ["part", "query", "dead_letters", "lease", "operations", "device", "loss"];
 const UNITS = [[1, "seconds"], [60, "minutes"], [3600, "hours"], [86_400, "days"]];
 const TRIAL_AFTER_MS = 500;
 const EMPTY = {

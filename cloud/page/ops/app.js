@@ -2,7 +2,6 @@
 
 import { html, render } from "../vendor/htm/standalone.module.js";
 import { byId, decode, setUpTheme } from "../dom.js";
-import { logOut } from "../login.js";
 import { AlertRule, Alerts } from "./alerts.js";
 import { Ask } from "./ask.js";
 import { Board, Boards } from "./boards.js";
@@ -18,9 +17,9 @@ import { Audit } from "./more.js";
 import { Overview } from "./overview.js";
 import { Queries, Query } from "./queries.js";
 import { Editor } from "./query_editor.js";
-import { Search } from "./search.js";
 import { Stream, Streams } from "./streams.js";
 import { Summaries, SummaryPage } from "./summaries.js";
+import { Top } from "./top.js";
 import { Trace } from "./trace.js";
 
 const SCREENS = [
@@ -43,9 +42,15 @@ const SCREENS = [
 ];
 const OFF_THE_RAIL = new Set(["erasures", "faults", "gaps"]);
 
-function View({ hash }) {
+/** What an address says: {screen, name, query}. */
+function placeOf(hash) {
   const [path, query] = hash.replace(/^#\/?/, "").split("?");
   const [screen, name] = path.split("/").map(decode);
+  return { screen, name, query };
+}
+
+function View({ hash }) {
+  const { screen, name, query } = placeOf(hash);
   const params = new URLSearchParams(query ?? "");
   const [, title, List, One] = SCREENS.find(([key]) => key === screen) ?? [];
   if (!List) return html`<h1 class="spoken">No page</h1><p class="card">There is no page at this address. <a href="#/">To the overview</a></p>`;
@@ -63,17 +68,14 @@ function Rail({ hash }) {
 }
 
 function draw() {
+  const { screen, name, query } = placeOf(location.hash);
   render(html`<${Rail} hash=${location.hash} />`, byId("rail"));
+  render(html`<${Top} screen=${screen} name=${name} params=${new URLSearchParams(query ?? "")} />`, byId("top"));
   render(html`<${View} hash=${location.hash} />`, byId("screen"));
   byId("rail").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 }
 
 setUpTheme(byId("theme"));
-render(html`<${Search} />`, byId("search"));
-byId("leave").addEventListener("click", async () => {
-  const out = await logOut();
-  location.assign(out === "/" ? "/in" : out);
-});
 addEventListener("hashchange", () => {
   draw();
   byId("screen").focus({ preventScroll: true });

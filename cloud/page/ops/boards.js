@@ -2,12 +2,15 @@
 
 import { html, useEffect, useRef, useState } from "../vendor/htm/standalone.module.js";
 import { api, enc, get } from "./api.js";
-import { BoardCard, ownKey } from "../board/card.js";
-import { added, change, COLUMNS, draft, settled, suited, titleOf, undone } from "../board/model.js";
+import { BoardCard, devicesOf, hasOwn, ownKey } from "../board/card.js";
+import { added, change, COLUMNS, draft, KINDS, settled, suited, titleOf, undone } from "../board/model.js";
 import { useModels } from "./live_data.js";
+import { usePast } from "./past.js";
+import { spanOf } from "./range.js";
 import { Ago, Do, Loaded, Rows, useLoaded } from "./ui.js";
 
-const KINDS = [["value", "Number"], ["chart", "Chart"], ["table", "Table"], ["map", "Map"], ["text", "Text"]];
+const MEMBERS_AGAIN_MS = 15_000;
+const LIVE = new URLSearchParams();
 const ROW_PX = 80; /* height of a row of the grid, with its gap */
 
 export function Boards() {
@@ -30,31 +33,53 @@ export function Board({ name, params }) {
     throw error;
   }), `board ${name}`);
   return html`<nav class="crumbs"><a href="#/boards">Boards</a> › ${name}</nav>
-    <${Loaded} loaded=${loaded}>${(board) => isEdited ? html`<${Editor} key=${name} kept=${board} />` : html`<${Shown} board=${board} />`}<//>`;
+    <${Loaded} loaded=${loaded}>${(board) => isEdited ? html`<${Editor} key=${name} kept=${board} />` : html`<${Shown} board=${board} params=${params} />`}<//>`;
 }
 
-function Shown({ board }) {
+function Shown({ board, params }) {
   const place = useRef(null);
   return html`<p class="actions board-head"><b class="lead">${board.title || board.name}</b>
       <a class="button" href=${`#/boards/${enc(board.name)}?edit=1`}>Edit</a>
       <button type="button" onClick=${() => place.current.requestFullscreen()}>Full screen</button>
       <${Do} act=${() => navigator.clipboard.writeText(location.href)} done="copied, for who operates">Copy link<//>
       ${board.read_at?.length > 0 && html`<${Do} act=${() => navigator.clipboard.writeText(board.read_at[0])} done="copied: who opens it sees what their own grants show">Copy link for readers<//>`}</p>
-    <div class="board-ground" ref=${place}>${board.cards.length === 0 ? html`<p class="card quiet">No card yet. Edit it and add the first.</p>` : html`<${Grid} cards=${board.cards} />`}</div>`;
+    <div class="board-ground" ref=${place}>${board.cards.length === 0 ? html`<p class="card quiet">No card yet. Edit it and add the first.</p>` : html`<${Grid} cards=${board.cards} params=${params} />`}</div>`;
+}
+
+/** The cards with the devices of their groups. */
+function useMembers(cards) {
+  const groups = [...new Set(cards.map(({ group }) => group).filter(Boolean))].sort();
+  const { data } = useLoaded(async () => new Map(await Promise.all(groups.map(async (group) => [group, (await get(`/v1/groups/${enc(group)}`)).devices]))), `members ${groups}`, MEMBERS_AGAIN_MS);
+  return cards.map((card) => (card.group ? { ...card, members: data?.get(card.group) ?? [] } : card));
 }
 
 /** What the cards show: asked for together, as long as they are on the screen. */
 function useLive(cards) {
   const names = [...new Set(cards.map(({ source }) => source).filter(Boolean))].sort();
-  const charts = cards.filter((card) => card.kind === "chart" && card.device);
-  const owned = [...new Map(charts.map((card) => [ownKey(card), [ownKey(card), card.source, card.field, card.device]])).values()];
+  const owned = [...new Map(cards.filter(hasOwn).map((card) => [ownKey(card), [ownKey(card), card.source, card.field, devicesOf(card)]])).values()];
   return useModels({ names, owned });
 }
 
-function Grid({ cards, edit }) {
+/** What charts show of another time than the last minutes: of a card, undefined while it is live. */
+function useCharts(cards, live, params) {
+  const charts = [...new Map(cards.filter(({ kind }) => kind === "chart").map((card) => [ownKey(card), card])).values()];
+  const wanted = charts.map((card) => ({ key: ownKey(card), source: card.source, fields: [card.field], devices: devicesOf(card), isQuery: live.queries.has(card.source) }));
+  const isKnown = wanted.every(({ source }) => live.queries.has(source) || live.streams.has(source));
+  const { data, error } = usePast(isKnown ? wanted : [], (at) => spanOf(params, at), `board ${params}`);
+  return (card) => {
+    if (spanOf(params).isLive) return undefined;
+    if (error) return { fault: error.message };
+    if (!data || !isKnown) return null;
+    return { steps: data.found.get(ownKey(card))?.get(card.field) ?? [], span: [data.span.from, data.span.to] };
+  };
+}
+
+function Grid({ cards: kept, edit, params = LIVE }) {
+  const cards = useMembers(kept);
   const { live, now, fault } = useLive(cards);
+  const pastOf = useCharts(cards, live, params);
   return html`${fault && html`<p class="card wrong" role="alert">${fault}; what you see is of before.</p>`}
-    <div class="grid">${cards.map((card, i) => html`<${Placed} key=${card.id ?? i} card=${card} index=${i} edit=${edit}><${BoardCard} card=${card} live=${live} now=${now} /><//>`)}</div>`;
+    <div class="grid">${cards.map((card, i) => html`<${Placed} key=${card.id ?? i} card=${kept[i]} index=${i} edit=${edit}><${BoardCard} card=${card} live=${live} now=${now} past=${card.kind === "chart" ? pastOf(card) : undefined} /><//>`)}</div>`;
 }
 
 const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
@@ -143,30 +168,42 @@ function Editor({ kept }) {
     ${now.cards.length > 0 && html`<${Grid} cards=${now.cards} edit=${edit} />`}`;
 }
 
+const EMPTY = { kind: "value", source: "", field: "", device: "", group: "", low: "", high: "", title: "", text: "" };
+
+/** What the form holds, as a card. */
+function cardOf({ kind, source, field, device, group, low, high, title, text }) {
+  if (kind === "text") return { kind, title, text, source: null, field: null, device: null, group: null, low: null, high: null };
+  const end = (said) => (kind === "gauge" && said !== "" ? Number(said) : null);
+  return { kind, title, text: "", source, field: KINDS[kind].hasField ? field : null, device: group ? null : device || null, group: group || null, low: end(low), high: end(high) };
+}
+
 function CardForm({ card, onPut, onLeave }) {
   const loaded = useLoaded(async () => {
-    const [streams, queries] = await Promise.all([get("/v1/streams?limit=500"), get("/v1/queries?limit=500")]);
-    return { streams: streams.items, queries: queries.items };
+    const [streams, queries, groups] = await Promise.all([get("/v1/streams?limit=500"), get("/v1/queries?limit=500"), get("/v1/groups")]);
+    return { streams: streams.items, queries: queries.items, groups: Object.keys(groups) };
   }, "sources");
-  const [form, setForm] = useState({ kind: "value", source: "", field: "", device: "", title: "", text: "", ...Object.fromEntries(Object.entries(card ?? {}).filter(([, value]) => value !== null)) });
-  const set = (part) => setForm({ ...form, ...part });
+  const [form, setForm] = useState({ ...EMPTY, ...Object.fromEntries(Object.entries(card ?? {}).filter(([name, value]) => name in EMPTY && value !== null)) });
+  const set = (part) => setForm((before) => ({ ...before, ...part }));
   const input = (key) => ({ value: form[key], onInput: ({ target }) => set({ [key]: target.value }) });
-  const hasField = form.kind === "value" || form.kind === "chart";
+  const isText = form.kind === "text";
+  const { hasField } = KINDS[form.kind];
   const put = (event) => {
     event.preventDefault();
-    const { kind } = form;
-    const isText = kind === "text";
-    onPut({ kind, title: form.title, text: isText ? form.text : "", source: isText ? null : form.source, field: hasField ? form.field : null, device: isText ? null : form.device || null });
+    onPut(cardOf(form));
   };
-  return html`<${Loaded} loaded=${loaded}>${({ streams, queries }) => {
+  return html`<${Loaded} loaded=${loaded}>${({ streams, queries, groups }) => {
     const fields = Object.keys(streams.find((one) => one.name === form.source)?.fields ?? {});
+    const isChosen = fields.length > 0 && (form.field === "" || fields.includes(form.field));
+    const ofGroup = groups.length > 0 || form.group;
     return html`<form class="card card-form" aria-label=${card ? "Change the card" : "Add a card"} onSubmit=${put}>
-      <label>Card <select aria-label="Kind of card" value=${form.kind} onChange=${({ target }) => set({ kind: target.value })}>${KINDS.map(([kind, title]) => html`<option value=${kind}>${title}</option>`)}</select></label>
-      ${form.kind !== "text" && html`<label>of <select required aria-label="Stream or query" value=${form.source} onChange=${({ target }) => set({ source: target.value, field: "" })}><option value="">stream or query</option>
+      <label>Card <select aria-label="Kind of card" value=${form.kind} onChange=${({ target }) => set({ kind: target.value })}>${Object.entries(KINDS).map(([kind, { title }]) => html`<option value=${kind}>${title}</option>`)}</select></label>
+      ${!isText && html`<label>of <select required aria-label="Stream or query" value=${form.source} onChange=${({ target }) => set({ source: target.value, field: "" })}><option value="">stream or query</option>
         <optgroup label="Streams">${streams.map(({ name }) => html`<option value=${name}>${name}</option>`)}</optgroup><optgroup label="Queries">${queries.map(({ name }) => html`<option value=${name}>${name}</option>`)}</optgroup></select></label>`}
-      ${hasField && (fields.length ? html`<label>field <select required aria-label="Field" value=${form.field} onChange=${({ target }) => set({ field: target.value })}><option value="">choose</option>${fields.map((one) => html`<option value=${one}>${one}</option>`)}</select></label>` : html`<label>field <input required ...${input("field")} /></label>`)}
-      ${form.kind !== "text" && html`<label>device <input placeholder="all" spellcheck="false" ...${input("device")} /></label>`}
-      ${form.kind === "text" && html`<label>text <input required maxlength="2000" ...${input("text")} /></label>`}
+      ${hasField && (isChosen ? html`<label>field <select required aria-label="Field" value=${form.field} onChange=${({ target }) => set({ field: target.value })}><option value="">choose</option>${fields.map((one) => html`<option value=${one}>${one}</option>`)}</select></label>` : html`<label>field <input required aria-label="Field" ...${input("field")} /></label>`)}
+      ${!isText && !form.group && html`<label>device <input placeholder="all" spellcheck="false" ...${input("device")} /></label>`}
+      ${!isText && !form.device && ofGroup && html`<label>group <select aria-label="Group of devices" value=${form.group} onChange=${({ target }) => set({ group: target.value })}><option value="">all</option>${[...new Set([...groups, form.group].filter(Boolean))].map((one) => html`<option value=${one}>${one}</option>`)}</select></label>`}
+      ${form.kind === "gauge" && ["low", "high"].map((end) => html`<label>${end === "low" ? "from" : "to"} <input type="number" step="any" class="short" placeholder="seen" aria-label=${end === "low" ? "Begins at" : "Ends at"} ...${input(end)} /></label>`)}
+      ${isText && html`<label>text <input required maxlength="2000" ...${input("text")} /></label>`}
       <label>title <input placeholder="by itself" maxlength="100" ...${input("title")} /></label>
       <button class=${card ? "primary" : ""}>${card ? "Change" : "Add card"}</button>${card && html` <button type="button" onClick=${onLeave}>Leave as it is</button>`}</form>`;
   }}<//>`;

@@ -4,20 +4,26 @@ import { html, useState } from "../vendor/htm/standalone.module.js";
 import { duration } from "../dom.js";
 import { Table } from "../live/cards.js";
 import { Chart } from "../live/detail.js";
-import { age, moment, whole, words } from "../live/format.js";
+import { age, clock, moment, whole, words } from "../live/format.js";
 import { PlaceMap } from "../live/map.js";
 import { api, enc, get } from "./api.js";
 import { Erase } from "./erasures.js";
 import { Look } from "./gaps.js";
 import { History } from "./history.js";
 import { useModels } from "./live_data.js";
-import { Ago, bytes, Do, Facts, Loaded, Rows, State, useLoaded } from "./ui.js";
+import { usePast } from "./past.js";
+import { spanOf } from "./range.js";
+import { Ago, bytes, Do, Facts, Loaded, Rows, State, useDraft, useLoaded } from "./ui.js";
 
 const STREAMS_MAX = 16; /* of one question */
 const STRIP_MS = 86_400_000;
 const LETTERS_SHOWN = 10;
+const GAPS_SHOWN = 100; /* of one stream, on its charts */
+const GAPS_AGAIN_MS = 30_000;
+const NOT_MISSING = new Set(["unknown_before", "restarted"]); /* said as gaps, and nothing is lost */
+const PLACES = new Set(["lat", "lon"]); /* a map shows them */
 
-export function Device({ name }) {
+export function Device({ name, params }) {
   const loaded = useLoaded(() => get(`/v1/devices/${enc(name)}`), `device ${name}`);
   return html`<nav class="crumbs"><a href="#/devices">Devices</a> › ${name}</nav>
     <${Loaded} loaded=${loaded}>${(device) => html`
@@ -32,8 +38,8 @@ export function Device({ name }) {
         ["its clock is off by", device.skew_ms === null ? null : `${whole(device.skew_ms)} ms`],
         ["streams", device.streams.length === 0 ? null : device.streams.map((stream, i) => html`${i > 0 && ", "}<a href=${`#/streams/${enc(stream)}`}>${stream}</a>`)],
       ]} />
-      <${Presence} name=${name} />
-      ${device.streams.length > 0 && html`<${Values} key=${device.streams.join()} device=${name} streams=${device.streams.slice(0, STREAMS_MAX)} />`}
+      <${LastDay} name=${name} isAgent=${device.agent} />
+      ${device.streams.length > 0 && html`<${Values} key=${device.streams.join()} device=${name} streams=${device.streams.slice(0, STREAMS_MAX)} params=${params} />`}
       <${Note} device=${device} />
       <${History} kind="device" name=${name} />
       ${(device.agent || device.via) && html`<${Commands} device=${name} />`}
@@ -52,37 +58,83 @@ const behind = ({ via, former, reason }) => [
   ["silent because", reason || null],
 ];
 
-/** When it was there in the last day, from what happened to it. */
-function Presence({ name }) {
+/** When it was there in the last day, and how many readings waited on it, from what happened to it. */
+function LastDay({ name, isAgent }) {
   const loaded = useLoaded(() => get(`/v1/history?${new URLSearchParams({ kind: "device", name, limit: 500 })}`), `presence ${name}`, 15_000);
   const now = Date.now();
+  const begin = now - STRIP_MS;
   const changes = (loaded.data?.items ?? []).filter((one) => one.facts.state).toReversed();
   if (changes.length === 0) return "";
-  const spans = changes.map((one, i) => ({ from: Math.max(one.at, now - STRIP_MS), to: changes[i + 1]?.at ?? now, state: one.facts.state })).filter((one) => one.to > now - STRIP_MS);
+  const spans = changes.map((one, i) => ({ from: Math.max(one.at, begin), to: changes[i + 1]?.at ?? now, state: one.facts.state, waiting: one.facts.backlog_readings ?? 0 })).filter((one) => one.to > begin);
   const share = (ms) => `${(100 * ms) / STRIP_MS}%`;
   const online = spans.filter((one) => one.state === "online").reduce((sum, one) => sum + one.to - one.from, 0);
-  return html`<section class="card"><h2>The last 24 hours <small>online for ${duration(online / 1000)} of what is known</small></h2>
+  return html`<section class="card"><h2>The last 24 hours <small>online for ${duration(online / 1000)} of the ${duration((now - spans[0].from) / 1000)} that are known</small></h2>
     <div class="strip" role="img" aria-label=${`Online for ${duration(online / 1000)} of the last 24 hours, as far as it is known`}>${spans.map((one) => html`
-      <i data-state=${one.state} title=${`${one.state} from ${moment(one.from)} to ${moment(one.to)}`} style=${{ left: share(one.from - now + STRIP_MS), width: share(Math.max(one.to - one.from, STRIP_MS / 800)) }}></i>`)}</div>
-    <p class="strip-ends"><small>24 h ago</small><small>now</small></p></section>`;
+      <i data-state=${one.state} title=${`${one.state} from ${moment(one.from)} to ${moment(one.to)}`} style=${{ left: share(one.from - begin), width: share(Math.max(one.to - one.from, STRIP_MS / 800)) }}></i>`)}</div>
+    ${isAgent && html`<${Waiting} spans=${spans} begin=${begin} />`}
+    <p class="strip-ends"><small>${clock(begin)} yesterday</small><small class="key"><i data-state="online"></i>online <i data-state="offline"></i>offline <i data-state="silent"></i>silent</small><small>now</small></p></section>`;
 }
 
-/** Its latest values and its numbers over the last minutes. */
-function Values({ device, streams }) {
+/** How many readings waited on the device, as steps; what changed little is not told. */
+function Waiting({ spans, begin }) {
+  const most = spans.reduce((found, one) => (one.waiting > found.waiting ? one : found));
+  const said = most.waiting ? `at most ${whole(most.waiting)} readings waited on it, at ${clock(most.from)}` : "nothing waited on it";
+  const x = (at) => ((at - begin) / STRIP_MS) * 1000;
+  return html`<p class="quiet">${said[0].toUpperCase()}${said.slice(1)}</p>
+    ${most.waiting > 0 && html`<svg class="waiting-strip" viewBox="0 0 1000 40" preserveAspectRatio="none" role="img" aria-label=${`In the last 24 hours ${said}`}>${spans.filter((one) => one.waiting).map((one) => html`
+      <rect x=${x(one.from)} width=${Math.max(x(one.to) - x(one.from), 1.5)} y=${40 - (40 * one.waiting) / most.waiting} height=${(40 * one.waiting) / most.waiting}><title>${whole(one.waiting)} readings at ${moment(one.from)}</title></rect>`)}</svg>`}`;
+}
+
+/** Its latest values, and its numbers over the chosen time, with what is missing. */
+function Values({ device, streams, params }) {
   const { live, now, fault, isCut } = useModels({ names: streams, device });
-  const models = streams.map((name) => live.streams.get(name)).filter((one) => one?.heardAt);
+  const infos = useLoaded(() => Promise.all(streams.map((name) => get(`/v1/streams/${enc(name)}`))), `fields ${streams}`, 60_000).data ?? [];
+  const wanted = infos.map((one) => ({ key: one.name, source: one.name, fields: numbersOf(one), devices: [device] }));
+  const past = usePast(wanted, (at) => spanOf(params, at), `${device} ${params}`);
+  const gaps = useLoaded(() => gapsOf(streams, device, spanOf(params).from), `gaps ${device} ${streams} ${params}`, GAPS_AGAIN_MS).data;
+  const { isLive } = spanOf(params);
+  const span = isLive || !past.data ? undefined : [past.data.span.from, past.data.span.to];
+  const shown = streams.map((name) => live.streams.get(name)).filter((one) => one && (one.heardAt || !isLive));
   return html`${fault && html`<p class="card wrong" role="alert">${fault}; what you see is of before.</p>`}
-    ${models.length === 0 && html`<p class="card quiet">It sent nothing in the last 15 minutes.</p>`}
-    ${isCut && html`<p class="quiet">So much came that the charts begin later than 15 minutes ago.</p>`}
-    ${models.map((stream) => html`<section class="card" key=${stream.name}><h2><a href=${`#/streams/${enc(stream.name)}`}>${stream.name}</a> <small>${age(now - stream.heardAt)}</small></h2>
-      <${Table} rows=${[stream.devices.get(device)]} columns=${[...stream.fields.keys()]} caption=${`Latest of ${stream.name}`} />
-      ${stream.hasPlace && html`<${PlaceMap} stream=${stream} />`}</section>
-      <div class="charts">${stream.shown.filter(([, field]) => field.kind === "number").map(([name, field]) => html`<section class="card" key=${name}><h2>${words(name)} <small>${stream.name}</small></h2><${Chart} steps=${field.state.steps} name=${name} /></section>`)}</div>`)}`;
+    ${past.error && !isLive && html`<p class="card wrong" role="alert">${past.error.message}</p>`}
+    ${isLive && shown.length === 0 && html`<p class="card quiet">It sent nothing in the last 15 minutes. Choose a longer time above to see what it sent before.</p>`}
+    ${isLive && isCut && html`<p class="quiet">So much came that the charts begin later than 15 minutes ago.</p>`}
+    ${shown.map((stream) => {
+      const info = infos.find((one) => one.name === stream.name);
+      const missing = gaps?.get(stream.name) ?? [];
+      const ofPast = past.data?.found.get(stream.name);
+      const charts = isLive ? stream.shown.filter(([, field]) => field.kind === "number").map(([name, field]) => [name, field.state.steps]) : [...(ofPast ?? [])].filter(([name, steps]) => steps.length > 0 && !PLACES.has(name));
+      return html`<section class="card" key=${stream.name}><h2><a href=${`#/streams/${enc(stream.name)}`}>${stream.name}</a> <small>${stream.heardAt ? age(now - stream.heardAt) : "nothing lately"}</small></h2>
+      ${stream.heardAt && html`<${Table} rows=${[stream.devices.get(device)]} columns=${[...stream.fields.keys()]} caption=${`Latest of ${stream.name}`} />`}
+      ${missing.length > 0 && html`<p class="gap-key"><i></i>${gapsSaid(missing)}</p>`}
+      ${stream.hasPlace && html`<${PlaceMap} stream=${stream} />`}
+      ${!isLive && past.data && charts.length === 0 && html`<p class="quiet">It sent no number on it in this time.</p>`}
+      ${!isLive && !past.data && !past.error && html`<p class="quiet" role="status">loading…</p>`}</section>
+      <div class="charts">${charts.map(([name, steps]) => html`<section class="card" key=${name}><h2>${words(name)} <small>${[info?.fields[name]?.unit, stream.name].filter(Boolean).join(", ")}</small></h2>
+        <${Chart} steps=${steps} name=${name} span=${span} gaps=${missing.map((one) => [one.before_t ?? one.at, one.after_t])} /></section>`)}</div>`;
+    })}`;
+}
+
+const numbersOf = ({ fields }) => Object.entries(fields).filter(([, { type }]) => type === "number").map(([name]) => name);
+
+/** Stream → its gaps of a device since then that may be seen on a chart. */
+async function gapsOf(streams, device, since) {
+  const query = new URLSearchParams({ device, since: Math.round(since), limit: GAPS_SHOWN });
+  const found = await Promise.all(streams.map((name) => get(`/v1/streams/${enc(name)}/gaps?${query}`)));
+  return new Map(streams.map((name, i) => [name, found[i].items.filter((one) => !NOT_MISSING.has(one.reason))]));
+}
+
+/** `2 gaps in this time: quota (14 readings), open`. */
+function gapsSaid(gaps) {
+  const counts = new Map();
+  for (const { reason, count } of gaps) counts.set(reason, (counts.get(reason) ?? 0) + count);
+  const reasons = [...counts].map(([reason, count]) => `${words(reason)}${count ? ` (${whole(count)} ${count === 1 ? "reading" : "readings"})` : ""}`);
+  return `${gaps.length} ${gaps.length === 1 ? "gap" : "gaps"} in this time: ${reasons.join(", ")}`;
 }
 
 function Note({ device }) {
-  const [note, setNote] = useState(device.note);
-  const [groups, setGroups] = useState(device.groups.join(" "));
+  const [note, setNote] = useDraft(device.note);
+  const [groups, setGroups] = useDraft(device.groups.join(" "));
   const keep = async () => {
     await api("PUT", `/v1/devices/${enc(device.device)}/note`, { note, groups: groups.split(/[\s,]+/).filter(Boolean) });
     return "kept";
@@ -114,11 +166,14 @@ function Settings({ device, used }) {
     if (error.status === 404) return null;
     throw error;
   }).then((found) => ({ found })), `config ${device}`);
-  return html`<${Loaded} loaded=${loaded}>${({ found }) => html`<${SettingsForm} key=${found?.version ?? 0} device=${device} found=${found} used=${used} again=${loaded.again} />`}<//>`;
+  return html`<${Loaded} loaded=${loaded}>${({ found }) => html`<${SettingsForm} device=${device} found=${found} used=${used} again=${loaded.again} />`}<//>`;
 }
 
 function SettingsForm({ device, found, used, again }) {
-  const [text, setText] = useState(found?.text ?? "");
+  const [text, setText, isTyped] = useDraft(found?.text ?? "");
+  const [from, setFrom] = useState(0); /* the version that he began to type over */
+  const version = found?.version ?? 0;
+  const isOvertaken = isTyped && from !== version && text !== found?.text;
   const give = async () => {
     const made = await api("PUT", `/v1/devices/${enc(device)}/config`, { text });
     again();
@@ -127,7 +182,8 @@ function SettingsForm({ device, found, used, again }) {
   const isUsed = found && used === found.version;
   return html`<section class="card"><h2>Settings from afar <small>${found ? `version ${found.version}, ${isUsed ? "in use" : found.state}` : "none were given"}</small></h2>
     <label class="spoken" for="settings">Tables of the agent's configuration</label>
-    <textarea id="settings" rows="5" spellcheck="false" placeholder="[logging]\nmode = ..." value=${text} onInput=${({ target }) => setText(target.value)}></textarea>
+    <textarea id="settings" rows="5" spellcheck="false" placeholder="[logging]\nmode = ..." value=${text} onInput=${({ target }) => { if (!isTyped) setFrom(version); setText(target.value); }}></textarea>
+    ${isOvertaken && html`<p class="fault" role="status">Somebody gave version ${version} meanwhile. <button type="button" onClick=${() => setText(null)}>Load it, without what I typed</button></p>`}
     ${found?.answer?.detail && html`<p class="quiet">It says: ${found.answer.detail}</p>`}
     <p class="actions"><${Do} act=${give} disabled=${text === (found?.text ?? "")}>Give<//></p></section>`;
 }

@@ -1,6 +1,6 @@
 /* Gaps: what of streams was lost or is missing. They stand in the log beside the readings, so they are looked for there, when somebody asks. */
 
-import { html, useState } from "../vendor/htm/standalone.module.js";
+import { html, useEffect, useState } from "../vendor/htm/standalone.module.js";
 import { whole } from "../live/format.js";
 import { enc, get } from "./api.js";
 import { Ago, Chips, Do, kept, linkTo, Loaded, Rows, useLoaded } from "./ui.js";
@@ -14,11 +14,11 @@ export function Gaps({ params }) {
     ${chosen.device && html`<p class="chips"><a class="chosen" href=${linkTo("#/gaps", params, { device: "" })}>of ${chosen.device} ×</a></p>`}
     <${Loaded} loaded=${loaded} empty="No stream yet.">${({ items }) => html`
       <${Chips} path="#/gaps" params=${params} name="stream" isName values=${["", ...items.map(({ name }) => name)]} />
-      <${Look} key=${`${chosen.stream} ${chosen.device}`} streams=${chosen.stream ? [chosen.stream] : items.map(({ name }) => name)} device=${chosen.device} />`}<//>`;
+      <${Look} key=${`${chosen.stream} ${chosen.device}`} streams=${chosen.stream ? [chosen.stream] : items.map(({ name }) => name)} device=${chosen.device} atOnce=${params.get("look") === "1"} />`}<//>`;
 }
 
-/** Looks through these streams, one after the other; `device`: for its gaps alone. */
-export function Look({ streams, device }) {
+/** Looks through these streams, one after the other; `device`: for its gaps alone; `atOnce`: without being asked. */
+export function Look({ streams, device, atOnce }) {
   const [found, setFound] = useState(null);
   const look = async () => {
     const all = { items: [], records: 0, isCut: false, done: 0 };
@@ -32,9 +32,13 @@ export function Look({ streams, device }) {
     }
     return "";
   };
+  useEffect(() => {
+    if (atOnce) look().catch((error) => setFound({ items: [], records: 0, done: 0, fault: error.message }));
+  }, []);
   const many = found?.items.length;
   return html`<section class="card"><h2>Lost or missing</h2><p class="actions"><${Do} act=${look} done="">Look for gaps<//></p>
-      ${found && html`<p class="quiet" role="status">${many || "No"} gap${many === 1 ? "" : "s"} in its newest ${whole(found.records)} records${streams.length > 1 ? `, ${found.done} of ${streams.length} streams` : ""}${found.isCut ? "; there are older ones" : ""}.</p>`}</section>
+      ${found?.fault && html`<p class="fault" role="alert">${found.fault}</p>`}
+      ${found && !found.fault && html`<p class="quiet" role="status">${many || "No"} gap${many === 1 ? "" : "s"} in its newest ${whole(found.records)} records${streams.length > 1 ? `, ${found.done} of ${streams.length} streams` : ""}${found.isCut ? "; there are older ones" : ""}.</p>`}</section>
     ${many > 0 && html`<${Rows} caption="Gaps" rows=${found.items} sorts columns=${[
       ["at", "said", { view: ({ at }) => html`<${Ago} at=${at} />` }],
       ...(streams.length > 1 ? [["stream", "stream", { view: ({ stream }) => html`<a href=${`#/streams/${enc(stream)}`}>${stream}</a>` }]] : []),

@@ -11,10 +11,11 @@ export const PAGES = {
   dead_letters: (name) => `#/letters?reason=${enc(name)}`,
   alert: (name) => (name ? `#/alerts/${enc(name)}` : "#/alerts"),
   lease: () => "#/clients",
+  loss: () => "#/gaps?look=1",
   device: (mark) => `#/devices?has=${enc(mark)}`,
 };
 
-const HERE = { device: "devices", query: "queries", erasure: "erasures" };
+const HERE = { device: "devices", loss: "devices", query: "queries", erasure: "erasures" };
 const PLAIN = new Set(["state", "step", "detail"]); /* they say by themselves what they are */
 const said = (facts) => Object.entries(facts).filter(([name, fact]) => fact !== 0 && fact !== false && !(name === "registered" && fact === true))
   .map(([name, fact]) => (PLAIN.has(name) ? fact : `${name.replaceAll("_", " ")} ${fact}`)).join(" · ") || "–";
@@ -30,7 +31,7 @@ export function History({ kind, name, before = "" }) {
     ]} />${next !== null && html`<p><a href=${`#/history?show=events&before=${next}`}>Older</a></p>`}`}<//>`;
 }
 
-const KINDS = ["", "device", "query", "part", "repair", "request", "erasure"];
+const KINDS = ["", "device", "loss", "query", "part", "repair", "request", "erasure"];
 
 export const Histories = ({ params }) => (params.get("show") === "events"
   ? html`<${Tabs} shown="events" /><${Chips} path="#/history" params=${params} name="kind" values=${KINDS} /><${History} kind=${params.get("kind") ?? ""} before=${params.get("before") ?? ""} />`

@@ -49,24 +49,27 @@ export function useRecent({ key, names, device, where, select, minutes = 15, isP
   return state;
 }
 
-/** Models of streams and queries (`Live`), with series of single devices: `owned` are [key, source, field, device]. */
+/** Models of streams and queries (`Live`), with series of some devices, `owned`: [key, source, field, devices], and the units of fields. */
 export function useModels({ names, owned = [], device, minutes }) {
   const live = useRef(null);
   const key = JSON.stringify([names, owned, device, minutes]);
   const known = useRef("");
   if (known.current !== key) {
     known.current = key;
-    live.current = Object.assign(new Live(), { own: new Map(owned.map(([one]) => [one, new Series()])) });
+    live.current = Object.assign(new Live(), { own: new Map(owned.map(([one]) => [one, new Series()])), units: new Map() });
   }
+  const followed = owned.map(([one, source, field, devices]) => [one, source, field, new Set(devices)]);
   const begin = async () => {
-    const queries = new Map((await get("/v1/queries?limit=500")).items.map((one) => [one.name, one.keys]));
+    const [found, streams] = await Promise.all([get("/v1/queries?limit=500"), get("/v1/streams?limit=500")]);
+    const queries = new Map(found.items.map((one) => [one.name, one.keys]));
+    for (const stream of streams.items) for (const [field, { unit }] of Object.entries(stream.fields)) live.current.units.set(`${stream.name} ${field}`, unit);
     /* A query that does not run yet has no keys: each of its texts is taken for one. */
     live.current.know(names.map((name) => ({ name, kind: queries.has(name) ? "query" : "stream", keys: queries.get(name)?.length ? queries.get(name) : null })));
   };
   const take = (event) => {
     live.current.take(event, event.received_at ?? Date.now());
-    for (const [one, source, field, of] of owned) {
-      if (source === event.stream && of === event.device && typeof event[field] === "number") live.current.own.get(one).take(event[field], event.t);
+    for (const [one, source, field, of] of followed) {
+      if (source === event.stream && of.has(event.device) && typeof event[field] === "number") live.current.own.get(one).take(event[field], event.t);
     }
   };
   return { live: live.current, ...useRecent({ key, names, device, minutes, begin, take }) };

@@ -31,11 +31,19 @@ export function useLoaded(load, key, againMs = AGAIN_MS) {
   return { ...mine, again: () => setTurn(turn + 1) };
 }
 
+/** What somebody types over what is kept: [text, set, isTyped]. It follows `kept` until he types, and again once his is what is kept; no load and no redraw takes it from him. */
+export function useDraft(kept) {
+  const [typed, setTyped] = useState(null);
+  useEffect(() => {
+    if (typed === kept) setTyped(null);
+  }, [typed, kept]);
+  return [typed ?? kept, setTyped, typed !== null];
+}
+
 /** The four states of what is loaded: loading, wrong, empty with what to do, and there (perhaps old). */
 export function Loaded({ loaded, empty, children }) {
   const { data, error, at, again } = loaded;
-  if (error?.status === 401) return html`<p class="card" role="alert">Your session is over. <a href="/in">Log in again</a>, then come back: the address stays the same.</p>`;
-  const wrong = error && html`<p class="card wrong" role="alert">${error.message}${at > 0 && html`; what you see is of ${age(Date.now() - at)}`} <button type="button" onClick=${again}>Try again</button></p>`;
+  const wrong = error?.status === 401 ? html`<p class="card wrong" role="alert">Your session is over. <a href="/in" target="_blank">Log in again</a> in another tab: this one goes on by itself, with what you typed.</p>` : error && html`<p class="card wrong" role="alert">${error.message}${at > 0 && html`; what you see is of ${age(Date.now() - at)}`} <button type="button" onClick=${again}>Try again</button></p>`;
   if (data === null) return wrong || html`<p class="card quiet" role="status">loading…</p>`;
   const isEmpty = Array.isArray(data) ? data.length === 0 : data.items && data.items.length === 0;
   return html`${wrong}${isEmpty && empty ? html`<p class="card quiet">${empty}</p>` : children(data)}`;

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from edgewake.cloud.ops.services.problems import problems_of
+from edgewake.cloud.ops.services.problems import loss_problems, problems_of
 from edgewake.cloud.ops.services.queries import QueryView
+from edgewake.cloud.ops.tables.past import Happening
 from edgewake.cloud.ops.tables.tables import PartView
 from edgewake.protocol.ops.query import QueryState
 from tests.push.builders import lease
@@ -54,6 +55,34 @@ def test_a_disabled_lease_is_named_with_its_reason() -> None:
     assert [
         one.kind for one in problems_of([], [], [disabled, lease("l2")], {}, is_ready=True)
     ] == ["lease"]
+
+
+def happened(number: int, device: str, **facts: int) -> Happening:
+    return Happening(at=0, kind="loss", name=device, facts=facts, number=number)
+
+
+def test_losses_and_gaps_of_the_last_hour_are_counted_and_name_who_has_most() -> None:
+    found = loss_problems(
+        [
+            happened(1, "a", lost=1000),
+            happened(2, "a", missing=500),
+            happened(3, "b", opened=2),
+            *(happened(4 + i, f"c{i}", lost=2 + i) for i in range(4)),
+        ]
+    )
+    assert [(one.kind, one.name, one.text) for one in found] == [
+        (
+            "loss",
+            "lost",
+            "1,514 readings were lost for good within the last hour, of a, c3, c2 and 2 more",
+        ),
+        (
+            "loss",
+            "opened",
+            "2 gaps opened within the last hour, of b: what is missing may still come",
+        ),
+    ]
+    assert list(loss_problems([])) == []
 
 
 def test_tables_that_are_not_read_yet_are_said_first() -> None:

@@ -41,3 +41,12 @@ def test_every_kind_of_event_has_a_name() -> None:
     names = {"device": "device", "part": "part", "repair": "id", "erasure": "id"}
     past.note({"kind": kind, names.get(kind, "name"): "x"} for kind in FACTS)
     assert len(past.newest(kind=None, name="x", before=None, limit=99)) == len(FACTS)
+
+
+def test_those_since_a_time_are_of_one_kind_and_the_newest_first() -> None:
+    times = iter([10, 20, 30, 40])
+    past = Past(lambda: next(times))
+    for number, kind in enumerate(["loss", "loss", "device", "loss"]):
+        past.note([{"kind": kind, "device": f"d{number}", "lost": number}])
+    assert [one.name for one in past.since(20, "loss")] == ["d3", "d1"]
+    assert list(past.since(41, "loss")) == []

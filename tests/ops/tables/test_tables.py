@@ -8,7 +8,7 @@ from edgewake.protocol.frames import record as records
 from edgewake.protocol.frames.dead_letter import DeadLetter
 from edgewake.protocol.frames.record import Mode
 from edgewake.protocol.leases import lease_record
-from edgewake.protocol.ops.device import DeviceSeen, DeviceState, DeviceStatus
+from edgewake.protocol.ops.device import DeviceGaps, DeviceSeen, DeviceState, DeviceStatus
 from edgewake.protocol.ops.query import Progress, QueryState, Registration
 from tests.push.builders import lease
 
@@ -58,6 +58,19 @@ def test_a_device_is_told_when_it_comes_goes_and_changes_but_not_at_each_word() 
         ["online"],
         ["offline"],
     ]
+
+
+def test_a_loss_is_told_once_by_how_much_more_is_lost_and_what_was_before_is_none() -> None:
+    tables = OpsTables()
+    changes = [status_change(lost_readings=lost) for lost in (7, 7, 9, 0, 4, 3)]
+    gaps = DeviceGaps(device="d", at=NOW, opened=2, missing=5).to_json()
+    changes += [Change(topics.DEVICES, "d|gaps", gaps), Change(topics.DEVICES, "d|gaps", None)]
+    events = [event for change in changes for event in tables.apply(change, now=NOW)]
+    assert [
+        {name: count for name, count in event.items() if name not in ("kind", "device")}
+        for event in events
+        if event["kind"] == "loss"
+    ] == [{"lost": 2}, {"lost": 4}, {"lost": 3}, {"opened": 2, "missing": 5}]
 
 
 def test_a_device_removed_from_the_table_is_forgotten() -> None:

@@ -111,7 +111,7 @@ def test_ways_are_bounded_and_all_its_rows_can_be_forgotten() -> None:
     assert (via, len(former)) == (f"gw-{WAYS_MAX + 2}", WAYS_MAX - 1)
     assert "gw-0" not in former
     keys = table.keys_of("meter")
-    assert len(keys) == 2 + WAYS_MAX
+    assert len(keys) == 3 + WAYS_MAX
     for key in keys:
         device, _, what = key.partition("|")
         table.put(device, what, None, now=NOW)
