@@ -45,7 +45,7 @@ class Watcher:
         self._raised = 0
 
     def _begun(self, kept: bytes | None, streams: Iterable[str]) -> Absences:
-        """Of these streams of the log; a thing's is told from the device's by its name."""
+        """Begin with what is heard by these streams of the log."""
         things = {stream_and_thing(stream)[1] for stream in streams} - {EVERY_THING, ""}
         return Absences.resumed(
             self._config,

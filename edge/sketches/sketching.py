@@ -220,7 +220,7 @@ class Sketcher:
 
 
 def _window_name(stream: str, window: int) -> str:
-    """Of a window, for the child."""
+    """Name a window for the child."""
     return f"{stream} {window}"
 
 

@@ -85,12 +85,11 @@ class ConsumerState:
 
     def moved(self, passed: Passed, commit: int) -> ConsumerState:
         """After one of its commits. A cursor never goes back."""
-        further = {
-            stream: max(before, at)
-            for stream, at in passed.cursor.items()
-            if (before := self.position(stream)) is not None
-        }
-        cursor = {**self.cursor, **further}
+        cursor = dict(self.cursor)
+        for stream, at in passed.cursor.items():
+            before = self.position(stream)
+            if before is not None:
+                cursor[stream] = max(before, at)
         state = self.state if passed.state is None else passed.state
         return replace(
             self, cursor=cursor, missed=self.missed + passed.missed, commit=commit, state=state

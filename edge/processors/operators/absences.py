@@ -37,7 +37,7 @@ class Absences:
         now_s: float,
         now_ms: int,
     ) -> Self:
-        """Of things that were heard before; those whose alert is raised have it still."""
+        """Begin with things that were heard before; those whose alert is raised have it still."""
         raised = _raised(kept)
         return cls(
             config,
