@@ -1,7 +1,7 @@
 # One word each. `make help` lists them. Everything is installed into .venv from hash-locked requirements.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test behaviour needs rewritten quick test-pythons test-faults test-examples lint types format bad-weather hiccups soak day cluster compose truth arm64 audit bench bench-readers pictures lock clean
+.PHONY: help demo test behaviour needs rewritten quick test-pythons test-faults test-examples test-screens test-lanes lint types format bad-weather hiccups soak day cluster compose truth arm64 audit bench bench-readers pictures lock clean
 
 VENV := .venv
 RUN := $(VENV)/bin/
@@ -51,8 +51,16 @@ FAULTS := $(addprefix tests/edge/log/test_,damage.py faults.py image.py starvati
 test-faults: $(VENV)/installed-test ## test every fault of the log: each page, truncation, 300 flipped bits, kill -9 at each system call, a failing disk, power loss, out of memory, images, a held log, bad wires, and a Kafka killed in its transactions
 	@EDGEWAKE_FAULTS=all $(RUN)pytest -q -n 2 $(FAULTS)
 
-test-examples: $(VENV)/installed-test ## test every property of hypothesis with ten times the examples of `make test`
+test-examples: $(VENV)/installed-test ## test every property of hypothesis with twenty times the examples of `make test`
 	@EDGEWAKE_EXAMPLES=5 $(RUN)pytest -q -n 2 -m "hypothesis and not services"
+
+SCREENS := tests/ops/screens tests/ops/test_boards.py tests/ops/alerts/test_alert_screens.py tests/page/test_live.py
+test-screens: $(VENV)/installed-test ## test that pages are accessible and fit their windows, in every theme at every width
+	@EDGEWAKE_SCREENS=all $(RUN)pytest -q -n 2 --dist loadfile $(SCREENS)
+
+LANES := tests/analysis/spark/test_code_generation.py tests/analysis/schedule/test_slow.py
+test-lanes: $(VENV)/installed-test ## test compiled and interpreted batches, and slow queries, in every kind of lane
+	@EDGEWAKE_LANES=all $(RUN)pytest -q $(LANES)
 
 lint: $(VENV)/installed-test ## check style
 	$(RUN)ruff format --check .

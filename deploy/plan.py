@@ -78,6 +78,11 @@ class Ports:
         return self.base + 12
 
     @property
+    def thingsboard(self) -> int:
+        """The bridge's port for what speaks ThingsBoard's MQTT API, on the network alone."""
+        return self.base + 13
+
+    @property
     def kafka(self) -> int:
         return self.base + 20
 
@@ -277,6 +282,8 @@ def network_ports(plan: Plan) -> Mapping[int, str]:
     }
     if plan.encrypted and plan.has("mosquitto"):
         found[plan.ports.mqtt_certificates] = "mosquitto"
+    if plan.has("bridge-1"):
+        found[plan.ports.thingsboard] = "bridge-1"
     return found
 
 
@@ -374,13 +381,24 @@ def _open_to_the_network(plan: Plan, configs: dict[str, Mapping[str, Any]]) -> N
     for name, values in configs.items():
         if _service_of(name) in ("access", "push"):
             configs[name] = {**values, **there, "rights": rights}
+    moved: dict[str, Any] = {
+        "host": plan.listen,
+        "port": plan.ports.thingsboard,
+        "password_file": str(plan.password_file),
+        "enrol_url": f"http://127.0.0.1:{plan.ports.ops}",
+    }
+    if plan.encrypted:
+        moved["cert_file"] = str(plan.authority.server_certificate)
+        moved["key_file"] = str(plan.authority.server_key)
     configs["bridge-1"] = {
         **configs["bridge-1"],
         "http": {
             **configs["bridge-1"]["http"],
             **there,
             "password_file": str(plan.password_file),
+            "enrol_url": moved["enrol_url"],
         },
+        "thingsboard": moved,
     }
     configs["ops"] = {
         **configs["ops"],
@@ -390,6 +408,14 @@ def _open_to_the_network(plan: Plan, configs: dict[str, Mapping[str, Any]]) -> N
         "http_intake": http_url(plan),
     }
     if plan.encrypted:
+        configs["bridge-1"] = {
+            **configs["bridge-1"],
+            "http": {
+                **configs["bridge-1"]["http"],
+                "also_client_ca_file": str(plan.authority.certificate),
+                "certificates_file": str(plan.book_file),
+            },
+        }
         configs["ops"] = {
             **configs["ops"],
             "authority_dir": str(plan.authority.folder),

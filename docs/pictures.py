@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import httpx
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -54,9 +55,17 @@ class Screen:
     is_town: bool = False
     press: str = ""
     """The button that is pressed first; empty: none is."""
+    is_done: str = ""
+    """When the press has come to what is shown (JavaScript); empty: at once."""
 
 
 ROWS: Final = "() => document.querySelectorAll('main tbody tr').length > 0"
+SQL: Final = "() => document.querySelector('#sql .keyword')"
+SLOW: Final = """SELECT a.device, b.device AS other, count(*) AS times
+FROM vehicle_position a, vehicle_position b, vehicle_position c
+WHERE abs(a.speed_kmh - b.speed_kmh) < 0.01 AND c.speed_kmh > a.speed_kmh
+GROUP BY ALL ORDER BY times DESC LIMIT 20"""
+"""A question that takes a while."""
 CHART: Final = "() => document.querySelector('main .uplot canvas') !== null"
 SCREENS: Final = {
     "town": Screen(
@@ -82,11 +91,20 @@ SCREENS: Final = {
     "queries": Screen("#/queries", ROWS),
     "query": Screen("#/queries/top_streets", "() => document.querySelector('.console') !== null"),
     "editor": Screen(
-        "#/queries/new?from=top_streets", "() => document.querySelector('#text')", press="Check"
+        "#/queries/new?from=top_streets",
+        "() => document.querySelector('#text .keyword')",
+        press="Check",
+        is_done="() => document.querySelector('.plan')",
     ),
-    "ask": Screen("#/ask", "() => document.querySelector('#sql')", press="Ask"),
+    "ask": Screen("#/ask", SQL, press="Ask", is_done=ROWS),
+    "asking": Screen(
+        f"#/ask?sql={quote(SLOW)}",
+        SQL,
+        press="Ask",
+        is_done="() => document.querySelector('[role=timer]')",
+    ),
     "summaries": Screen("#/summaries", ROWS),
-    "summary": Screen("#/summaries/vehicle_position.speed_kmh", CHART),
+    "summary": Screen("#/summaries/vehicle_position.speed_kmh?value=50", CHART),
     "letters": Screen("#/letters", ROWS),
     "letter": Screen("#/letters/0", "() => document.querySelector('#letter') !== null"),
     "clients": Screen("#/clients", ROWS),
@@ -222,6 +240,8 @@ def take(browser: Browser, system: System, names: Sequence[str], link: str) -> N
             page.wait_for_function(screen.is_full, timeout=PATIENCE_S * 1000, polling=200)
             if screen.press:
                 page.get_by_role("button", name=screen.press, exact=True).click()
+            if screen.is_done:
+                page.wait_for_function(screen.is_done, timeout=PATIENCE_S * 1000, polling=200)
             page.wait_for_timeout(1500)  # charts and maps are drawn in the next frames
             for theme in THEMES:
                 show(page, theme)

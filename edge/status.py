@@ -157,10 +157,11 @@ def _figures(db: sqlite3.Connection, now_ms: int) -> dict[str, Any]:
 
 
 def _consumer(consumer: ConsumerState, accepted: dict[str, int]) -> dict[str, int]:
-    positions = {stream: consumer.position(stream) for stream in accepted}
-    behind = sum(
-        max(0, accepted[stream] - at) for stream, at in positions.items() if at is not None
-    )
+    behind = 0
+    for stream, last in accepted.items():
+        at = consumer.position(stream)
+        if at is not None:
+            behind += max(0, last - at)
     return {"behind": behind, "missed": consumer.missed}
 
 

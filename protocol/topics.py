@@ -37,6 +37,8 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.notes *         what people say of devices, key = device
     ew.down *          what devices are to do and to be, and how it ended; key = device|id and
                        device|settings
+    ew.attributes *    attributes of ThingsBoard's devices, and commands that they have;
+                       key = device
     ew.requests *      what devices ask for, and what they are told; key = device|id
     ew.queries *       registered queries, key = query
     ew.progress *      progress of the analysis, key = query
@@ -101,6 +103,7 @@ STREAMS: Final = "ew.streams"
 DEVICES: Final = "ew.devices"
 NOTES: Final = "ew.notes"
 DOWN: Final = "ew.down"
+ATTRIBUTES: Final = "ew.attributes"
 REQUESTS: Final = "ew.requests"
 QUERIES: Final = "ew.queries"
 PROGRESS: Final = "ew.progress"
@@ -173,6 +176,7 @@ TABLES: Final = (
     DEVICES,
     NOTES,
     DOWN,
+    ATTRIBUTES,
     REQUESTS,
     QUERIES,
     PROGRESS,

@@ -26,6 +26,7 @@ from edgewake.deploy.data_folder import FreeBytes, free_bytes
 from edgewake.deploy.programs import apt, jars, java, mosquitto
 from edgewake.protocol.errors import EdgewakeError, LocalError
 from tests import class_archives, java_lint
+from tests.bridge.micropython import interpreter as micropython
 from tests.bridge.thingsboard import library as library_of_thingsboard
 from tests.traces import collector
 
@@ -154,6 +155,8 @@ def main() -> None:
         javascript()
         _collector()
         library_of_thingsboard.ensured()
+        if micropython.IS_MADE_FOR_US:
+            micropython.ensured()
         characters()
         for name in jars.read_lock():
             jars.ensure(name)

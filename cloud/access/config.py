@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from edgewake.cloud.access.slow.policy import Policy
 from edgewake.cloud.client_share import SHARE_DEFAULT, NetworkText
+from edgewake.cloud.held_bytes import HELD_BYTES_OF_ALL
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.hub_bounds import MIB, HubBounds, least_bytes
 from edgewake.cloud.login.config import LoginConfig
@@ -113,13 +114,17 @@ class AccessConfig(Config):
         )
 
     def memory_bytes_max(self, *, clients: int | None = None, views: int | None = None) -> int:
-        """Largest memory beside the process itself: the hub's, and `clients` × CLIENT_BYTES.
+        """Largest memory beside the process itself.
+
+        It is the hub's, `clients` × CLIENT_BYTES, and what waits by their pace, all together.
 
         `clients` None: as many as are allowed. A client that reads as fast as is written to it
         takes a tenth of that: its share is the buffer of one that does not read.
         """
         open_clients = self.clients_max if clients is None else clients
+        held = HELD_BYTES_OF_ALL if open_clients else 0
         return (
             self.hub.memory_bytes_max(views=views, places=self.replays_max)
             + open_clients * CLIENT_BYTES
+            + held
         )

@@ -15,10 +15,15 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from starlette.types import Scope
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from edgewake.cloud.web.limits import LimitedProtocol
 
 EXTENSION: Final = "edgewake.connection"
+ANSWER: Final = "edgewake.answer"
+_NO_SCOPE: Final[Any] = {}
+"""The scope of a request whose handler has returned."""
 SOCKETS_PATH: Final = b"/v1/ws"
 """Where handshakes of WebSockets are heard; any other address refuses them in words."""
 SEND_BUFFER_BYTES: Final = 128 * 1024
@@ -78,6 +83,42 @@ def connection_of(scope: Scope) -> Connection:
     return found
 
 
+class Answer:
+    """The answer to one request, which may go on when the request's handler has returned.
+
+    A handler that waits keeps the coroutines of everything that stands before it, some 40 KB, for
+    as long as the answer lasts.
+    """
+
+    def __init__(self, protocol: Protocol, cycle: RequestResponseCycle) -> None:
+        self._protocol, self._cycle = protocol, cycle
+
+    def outlives_handler(self) -> None:
+        """From now on the handler may return; `end` ends the answer.
+
+        uvicorn counts what is not complete as a fault, unless nobody is there to be told.
+        """
+        self._cycle.disconnected = True
+        self._cycle.scope = _NO_SCOPE
+
+    def end(self) -> None:
+        """Say that the body is complete; the connection goes on with its next request."""
+        cycle, transport = self._cycle, self._cycle.transport
+        cycle.response_complete = True
+        if transport.is_closing():
+            return
+        transport.write(http_chunk(b""))
+        if not cycle.keep_alive:
+            transport.close()
+        self._protocol.on_response_complete()
+
+
+def answer_of(scope: Scope) -> Answer:
+    """The request's answer. Only our own server puts it there."""
+    found: Answer = scope["extensions"][ANSWER]
+    return found
+
+
 def http_chunk(data: bytes) -> bytes:
     """A piece of a chunked body (RFC 9112 7.1).
 
@@ -93,6 +134,11 @@ class Protocol(LimitedProtocol):
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
         self._connection = Connection(transport)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        scope: dict[str, Any] = cycle.scope  # type: ignore[assignment]
+        scope["extensions"][ANSWER] = Answer(self, cycle)
+        super()._start_asgi_task(cycle, app)
 
     def pause_writing(self) -> None:
         super().pause_writing()

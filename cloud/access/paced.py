@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
+from edgewake.cloud.held_bytes import Account
 from edgewake.cloud.log.chunks import Chunk
 from edgewake.cloud.log.decode import DATA, WATERMARK, Event
 from edgewake.cloud.log.following.cohort import Lost
@@ -30,6 +31,8 @@ HELD_MAX: Final = 10_000
 """Things held for one reader; with more the rest is not pulled before these are given."""
 HELD_BYTES_MAX: Final = 1024 * 1024
 """Bytes of their events. Over it: as above."""
+NO_ROOM_S: Final = 1.0
+"""Until a reader whose client holds its share asks again."""
 GIVEN_BYTES_MAX: Final = 64 * 1024
 """Bytes of events given at once."""
 LEAST_WAIT_S: Final = 0.02
@@ -59,9 +62,10 @@ def _hashable(value: Any) -> Hashable:
 class Held:
     """Events that wait to be given, by thing, in their order. Pure."""
 
-    def __init__(self, plan: Plan, pace: Pace) -> None:
+    def __init__(self, plan: Plan, pace: Pace, account: Account) -> None:
         self._plan = plan
         self._pace = pace
+        self._account = account
         self._steps: dict[Hashable, Step] = {}
         """At most HELD_MAX and a chunk's."""
         self._bytes = 0
@@ -75,7 +79,8 @@ class Held:
     @property
     def is_full(self) -> bool:
         """Should nothing be added now?"""
-        return len(self._steps) >= HELD_MAX or self._bytes >= HELD_BYTES_MAX
+        is_over = len(self._steps) >= HELD_MAX or self._bytes >= HELD_BYTES_MAX
+        return is_over or not self._account.has_room
 
     def add(self, step: Step) -> None:
         """One more; an earlier one of the same thing gives way."""
@@ -85,17 +90,19 @@ class Held:
         if thing is None:
             self._numbers += 1
             thing = self._numbers
-        before = self._steps.pop(thing, None)
+        before = self._steps.get(thing)
         if before is not None:
-            self._bytes -= len(before.event.data)
+            self._pop(thing)
             self.superseded += before.event.kind == DATA
         self._steps[thing] = step
         self._bytes += len(step.event.data)
+        self._account.add(step.event.data)
 
     def drop(self) -> None:
         """Forget all of it."""
-        self._steps.clear()
-        self._bytes = self.superseded = 0
+        for thing in list(self._steps):
+            self._pop(thing)
+        self.superseded = 0
 
     def take(self, most: int) -> list[Step]:
         """The oldest, `most` of them and GIVEN_BYTES_MAX at most."""
@@ -104,11 +111,16 @@ class Held:
         for thing in list(self._steps)[:most]:
             if room <= 0:
                 break
-            step = self._steps.pop(thing)
+            step = self._pop(thing)
             room -= len(step.event.data)
-            self._bytes -= len(step.event.data)
             found.append(step)
         return found
+
+    def _pop(self, thing: Hashable) -> Step:
+        step = self._steps.pop(thing)
+        self._bytes -= len(step.event.data)
+        self._account.take(step.event.data)
+        return step
 
 
 class Rate:
@@ -150,6 +162,7 @@ class Paced(Generic[C]):
         inner: Subscriber[Sequence[Step]],
         encoding: Encoding[C],
         pace: Pace,
+        account: Account,
         *,
         wake: Callable[[], None],
         clock: Clock,
@@ -162,7 +175,7 @@ class Paced(Generic[C]):
         self._clock = clock
         self._call_later = call_later
         self._every_s = None if pace.conflate_ms is None else pace.conflate_ms / 1000
-        self._held = Held(inner.view.plan, pace)
+        self._held = Held(inner.view.plan, pace, account)
         self._rate = Rate(pace.max_rate, clock.monotonic_s())
         self._due_at = clock.monotonic_s()
         """When the next round begins, monotonic seconds."""
@@ -170,6 +183,8 @@ class Paced(Generic[C]):
         self._given: Positions | None = None
         """Where it stands while something is held."""
         self._timer: asyncio.TimerHandle | None = None
+        self._lacks_room = False
+        """Does it take in nothing because of what its client holds?"""
         inner.wake = self._woken
 
     @property
@@ -185,7 +200,8 @@ class Paced(Generic[C]):
     @property
     def is_live(self) -> bool:
         """Has it been given all, but for what its pace holds back?"""
-        return not self._held and (self._timer is not None or self._inner.is_live)
+        is_resting = self._timer is not None and not self._lacks_room
+        return not self._held and (is_resting or self._inner.is_live)
 
     @property
     def is_at_end(self) -> bool:
@@ -196,6 +212,11 @@ class Paced(Generic[C]):
         """As `Subscriber.next`, `most` events. Raises ViewEnded."""
         if self._timer is not None:
             return None
+        if not self._held and self._held.is_full:
+            self._lacks_room = True
+            self._sleep(NO_ROOM_S)  # what its client holds is given meanwhile
+            return None
+        self._lacks_room = False
         now = self._clock.monotonic_s()
         lost = self._pull_one() if self._every_s is None else self._round(now, self._every_s)
         if self._gathers_until is not None:
@@ -271,6 +292,7 @@ class Paced(Generic[C]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._held.drop()
         self._inner.close()
 
     def _woken(self) -> None:
@@ -301,6 +323,7 @@ def subscribe(
     wake: Callable[[], None],
     *,
     pace: Pace,
+    account: Account,
     clock: Clock,
 ) -> Subscriber[C] | Paced[C]:
     """As `Hub.subscribe`, for a reader with a pace."""
@@ -308,7 +331,7 @@ def subscribe(
         return hub.subscribe(plan, encoding, positions, wake)
     inner = hub.subscribe(plan, Steps(), positions, wake)
     call_later = asyncio.get_running_loop().call_later
-    return Paced(inner, encoding, pace, wake=wake, clock=clock, call_later=call_later)
+    return Paced(inner, encoding, pace, account, wake=wake, clock=clock, call_later=call_later)
 
 
 def superseded(reader: Subscriber[Any] | Paced[Any]) -> int:

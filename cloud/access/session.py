@@ -22,6 +22,7 @@ from edgewake.cloud.access.session_state import Change, State, after
 from edgewake.cloud.access.slow.treated import Slots, Treated
 from edgewake.cloud.access.slow.watch import SlowWatch
 from edgewake.cloud.access.sse import Encoder
+from edgewake.cloud.held_bytes import Account
 from edgewake.cloud.log.following.behind import Behind
 from edgewake.cloud.log.following.cohort import Lost
 from edgewake.cloud.log.following.subscriber import ViewEnded, ViewFailed
@@ -54,6 +55,7 @@ class Session:
         checkpoint_events: bool,
         heartbeat_events: bool,
         pace: Pace = FREE,
+        account: Account,
         clock: Clock,
         on_change: Callable[[State, State], None],
         on_superseded: Callable[[int], None],
@@ -76,7 +78,14 @@ class Session:
         self._on_superseded = on_superseded
         self._encoder = Encoder(hub.codec, plan, hub.traces)
         self._subscriber = Treated(
-            hub, plan, self._encoder, start.positions, self._woken, pace=pace, clock=clock
+            hub,
+            plan,
+            self._encoder,
+            start.positions,
+            self._woken,
+            pace=pace,
+            account=account,
+            clock=clock,
         )
         self._waiting: deque[bytes] = deque()
         """Framed bytes that come before the next chunk: at most a gap for each partition, and a few

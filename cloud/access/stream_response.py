@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from edgewake.cloud.access import sse
+from edgewake.cloud.access.connection import Answer, answer_of
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.open_streams import OpenStream, OpenStreams
 from edgewake.cloud.access.reports.lease_reports import LeaseReport
@@ -106,24 +107,38 @@ class EventStream(Response):
         self._waiting: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        """Begin it; it goes on when this has returned."""
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            if scope["method"] != "HEAD":
-                if self._lease is not None:
-                    self._lease.start()
-                if self._opened is not None:
-                    self._start(self._opened)
-                else:
-                    self._stream.wait(retry_ms=self._streams.retry_ms())
-                if self._absent:
-                    self._waiting = asyncio.create_task(
-                        self._wait_for_absent(), name="absent-streams"
-                    )
-                await self._stream.ended
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-        finally:
-            self.discard()
-            self._metrics.ended.labels(self._why()).inc()
+            if scope["method"] == "HEAD":
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                self._end()
+            else:
+                self._begin(answer_of(scope))
+        except BaseException:
+            self._end()
+            raise
+
+    def _begin(self, answer: Answer) -> None:
+        if self._lease is not None:
+            self._lease.start()
+        if self._opened is not None:
+            self._start(self._opened)
+        else:
+            self._stream.wait(retry_ms=self._streams.retry_ms())
+        if self._absent:
+            self._waiting = asyncio.create_task(self._wait_for_absent(), name="absent-streams")
+
+        def end(_: object) -> None:
+            answer.end()
+            self._end()
+
+        answer.outlives_handler()
+        self._stream.ended.add_done_callback(end)
+
+    def _end(self) -> None:
+        self.discard()
+        self._metrics.ended.labels(self._why()).inc()
 
     def discard(self) -> None:
         """Leave nothing behind; also of an answer that is never sent."""

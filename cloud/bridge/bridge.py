@@ -325,6 +325,12 @@ class Bridge:
         self._work.set()
         return whole
 
+    def remember(self, device: str, value: bytes | None) -> None:
+        """Write what is remembered of a device of ThingsBoard, before what is taken after it."""
+        record = KafkaRecord(topics.ATTRIBUTES, device, value, [], self._clock.now_ms())
+        self._writer.write(record, None)
+        self._work.set()
+
     def account(self, payer: str, *, is_named: bool = False) -> Account:
         """The account of a device; `is_named`: the one of all devices that payloads name."""
         now_s = self._clock.monotonic_s()

@@ -86,6 +86,11 @@ class Outbox:
         if known is not None:
             self._due |= known.rows
 
+    def waiting(self, device: str) -> list[DownRow]:
+        """All that waits for a device's answer."""
+        known = self._devices.get(device)
+        return [] if known is None else [*known.rows.values()]
+
     def due(self, now_ms: int) -> Iterator[tuple[str, DownRow]]:
         """(key, row) of what is to be sent now; `sent` takes them off."""
         for key, row in list(self._due.items()):

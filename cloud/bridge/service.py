@@ -22,6 +22,7 @@ from edgewake.cloud.bridge.kafka_writer import ALONE, PRODUCER
 from edgewake.cloud.bridge.mqtt.mqtt_source import MqttSource
 from edgewake.cloud.bridge.mqtt.subscriptions import read_keys, subscriptions
 from edgewake.cloud.bridge.outbox import Outbox
+from edgewake.cloud.bridge.thingsboard.memory import Memory
 from edgewake.cloud.bridge.traces import BridgeTraces
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.table_reader import TableReader
@@ -50,6 +51,7 @@ _WRITTEN: Final = (
     topics.STREAMS,
     topics.BRIDGES,
     topics.DOWN,
+    topics.ATTRIBUTES,
 )
 
 
@@ -69,15 +71,17 @@ async def run(
     map_file = _map_file(config.maps)
     filters = () if map_file is None else map_file.maps.filters
     catalogue = Catalogue(clock.monotonic_s)
+    instance = f"{rng.getrandbits(64):016x}"
     register = Register(
         site=config.mqtt.site_name,
         own=config.name,
-        instance=f"{rng.getrandbits(64):016x}",
+        instance=instance,
         monotonic_s=clock.monotonic_s,
     )
     outbox = Outbox()
+    memory = None if config.thingsboard.port is None else Memory(instance, config.name)
     opened = await _unless_stopped(
-        _open_kafka(config, catalogue, register, outbox, clock, Backoff(rng)), stop
+        _open_kafka(config, catalogue, register, outbox, memory, clock, Backoff(rng)), stop
     )
     if opened is None:
         return
@@ -127,7 +131,9 @@ async def run(
                 tasks.create_task(_log_ready(bridge.source, config.name), name="ready"),
                 tasks.create_task(_follow_maps(config, keys, map_file, bridge, clock), name="maps"),
                 tasks.create_task(_serve_http(config, bridge, clock, stop), name="http"),
-                tasks.create_task(_serve_thingsboard(config, bridge, outbox, clock), name="tb"),
+                tasks.create_task(
+                    _serve_thingsboard(config, bridge, outbox, memory, clock), name="tb"
+                ),
                 tasks.create_task(_host_sparkplug(config, bridge, clock, rng), name="sparkplug"),
             ]
             await stop.wait()
@@ -183,13 +189,14 @@ async def _serve_http(
 
 
 async def _serve_thingsboard(
-    config: BridgeConfig, bridge: Bridge, outbox: Outbox, clock: Clock
+    config: BridgeConfig, bridge: Bridge, outbox: Outbox, memory: Memory | None, clock: Clock
 ) -> None:
-    if config.thingsboard.port is None:
+    if memory is None:
         return
     from edgewake.cloud.bridge.thingsboard.door import serve
 
-    await serve(config.thingsboard, bridge, outbox, clock)
+    memory.write = lambda row: bridge.remember(*row)
+    await serve(config.thingsboard, bridge, outbox, memory, clock)
 
 
 async def _host_sparkplug(
@@ -229,6 +236,7 @@ async def _open_kafka(
     catalogue: Catalogue,
     register: Register,
     outbox: Outbox,
+    memory: Memory | None,
     clock: Clock,
     backoff: Backoff,
 ) -> TableReader:
@@ -239,7 +247,9 @@ async def _open_kafka(
     is_logged = False
     while True:
         try:
-            return await asyncio.to_thread(_open_kafka_once, config, catalogue, register, outbox)
+            return await asyncio.to_thread(
+                _open_kafka_once, config, catalogue, register, outbox, memory
+            )
         except Unavailable as error:
             if not is_logged:
                 log.warning("waiting for Kafka: %s", error, extra={"event": "kafka.away"})
@@ -248,7 +258,11 @@ async def _open_kafka(
 
 
 def _open_kafka_once(
-    config: BridgeConfig, catalogue: Catalogue, register: Register, outbox: Outbox
+    config: BridgeConfig,
+    catalogue: Catalogue,
+    register: Register,
+    outbox: Outbox,
+    memory: Memory | None,
 ) -> TableReader:
     topic_admin.ensure_topics(config.kafka, _WRITTEN)
     _write_row(config, *register.row())
@@ -257,6 +271,8 @@ def _open_kafka_once(
         topics.BRIDGES: register.follow,
         topics.DOWN: outbox.follow,
     }
+    if memory is not None:
+        followers[topics.ATTRIBUTES] = memory.follow
     tables = TableReader(config.kafka, f"{config.name}-tables", followers)
     try:
         tables.read_all()

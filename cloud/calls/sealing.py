@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -43,7 +43,20 @@ class Endpoint:
 
     url: str
     secret: str
+    """Or two, with a blank between them: the second one is the old one, while it signs, too."""
     token: str
+    headers: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """The owner's own, for each call."""
+
+    @property
+    def newest_secret(self) -> str:
+        """The one that signs from now on."""
+        return self.secret.split()[0]
+
+    def signing(self, old_until: int | None, *, now: int) -> str:
+        """The secrets that sign: the old one does until `old_until` (ms since 1970 UTC)."""
+        has_two = old_until is not None and now < old_until
+        return self.secret if has_two else self.newest_secret
 
 
 class Sealer:
@@ -61,7 +74,10 @@ class Sealer:
 
     def seal(self, lease_id: str, endpoint: Endpoint) -> str:
         """The text to store."""
-        content = orjson.dumps(asdict(endpoint))
+        values = asdict(endpoint)
+        if not endpoint.headers:
+            del values["headers"]
+        content = orjson.dumps(values)
         sealed = self._ciphers.encrypt(lease_id, content, self._random_bytes)
         return f"{self._sealing}.{base64.urlsafe_b64encode(sealed).decode()}"
 

@@ -18,7 +18,7 @@ import base64
 import binascii
 import ssl
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
@@ -31,11 +31,13 @@ from edgewake.cloud.calls import endpoint as endpoints
 from edgewake.cloud.calls import http_post
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.leases.endpoint_kind import EndpointKind
 
 TYPE: Final = "edgewake.wake"
 BODY_BYTES_MAX: Final = 3072
 """Web Push takes about 3 KB; a webhook keeps to the same, so that a wake-up can be passed on as
 one."""
+NOT_FOUND: Final = 404
 TIMEOUT_S: Final = 15.0
 """For the whole call. Standard Webhooks: 15 to 30 s."""
 CONNECT_TIMEOUT_S: Final = 3.0
@@ -78,6 +80,8 @@ class Signed:
     """Or several, with blanks between them: each signs, while one takes the place of another."""
     message_id: str
     body: str
+    headers: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """The owner's own (`own_headers.check`)."""
 
 
 Outcome: TypeAlias = Taken | Failed | Gone
@@ -97,6 +101,11 @@ def check_secret(secret: str) -> None:
 def make_secret(random_bytes: Callable[[int], bytes]) -> str:
     """A new secret of 32 bytes."""
     return "whsec_" + base64.b64encode(random_bytes(32)).decode()
+
+
+def wake_id(lease_id: str, number: int) -> str:
+    """The webhook-id of a wake-up, the same for each attempt."""
+    return f"msg_{lease_id}_{number}"
 
 
 def wake_body(
@@ -141,8 +150,9 @@ def signed_headers(secret: str, message_id: str, body: str, *, at_ms: int) -> di
 def outcome(status: int, retry_after: str | None, *, now_ms: int) -> Outcome:
     """Decide by an answer whether a call succeeded or is tried again.
 
-    Only 410 ends an endpoint (Standard Webhooks): a 404 may be a deployment that lasts a minute,
-    and a redirect is a failure, because the address it names was never checked.
+    Only 410 ends an endpoint (Standard Webhooks): a 404 may be a deployment that lasts a minute
+    (for push services see `is_gone`), and a redirect is a failure, because the address it names was
+    never checked.
     """
     if 200 <= status < 300:
         return Taken()
@@ -150,6 +160,11 @@ def outcome(status: int, retry_after: str | None, *, now_ms: int) -> Outcome:
         return Gone(f"the endpoint answered {status}")
     wait = _retry_after_s(retry_after, now_ms) if status in (429, 503) and retry_after else None
     return Failed(f"the endpoint answered {status}", wait, status)
+
+
+def is_gone(failed: Failed, kind: EndpointKind) -> bool:
+    """Does this endpoint's kind end it by this answer?"""
+    return failed.status == NOT_FOUND and kind is EndpointKind.PUSH_SERVICE
 
 
 def _retry_after_s(value: str, now_ms: int) -> float | None:
@@ -229,9 +244,8 @@ class Caller:
         return await self._post(target, addresses[-1], wake)
 
     async def _post(self, target: endpoints.Endpoint, address: str, wake: Signed) -> Outcome:
-        headers = signed_headers(
-            wake.secret, wake.message_id, wake.body, at_ms=self._clock.now_ms()
-        )
+        signed = signed_headers(wake.secret, wake.message_id, wake.body, at_ms=self._clock.now_ms())
+        headers = {**wake.headers, **signed}
         connect_s = min(CONNECT_TIMEOUT_S, self._timeout_s)
         answer = await http_post.post(
             target, address, headers, wake.body.encode(), tls=self._tls, connect_timeout_s=connect_s

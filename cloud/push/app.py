@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final
 
-from fastapi import Depends, FastAPI, Header, Request, Response
+from fastapi import Depends, FastAPI, Header, Query, Request, Response
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -21,13 +21,16 @@ from edgewake.cloud.login.reader import People
 from edgewake.cloud.push.counting.watchers import TooManyFilters
 from edgewake.cloud.push.peers import FORWARDED, Peers, passed_back
 from edgewake.cloud.push.proxy import (
+    Disabled,
     Elsewhere,
     KeyUsedBefore,
     NoSuchLease,
+    NotAsked,
     Proxy,
     Standby,
     TooManyLeases,
 )
+from edgewake.cloud.push.waking.relay import WAIT_S_MAX, TooManyWaiting
 from edgewake.cloud.rights.guard import Guard, ReaderAsks, cookie_of
 from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.rights.tickets import Tickets
@@ -124,6 +127,12 @@ IdempotencyKey = Annotated[
 ]
 
 
+After = Annotated[int, Query(ge=0, le=2**53)]
+WaitSeconds = Annotated[float, Query(ge=0, le=WAIT_S_MAX)]
+SIGNATURE: Final = ("webhook-id", "webhook-timestamp", "webhook-signature")
+NO_STORE: Final = {"cache-control": "no-store"}
+
+
 def make_app(
     proxy: Proxy,
     peers: Peers,
@@ -147,6 +156,7 @@ def make_app(
     _let_others_ask(app, allow_origins)
     _answer_refusals(app)
     _pass_on(app, peers, clients)
+    _let_clients_ask(app, proxy)
 
     @app.post(
         "/v1/leases",
@@ -180,7 +190,7 @@ def make_app(
         return GrantedView(
             **_view(proxy, granted.lease),
             token=granted.endpoint.token,
-            secret=granted.endpoint.secret,
+            secret=granted.endpoint.newest_secret,
         )
 
     @app.get("/v1/leases/{lease_id}", responses=problems(404))
@@ -219,6 +229,43 @@ def make_app(
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     return app
+
+
+def _let_clients_ask(app: FastAPI, proxy: Proxy) -> None:
+    """Serve those who are woken by asking."""
+
+    @app.get(
+        "/v1/leases/{lease_id}/wake",
+        responses={
+            204: {"description": "None came."},
+            **problems(404, 409, 410, 429),
+        },
+    )
+    async def wake(
+        lease_id: str, token: Token, after: After = 0, wait: WaitSeconds = 0
+    ) -> Response:
+        """Get the wake-up of a lease with the endpoint `relay`, signed as a call is, or 204.
+
+        `after` is the number of the last one that you have, behind the last `_` of its
+        `webhook-id`; with `wait` the answer comes when there is a later one.
+        """
+        found = await proxy.relayed(lease_id, token, after=after, wait_s=wait)
+        if found is None:
+            return Response(status_code=204, headers=NO_STORE)
+        shown = {name: found.headers[name] for name in SIGNATURE}
+        return Response(found.body, media_type="application/json", headers=shown | NO_STORE)
+
+    @app.exception_handler(TooManyWaiting)
+    async def too_many_waiting(_: Request, error: TooManyWaiting) -> Response:
+        return Problem(429, "too_many_waiting", str(error), headers={"Retry-After": "5"}).response()
+
+    @app.exception_handler(NotAsked)
+    async def not_asked(_: Request, error: NotAsked) -> Response:
+        return Problem(409, "not_a_relay", str(error)).response()
+
+    @app.exception_handler(Disabled)
+    async def disabled(_: Request, error: Disabled) -> Response:
+        return Problem(410, "lease_disabled", str(error)).response()
 
 
 def _guard(app: FastAPI, rights: Rights, people: People | None, clock: Clock) -> None:
@@ -266,6 +313,7 @@ def _pass_on(app: FastAPI, peers: Peers, clients: Clients) -> None:
                 _headers_of(request),
                 await request.body(),
                 client=clients.of_request(request),
+                waits_s=error.waits_s,
             )
         except Unavailable as away:
             return Problem(503, "standby", str(away), headers={"Retry-After": "2"}).response()

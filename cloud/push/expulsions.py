@@ -1,4 +1,4 @@
-"""Ends leases that an operator ends, and wakes clients that one wakes.
+"""Ends leases that an operator ends, wakes clients that one wakes, and tests endpoints.
 
 Their words stand on `ew.endings` (`edgewake.protocol.ops.open_client`).
 """
@@ -11,11 +11,12 @@ from collections import deque
 
 from pydantic import ValidationError
 
+from edgewake.cloud.push.deliveries.deliveries import Deliveries
 from edgewake.cloud.push.proxy import Elsewhere, Proxy, Standby
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
-from edgewake.protocol.ops.open_client import WAKE, Ending
+from edgewake.protocol.ops.open_client import TEST, WAKE, Ending
 
 log = logging.getLogger("edgewake.push")
 
@@ -23,8 +24,9 @@ log = logging.getLogger("edgewake.push")
 class Expulsions:
     """`run` must run; `hear` may be called from any thread."""
 
-    def __init__(self, proxy: Proxy, clock: Clock) -> None:
+    def __init__(self, proxy: Proxy, deliveries: Deliveries, clock: Clock) -> None:
         self._proxy = proxy
+        self._deliveries = deliveries
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._heard: deque[tuple[str, bytes]] = deque(maxlen=1000)
@@ -53,6 +55,8 @@ class Expulsions:
             said = Ending.model_validate_json(word)
             if lease_id.startswith(WAKE):
                 self._wake(lease_id.removeprefix(WAKE), said)
+            elif lease_id.startswith(TEST):
+                self._test(lease_id.removeprefix(TEST), said)
             elif said.holds(self._clock.now_ms()) and await self._proxy.expel(lease_id):
                 facts = {"event": "push.ended_by_operator", "lease": lease_id, "by": said.by}
                 log.info("lease %s is ended by %s", lease_id, said.by, extra=facts)
@@ -66,3 +70,8 @@ class Expulsions:
         if said.holds(self._clock.now_ms()) and self._proxy.wake_now(lease_id):
             facts = {"event": "push.woken_by_operator", "lease": lease_id, "by": said.by}
             log.info("lease %s is woken for %s", lease_id, said.by, extra=facts)
+
+    def _test(self, delivery_id: str, said: Ending) -> None:
+        if said.holds(self._clock.now_ms()) and self._deliveries.test_soon(delivery_id):
+            facts = {"event": "delivery.tested_by_operator", "delivery": delivery_id, "by": said.by}
+            log.info("delivery %s is tested for %s", delivery_id, said.by, extra=facts)

@@ -28,8 +28,20 @@ KNOWN_S: Final = 1.0
 """Seconds for which an answer of the coordinator is used."""
 ASK_TIMEOUT_S: Final = 4.0
 FORWARD_TIMEOUT_S: Final = 20.0
+WAITS_MAX: Final = 10_000
+"""Questions that wait for an answer at another proxy; that one has each client's share."""
+_WAITS: Final = httpx.Limits(max_connections=WAITS_MAX, max_keepalive_connections=20)
 _HEADERS: Final = ("authorization", "content-type", "idempotency-key")
-_ANSWER_HEADERS: Final = ("content-type", "location", "retry-after", "www-authenticate")
+_ANSWER_HEADERS: Final = (
+    "cache-control",
+    "content-type",
+    "location",
+    "retry-after",
+    "webhook-id",
+    "webhook-signature",
+    "webhook-timestamp",
+    "www-authenticate",
+)
 
 
 class Peers:
@@ -43,6 +55,9 @@ class Peers:
         self._asked_at = float("-inf")
         self._asking = asyncio.Lock()
         self._client = httpx.AsyncClient(timeout=FORWARD_TIMEOUT_S, trust_env=False)
+        self._for_waits = httpx.AsyncClient(
+            timeout=FORWARD_TIMEOUT_S, limits=_WAITS, trust_env=False
+        )
 
     async def url_of(self, partition: int) -> str | None:
         """The URL of a partition's owner; None where the owner is unknown or this proxy.
@@ -81,18 +96,29 @@ class Peers:
         body: bytes,
         *,
         client: str = "",
+        waits_s: float = 0,
     ) -> httpx.Response:
-        """Pass a request of a client's on; raises Unavailable.
+        """Pass a request of a client's on, whose answer may take `waits_s` more.
+
+        Raises Unavailable.
 
         The other proxy believes us who that is where it trusts our address.
         """
         passed = {name: headers[name] for name in _HEADERS if name in headers} | {
             FORWARDED: self._own_url
         }
+        # Whoever waits holds a connection, and none that a short question needs.
+        client_of = self._for_waits if waits_s > 0 else self._client
         if client:
             passed["x-forwarded-for"] = client.partition("/")[0]
         try:
-            return await self._client.request(method, url + target, headers=passed, content=body)
+            return await client_of.request(
+                method,
+                url + target,
+                headers=passed,
+                content=body,
+                timeout=FORWARD_TIMEOUT_S + waits_s,
+            )
         except httpx.HTTPError as error:
             raise Unavailable(
                 f"the proxy at {url} does not answer: {type(error).__name__}"
@@ -101,6 +127,7 @@ class Peers:
     async def close(self) -> None:
         """Close the connections to peers."""
         await self._client.aclose()
+        await self._for_waits.aclose()
 
 
 def passed_back(answer: httpx.Response) -> dict[str, str]:

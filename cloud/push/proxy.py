@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from edgewake.cloud.calls import webhook
 from edgewake.cloud.calls.sealing import Endpoint
 from edgewake.cloud.client_share import Bound
 from edgewake.cloud.push.leases import lease_requests, lease_rights, lease_state
@@ -23,9 +24,15 @@ from edgewake.cloud.push.waking.waker import Waker
 from edgewake.cloud.rights.principal import ANYBODY, Principal
 from edgewake.protocol.errors import EdgewakeError, Unavailable
 from edgewake.protocol.leases import lease_record
-from edgewake.protocol.leases.lease import LeaseChange, LeaseRequest, Subscription
+from edgewake.protocol.leases.lease import (
+    LeaseChange,
+    LeaseEndpoint,
+    LeaseRequest,
+    Subscription,
+    Webhook,
+)
 from edgewake.protocol.leases.lease_read import LeaseRead, hash_token
-from edgewake.protocol.leases.lease_record import Lease, LeaseState
+from edgewake.protocol.leases.lease_record import RELAY_HOST, Lease, LeaseState, PendingWake
 from edgewake.protocol.ops.proof import Kind
 
 
@@ -36,9 +43,11 @@ class Standby(EdgewakeError):
 class Elsewhere(EdgewakeError):
     """Another proxy has the partition."""
 
-    def __init__(self, partition: int) -> None:
+    def __init__(self, partition: int, waits_s: float = 0) -> None:
+        """`waits_s`: how long the answer of the other one may take."""
         super().__init__("another proxy has this lease")
         self.partition = partition
+        self.waits_s = waits_s
 
 
 class TooManyLeases(EdgewakeError):
@@ -51,6 +60,22 @@ class NoSuchLease(EdgewakeError):
 
 class KeyUsedBefore(EdgewakeError):
     """An Idempotency-Key came with another request than before."""
+
+
+class NotAsked(EdgewakeError):
+    """A lease whose endpoint is called has no wake-ups to ask for."""
+
+
+class Disabled(EdgewakeError):
+    """A lease that wakes nobody any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relayed:
+    """A wake-up that was asked for, signed as a call is."""
+
+    headers: Mapping[str, str]
+    body: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +109,10 @@ class Proxy:
         self._granting_to: Counter[str] = Counter()
         waker = Waker(services)
         self._tending = waker.tending = Tending(
-            services, let_wake=waker.let_wake, start_wakes=waker.start_wakes
+            services,
+            let_wake=waker.let_wake,
+            start_wakes=waker.start_wakes,
+            client_share=client_share,
         )
 
     @property
@@ -165,7 +193,7 @@ class Proxy:
         most = reader.limits.leases
         if most is not None and held >= most:
             raise TooManyLeases(f"{reader.name} has {most} leases already, as many as it may")
-        host = await self._caller.check(str(request.endpoint.url))
+        host = await self._host_of(request.endpoint)
         lease_rights.check_fields(reader, request.subscription)
         condition = lease_rights.condition_of(reader, request.subscription.streams)
         wanted = _counted(request.subscription, condition)
@@ -217,13 +245,47 @@ class Proxy:
         tended = self._tending.leases.get(lease_id)
         return Unseen() if tended is None or tended.counter is None else tended.counter.unseen
 
+    async def relayed(
+        self, lease_id: str, token: str, *, after: int, wait_s: float
+    ) -> Relayed | None:
+        """The wake-up of a relay that waits for its client, with a number above `after`.
+
+        None where there is none within `wait_s`. Raises as `get` does, NotAsked, Disabled and
+        TooManyWaiting.
+        """
+        until = self._clock.monotonic_s() + wait_s
+        while True:
+            left_s = until - self._clock.monotonic_s()
+            lease = self._authorized(lease_id, hash_token(token), waits_s=max(0.0, left_s)).lease
+            if not lease.is_relay:
+                raise NotAsked("the endpoint of this lease is called; expected one of type relay")
+            if lease.disabled is not None:
+                raise Disabled(f"this lease wakes nobody any more: {lease.disabled}")
+            if lease.relayed is not None and lease.relayed.number > after:
+                return self._signed(lease, lease.relayed)
+            if left_s <= 0 or not await self._tending.relay.wait(lease, left_s):
+                return None
+
+    def _signed(self, lease: Lease, wake: PendingWake) -> Relayed:
+        now = self._clock.now_ms()
+        endpoint = self._sealer.open(lease.id, lease.sealed)
+        secrets = endpoint.signing(lease.old_secret_until, now=now)
+        id_ = webhook.wake_id(lease.id, wake.number)
+        return Relayed(webhook.signed_headers(secrets, id_, wake.body, at_ms=now), wake.body)
+
+    async def _host_of(self, endpoint: LeaseEndpoint) -> str:
+        """The host that is called, if it may be. Raises EndpointRefused and Unavailable."""
+        if not isinstance(endpoint, Webhook):
+            return RELAY_HOST
+        return await self._caller.check(str(endpoint.url))
+
     async def change(self, lease_id: str, token: str, change: LeaseChange) -> Lease:
         """Change and renew a lease. Raises as `grant` does, and NoSuchLease."""
         tended = self._authorized(lease_id, hash_token(token))
         before = self._sealer.open(lease_id, tended.lease.sealed)
         endpoint, host = lease_requests.changed_endpoint(change, before), tended.lease.endpoint_host
         if change.endpoint is not None:
-            host = await self._caller.check(endpoint.url)
+            host = await self._host_of(change.endpoint)
         if change.cursor is not None:
             wanted = _counted(tended.lease.subscription, tended.lease.condition)
             await self._watch.check(wanted, change.cursor, tended.lease.client, ANYBODY)
@@ -303,16 +365,16 @@ class Proxy:
             self._tending.stop_counting(tended)
             self._tending.spawn(self._tending.store(tended), f"reads-{lease_id}")
 
-    def _writer_of(self, lease_id: str) -> Writer:
+    def _writer_of(self, lease_id: str, waits_s: float = 0) -> Writer:
         partition = self._tending.partitions.get(lease_record.partition_of(lease_id))
         if partition is None:
-            raise Elsewhere(lease_record.partition_of(lease_id))
+            raise Elsewhere(lease_record.partition_of(lease_id), waits_s)
         if not partition.is_restored:
             raise Standby("this proxy is taking these leases over")
         return partition.writer
 
-    def _authorized(self, lease_id: str, token_hash: str) -> Tended:
-        self._writer_of(lease_id)
+    def _authorized(self, lease_id: str, token_hash: str, *, waits_s: float = 0) -> Tended:
+        self._writer_of(lease_id, waits_s)
         tended = self._tending.leases.get(lease_id)
         # A wrong id and a wrong token take equal work and get the same answer.
         if (

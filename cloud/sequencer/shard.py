@@ -191,6 +191,7 @@ class Shard:
                     sent_at=output.sent_at,
                     via=placement.via,
                     newest=_newest(output),
+                    readings=placement.readings if placement.first == placement.last else 0,
                 )
 
 

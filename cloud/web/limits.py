@@ -21,7 +21,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from edgewake.cloud.web.connections import Connections
 from edgewake.cloud.web.problem import problem_body
+from edgewake.cloud.web.tls import certificate_of
 
+CERTIFICATE: Final = "certificate"
+"""In a request's `state`: the certificate that its client showed."""
 HEAD_BYTES_MAX: Final = 32 * 1024
 """Bytes of a request's head: a cursor of 4 KB twice, two filters, and a browser's own headers. Over
 it: 431 and the end."""
@@ -43,6 +46,8 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if (shown := certificate_of(transport)) is not None:
+            self.app_state = {**self.app_state, CERTIFICATE: shown}
         self._in_head = True
         self._head_bytes = 0
         self._due = self.loop.call_later(HEAD_S, transport.abort)

@@ -23,6 +23,7 @@ TEXTS: Final[Mapping[int, str]] = {
     403: "The key may not do this.",
     404: "Not found.",
     409: "It stands against something that is there.",
+    410: "It is there no more, or serves nobody any more.",
     413: "The body is too large.",
     421: "The request names a host that is not this server's.",
     422: "A value is not as expected; `errors` says where.",

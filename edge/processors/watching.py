@@ -45,7 +45,7 @@ class Watcher:
         self._raised = 0
 
     def _begun(self, kept: bytes | None, streams: Iterable[str]) -> Absences:
-        """Begin with what is heard by these streams of the log."""
+        """Start with these streams of the log; the name tells a thing's from the device's."""
         things = {stream_and_thing(stream)[1] for stream in streams} - {EVERY_THING, ""}
         return Absences.resumed(
             self._config,

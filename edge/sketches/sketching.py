@@ -220,7 +220,7 @@ class Sketcher:
 
 
 def _window_name(stream: str, window: int) -> str:
-    """Name a window for the child."""
+    """The name of a window, for the child."""
     return f"{stream} {window}"
 
 

@@ -68,7 +68,7 @@ class ThingStates:
             self._forget(excess)
 
     def _forget(self, excess: int) -> None:
-        """Give up states of that many bytes."""
+        """Give up the states least lately used, `excess` bytes of them."""
         while excess > 0 and len(self._bodies) > 1:
             thing = next(iter(self._bodies))
             excess -= len(self._bodies.pop(thing))

@@ -37,10 +37,10 @@ Args = Annotated[tuple[Arg, ...], Length(0, ARGS_MAX)]
 
 
 class Message(Plain):
-    """What all of them have. A later version may add keys."""
+    """The fields of every message. A later version may add keys."""
 
     id: str = key(pattern=ID_PATTERN)
-    """Chosen by the cloud, another one for each message; the same whenever it is sent again."""
+    """Chosen by the cloud and different for each message, but the same when it is sent again."""
 
 
 class Command(Message):
@@ -48,16 +48,16 @@ class Command(Message):
 
     name: str = key(pattern=f"^{FIELD_PATTERN.pattern}$")
     args: Args = ()
-    """Added to those that the device's configuration gives, as far as it allows any."""
+    """Arguments after those of the device's configuration, as far as that allows any."""
     thing: str = key(default="", pattern=f"^({DEVICE_PATTERN.pattern})?$")
     """The thing behind the device that it is for; empty: the device itself."""
 
 
 class Settings(Message):
-    """Use this configuration from now on."""
+    """Asks the device to use this configuration from now on."""
 
     version: int = key(ge=1, le=COUNTER_MAX)
-    """Grows with each; an older one than the device has is refused."""
+    """The version, which grows with each; one older than the device's is refused."""
     text: str
     """TOML: the tables of the agent's configuration that may be changed from afar."""
 
@@ -66,22 +66,22 @@ class ReplyState(StrEnum):
     """The outcomes of a request."""
 
     ANSWERED = "answered"
-    """Its service answered it."""
+    """The service answered the request."""
     REFUSED = "refused"
-    """Its service or the cloud refused it: nobody serves it, it is wrong, or too many wait;
+    """The service or the cloud refused it: there is no such service, it is wrong, or too many wait;
     `detail` says which."""
     EXPIRED = "expired"
     """Nobody answered in time."""
 
 
 class Reply(Message):
-    """What became of a request of this device (`edgewake.protocol.downlink.request`)."""
+    """The outcome of a request of this device (`edgewake.protocol.downlink.request`)."""
 
     id: str = key(pattern=f"^{REPLY_PREFIX}[A-Za-z0-9_-]{{1,56}}$")
     state: ReplyState
     body: str = key(default="", max_length=BODY_CHARS_MAX)
     detail: str = key(default="", max_length=OUTPUT_CHARS_MAX)
-    """Why, for people."""
+    """The reason, for people."""
     thing: str = key(default="", pattern=f"^({DEVICE_PATTERN.pattern})?$")
     """The thing behind this device that asked; empty: the device itself."""
 

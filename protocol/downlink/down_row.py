@@ -16,12 +16,12 @@ from edgewake.protocol.downlink.down_message import AnyMessage, decode
 from edgewake.protocol.downlink.downlink import Answer, DownKind
 
 OPEN_MAX: Final = 100
-"""Rows of one device that wait for its answer. One more is refused."""
+"""The most rows of one device that wait for its answer; one more is refused."""
 OPEN_BY_GATEWAY_MAX: Final = 300
 """Rows that wait for answers by one gateway, of all things behind it; below the messages that a
 device remembers as done, so that none is done twice. Commands beyond are refused, replies wait."""
 ENDED_MAX: Final = 20
-"""Rows of one device that ended and are kept; the oldest go when another one is added."""
+"""The most ended rows of one device that are kept; another one replaces the oldest."""
 
 
 class DownRow(BaseModel):
@@ -32,11 +32,11 @@ class DownRow(BaseModel):
     device: str
     kind: DownKind
     payload: str
-    """What travels, whole: see `edgewake.protocol.downlink.downlink`."""
+    """The whole message: see `edgewake.protocol.downlink.downlink`."""
     asked_at: int
-    """Cloud's clock, ms since 1970 UTC."""
+    """When it was asked for, by the cloud's clock, ms since 1970 UTC."""
     expires_at: int
-    """It is sent until then."""
+    """The time until which it is sent."""
     via: str = ""
     """The gateway that it is sent to, of a thing behind one: the one that spoke for it last when it
     was asked. It stays with that one, for nobody knows how far it came there."""
@@ -48,7 +48,7 @@ class DownRow(BaseModel):
 
     @property
     def sent_to(self) -> str:
-        """Who gets it from the broker."""
+        """The device that gets it from the broker."""
         return self.via or self.device
 
     @property

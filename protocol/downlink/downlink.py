@@ -26,22 +26,22 @@ from edgewake.protocol.frames.frame import STRING_CHARS_MAX
 from edgewake.protocol.plain import Plain
 
 MESSAGE_BYTES_MAX: Final = 64 * 1024
-"""Bytes of a message. A configuration has a few thousand. Over it: refused (oversize)."""
+"""The largest message, bytes; a configuration has a few thousand. Over it: refused (oversize)."""
 ARGS_MAX: Final = 16
-"""Arguments of a command."""
+"""The most arguments of a command."""
 ARG_CHARS_MAX: Final = 1024
-"""Characters of an argument."""
+"""The longest argument, characters."""
 EXPIRES_S_MAX: Final = 30 * 86_400
 """The longest life of a message: a device that sleeps longer is asked again."""
 OUTPUT_CHARS_MAX: Final = STRING_CHARS_MAX // 2
-"""Characters of a command's output, or of an explanation, in its answer."""
+"""The longest output of a command, or explanation, in its answer, characters."""
 ID_PATTERN: Final = r"^[A-Za-z0-9_-]{1,64}$"
 REQUEST_ID_PATTERN: Final = r"^[A-Za-z0-9_-]{1,56}$"
 """The pattern of a device's request id; with REPLY_PREFIX it is the id of the reply."""
 REPLY_PREFIX: Final = "reply-"
-"""Begins the ids of replies, and of nothing else."""
+"""The prefix of the ids of replies, and of nothing else."""
 BODY_CHARS_MAX: Final = STRING_CHARS_MAX
-"""Characters of a request's body, and of a reply's."""
+"""The longest body of a request or a reply, characters."""
 
 ANSWERS: Final = "down_answers"
 """The stream of the answers. Only agents write it, and its fields are given."""
@@ -109,7 +109,7 @@ class Answer(Plain):
     kind: DownKind
     state: AnswerState
     detail: str = ""
-    """Why, for people."""
+    """The reason, for people."""
     name: str | None = None
     """The command's name."""
     version: int | None = None

@@ -30,14 +30,14 @@ from edgewake.protocol.plain import Length, Matching, Plain, key
 from edgewake.protocol.plain_json import Misshapen, read
 
 ASK_BYTES_MAX: Final = 16 * 1024
-"""Bytes of a device's question."""
+"""The largest question of a device, bytes."""
 CHUNK_BYTES: Final = 32 * 1024
 """Bytes of events after which a chunk is sent: 4 s at 64 kbit/s. Its last event may exceed it, up
 to MESSAGE_BYTES_MAX in all."""
 FEEDS_MAX: Final = 16
 """The most feeds of one device at once. The question for one more is not answered."""
 FILTER_CHARS_MAX: Final = 4096
-"""Characters of a condition, and of a selection."""
+"""The longest condition or selection, characters."""
 
 StreamName = Annotated[str, Matching(f"^{STREAM_PATTERN.pattern}$")]
 Filter = Annotated[str, Length(0, FILTER_CHARS_MAX)]
@@ -45,7 +45,7 @@ CursorText = Annotated[str, Length(0, 8192), Matching(r"^[\x21-\x7e]*$")]
 
 
 class FeedAsk(Plain):
-    """What a device asks for."""
+    """A device's question."""
 
     feed: StreamName
     """The device's name for it: the stream of its log that the events go to."""
@@ -54,13 +54,13 @@ class FeedAsk(Plain):
     where: Filter | None = None
     select: Filter | None = None
     begin: Literal["earliest", "latest"] = "latest"
-    """Where to begin without a cursor."""
+    """Where to begin if there is no cursor."""
     after: CursorText = ""
     """The cursor; empty: none yet."""
 
 
 class FeedChunk(Plain):
-    """What it gets: events, or gaps."""
+    """The answer to a question: events, or gaps."""
 
     feed: StreamName
     after: CursorText
@@ -72,7 +72,7 @@ class FeedChunk(Plain):
     gaps: tuple[dict[str, Any], ...] = ()
     """What is lost before them: `reason`, and `lost` where it can be counted."""
     error: str = key(default="", max_length=OUTPUT_CHARS_MAX)
-    """Why there is nothing, for people. The device asks again after `retry_s`."""
+    """The reason why there is nothing, for people. The device asks again after `retry_s`."""
     retry_s: float = key(default=0.0, ge=0, le=86_400)
 
     def to_json(self) -> bytes:

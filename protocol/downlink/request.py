@@ -36,9 +36,9 @@ from edgewake.protocol.plain import Plain, key
 from edgewake.protocol.plain_json import Misshapen, value_of
 
 EXPIRES_S: Final = 86_400
-"""For how long a reply is worth something where the request does not say."""
+"""How long a reply is useful where the request does not say, s."""
 OPEN_MAX: Final = 100
-"""Requests of one device that wait for their reply. One more is refused."""
+"""The most requests of one device that wait for their reply; one more is refused."""
 ENDED_MAX: Final = 100
 """Requests of one device that have their reply and are remembered; the oldest go. Asked again under
 the same id, such a one is new."""

@@ -5,26 +5,18 @@ How a delivery is stored is `edgewake.protocol.leases.delivery_record`.
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated, Final
 
 from pydantic import AnyHttpUrl, BaseModel, ConfigDict, Field
 
+from edgewake.protocol.leases.endpoint_kind import EndpointKind
+from edgewake.protocol.leases.lease import KEEP_OLD_S, KeepOldS
 from edgewake.protocol.names import STREAMS_PER_SUBSCRIPTION_MAX
 
 NAME_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 EVENTS_MAX: Final = 500
-"""Events of one call."""
+"""The bounds of the events of one call."""
 WAIT_S_MAX: Final = 60.0
-
-
-class EndpointKind(StrEnum):
-    """What an answer 404 means."""
-
-    WEBHOOK = "webhook"
-    """A deployment that lasts a minute: it is tried again."""
-    PUSH_SERVICE = "push_service"
-    """The subscription is gone (RFC 8030, 7.3): it ends, as with 410."""
 
 
 class DeliveryRequest(BaseModel):
@@ -38,20 +30,23 @@ class DeliveryRequest(BaseModel):
     where: str | None = None
     select: str | None = None
     after: str | None = None
-    """Begin behind this cursor, of whatever protocol; where there is a delivery already: move it
-    there."""
+    """The cursor to begin behind, of whatever protocol; an existing delivery is moved there."""
     start: Annotated[str | int | None, Field(alias="from")] = None
-    """Without `after`: latest (default), earliest, a time; a delivery that is there goes on where
-    it is."""
+    """Where to begin without `after`: latest (default), earliest, or a time; an existing delivery
+    goes on where it is."""
     on_gap: Annotated[str, Field(pattern="^(earliest|latest)$")] = "earliest"
     """Where to go on when events are not kept any more; the gap itself is delivered, too."""
     url: AnyHttpUrl
-    """Where each call goes."""
+    """The address that is called."""
     kind: EndpointKind = EndpointKind.WEBHOOK
+    headers: dict[str, str] | None = None
+    """Headers of yours for each call, e.g. Authorization: at most 8, 2 KB together, never shown.
+    Where they are missing they stay, as long as `url` does."""
     secret: str | None = None
-    """whsec_… with 24 to 64 bytes; made and shown once where it is missing and there is none."""
+    """The secret, whsec_… with 24 to 64 bytes; one is made and shown once if it is missing and
+    there was none."""
     events_max: Annotated[int, Field(ge=1, le=EVENTS_MAX)] = 100
-    """Events of one call at most."""
+    """The most events of one call."""
     wait_s: Annotated[float, Field(ge=0, le=WAIT_S_MAX)] = 0.5
     """Seconds that an event may wait for others to be sent with it."""
 
@@ -62,6 +57,6 @@ class SecretChange(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     secret: str | None = None
-    """The new one; made and shown once where it is missing."""
-    keep_old_s: Annotated[int, Field(ge=0, le=30 * 86_400)] = 86_400
+    """The new secret; one is made and shown once if it is missing."""
+    keep_old_s: KeepOldS = KEEP_OLD_S
     """Seconds for which calls are signed with the old one, too."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import orjson
 
-from edgewake.protocol.leases.delivery import EndpointKind
+from edgewake.protocol.leases.endpoint_kind import EndpointKind
 from edgewake.protocol.leases.lease import Subscription
 from edgewake.protocol.leases.lease_record import partition_of
 
@@ -26,13 +26,13 @@ LETTER: Final = "letter|"
 
 
 class DeliveryState(StrEnum):
-    """What is done for a delivery."""
+    """The state of a delivery."""
 
     ACTIVE = "active"
-    """It delivers, or tries its endpoint again."""
+    """It delivers, or retries its endpoint."""
     ENDED = "ended"
-    """It is not tried any more: gone, given up, or its right ended; `why` says it. Its owner may
-    enable it, and it goes on from where it stands."""
+    """It has stopped: gone, given up, or its right ended; `why` says which. Its owner may enable
+    it, and it goes on from its cursor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,14 @@ class Delivery:
 
     id: str
     owner: str
-    """A keyed hash of its owner's name, of anonymous clients of their address."""
+    """A keyed hash of its owner's name; of an anonymous client's address."""
     name: str
     streams: tuple[str, ...]
     where: str | None = None
     select: str | None = None
     on_gap: str = "earliest"
     cursor: str
-    """Everything before it was taken by the endpoint, or is a letter."""
+    """Everything before it was accepted by the endpoint, or is a letter."""
     endpoint_host: str
     sealed: str
     """Address and secrets."""
@@ -73,22 +73,26 @@ class Delivery:
     wait_s: float = 0.5
     state: DeliveryState = DeliveryState.ACTIVE
     why: str | None = None
-    """Why it ended."""
+    """The reason why it ended."""
     pending: Pending | None = None
     batches: int = 0
-    """The last number that was given to a batch."""
+    """The number of the latest batch."""
     events_at_once: int | None = None
     """The size of the next batch, after a larger one was refused; None: `events_max`."""
     failures: int = 0
     """Failed attempts in a row."""
     failing_since: int | None = None
     next_at: int | None = None
-    """When it is tried again."""
+    """The time of the next attempt."""
     error: str = ""
-    """What the last attempt failed by."""
+    """The failure of the last attempt."""
     events: int = 0
     """Events that were delivered."""
     delivered_at: int | None = None
+    tested_at: int | None = None
+    """When an operator had its endpoint called without an event, last."""
+    test_error: str = ""
+    """What that call failed by; empty: it was taken."""
     right: str = ""
     """JSON: what its owner may see and by what it proved who it is; empty: everything, nothing."""
     created_at: int
@@ -96,7 +100,7 @@ class Delivery:
 
     @property
     def subscription(self) -> Subscription:
-        """Which events are delivered."""
+        """The subscription whose events are delivered."""
         return Subscription(streams=self.streams, where=self.where, select=self.select)
 
     @property
@@ -124,7 +128,7 @@ class Letter:
     event: str
     """JSON."""
     cursor: str
-    """Behind it."""
+    """The cursor behind the event."""
     error: str
     made_at: int
     tries: int = 0

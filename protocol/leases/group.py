@@ -12,11 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from edgewake.protocol.names import STREAMS_PER_SUBSCRIPTION_MAX
 
 TAKE_MAX: Final = 100
-"""Events of one take."""
+"""The bounds of the events of one take."""
 WAIT_S_MAX: Final = 15.0
-"""Seconds that a take may wait for the first event; below what proxies give a request."""
+"""The longest wait of a take for its first event, s; proxies give a request more."""
 HOLD_S: Final = (1, 3600)
-"""Least and most seconds that a taken event is kept for who took it."""
+"""The shortest and longest time, s, that a taken event is reserved for its client."""
 RELEASE_S_MAX: Final = 3600
 TOKENS_MAX: Final = 1000
 """Tokens of one request: as many as a group may hold."""
@@ -35,9 +35,9 @@ class GroupRequest(BaseModel):
     where: str | None = None
     select: str | None = None
     after: str | None = None
-    """Begin behind this cursor, of whatever protocol."""
+    """The cursor to begin behind, of whatever protocol."""
     start: Annotated[str | int | None, Field(alias="from")] = None
-    """Without `after`: latest (default), earliest, a time."""
+    """Where to begin without `after`: latest (default), earliest, or a time."""
 
 
 class Take(BaseModel):
@@ -51,7 +51,7 @@ class Take(BaseModel):
     hold_s: Annotated[float, Field(ge=HOLD_S[0], le=HOLD_S[1])] = 30
     """Seconds after which an event that is not acknowledged is given to another one."""
     ack: Annotated[tuple[Token, ...], Field(max_length=TOKENS_MAX)] = ()
-    """What was done, as in Ack: one request does both."""
+    """Tokens of events that are done, as in Ack: one request does both."""
 
 
 class Ack(BaseModel):
@@ -60,7 +60,7 @@ class Ack(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     done: Annotated[tuple[Token, ...], Field(max_length=TOKENS_MAX)] = ()
-    """Given to nobody any more."""
+    """Tokens of events that are done: no client gets them again."""
     release: Annotated[tuple[Token, ...], Field(max_length=TOKENS_MAX)] = ()
     """Tokens of events to release to another client …"""
     after_s: Annotated[float, Field(ge=0, le=RELEASE_S_MAX)] = 0

@@ -21,13 +21,13 @@ behind it."""
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """An event that somebody took, or that waits for its next turn."""
+    """An event that a client took, or that waits for its next turn."""
 
     place: Place
     count: int
-    """How often it was given."""
+    """How often it was handed out."""
     until: int
-    """When it may be given again, ms since 1970 UTC."""
+    """When it may be handed out again, ms since 1970 UTC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Group:
 
     @property
     def subscription(self) -> Subscription:
-        """Which events they share."""
+        """The subscription whose events they share."""
         return Subscription(streams=self.streams, where=self.where, select=self.select)
 
     @property

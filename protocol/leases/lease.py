@@ -6,12 +6,26 @@ How a lease is stored is `edgewake.protocol.leases.lease_record`.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
-from pydantic import AnyHttpUrl, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AnyHttpUrl,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    field_validator,
+    model_validator,
+)
 
+from edgewake.protocol.leases.endpoint_kind import EndpointKind
 from edgewake.protocol.names import STREAMS_PER_SUBSCRIPTION_MAX
+
+KEEP_OLD_S: Final = 86_400
+"""Seconds for which an old secret signs beside the new one: a day to bring it to all receivers."""
+KeepOldS: TypeAlias = Annotated[int, Field(ge=0, le=30 * 86_400)]
 
 
 class Subscription(BaseModel):
@@ -33,8 +47,44 @@ class Webhook(BaseModel):
 
     type: Literal["webhook"] = "webhook"
     url: AnyHttpUrl
+    kind: EndpointKind = EndpointKind.WEBHOOK
+    headers: dict[str, str] | None = None
+    """Headers of yours for each call, e.g. Authorization: at most 8, 2 KB together, never shown.
+    Where they are missing in a PATCH they stay, as long as `url` does."""
     secret: str | None = None
     """whsec_… with 24 to 64 bytes; made by the proxy and returned once where it is missing."""
+    keep_old_s: KeepOldS = KEEP_OLD_S
+    """Seconds for which wake-ups are also signed with the old secret, when a PATCH has a new
+    one."""
+
+
+class Relay(BaseModel):
+    """The proxy itself, for a client that nobody can call: it asks for its wake-ups."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: Literal["relay"]
+    secret: str | None = None
+    """As of a webhook: wake-ups are signed, so that a program beside the client may pass them
+    on."""
+    keep_old_s: KeepOldS = KEEP_OLD_S
+
+
+def _type_of(value: Any) -> str:
+    if isinstance(value, dict):
+        return str(value.get("type", "webhook"))
+    return str(getattr(value, "type", "webhook"))
+
+
+LeaseEndpoint: TypeAlias = Annotated[
+    Annotated[Webhook, Tag("webhook")] | Annotated[Relay, Tag("relay")],
+    Discriminator(
+        _type_of,
+        custom_error_type="endpoint_type",
+        custom_error_message="expected an endpoint of type webhook or relay",
+    ),
+]
+"""Without a `type` it is a webhook."""
 
 
 class Urgency(StrEnum):
@@ -88,18 +138,18 @@ class WakePolicy(BaseModel):
     """Wake for fewer events when the oldest waited so long; 0: wait for min_events whatever it
     takes when min_events > 1."""
     min_interval_s: Annotated[float, Field(ge=0, le=86_400)] = 5
-    """Least time between two wake-ups."""
+    """The shortest time between two wake-ups, s."""
     urgency: Urgency = Urgency.NORMAL
     """The urgency of its wake-ups, which is sent with each."""
     quiet: QuietHours | None = None
-    """When nobody is to be woken, unless `urgency` is high; what came meanwhile wakes at its
-    end."""
+    """Hours without wake-ups, unless `urgency` is high; what came meanwhile wakes the client at
+    their end."""
     preview_events: Annotated[int, Field(ge=0, le=10)] = 1
     """Events put into the wake-up, as far as 3 KB go."""
 
 
 TTL_S: Final = (60, 30 * 86_400)
-"""Least and most seconds that a lease lives without being renewed."""
+"""The shortest and longest life of a lease that is not renewed, s."""
 TTL_DEFAULT_S: Final = 7 * 86_400
 """The default retention of streams: what a client slept through for longer is gone."""
 
@@ -111,7 +161,7 @@ class LeaseRequest(BaseModel):
 
     subscription: Subscription
     cursor: str
-    endpoint: Webhook
+    endpoint: LeaseEndpoint
     wake: WakePolicy = WakePolicy()
     ttl_s: Annotated[int, Field(ge=TTL_S[0], le=TTL_S[1])] = TTL_DEFAULT_S
     """Life of the lease in seconds; each PATCH starts it again, at its end the lease is dropped."""
@@ -123,9 +173,9 @@ class LeaseChange(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     cursor: str | None = None
-    """Where the client goes on: what was counted before is forgotten, and a wake-up that was due
-    for it is not sent."""
-    endpoint: Webhook | None = None
+    """The cursor that the client goes on with: earlier counts are dropped, and a wake-up that was
+    due for them is not sent."""
+    endpoint: LeaseEndpoint | None = None
     wake: WakePolicy | None = None
     ttl_s: Annotated[int, Field(ge=TTL_S[0], le=TTL_S[1])] | None = None
     enabled: Literal[True] | None = None

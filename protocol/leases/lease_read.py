@@ -30,15 +30,15 @@ class LeaseRead:
     """SHA-256 of the lease's token: proof that the client may speak for the lease, worthless to who
     reads it here."""
     at: int
-    """When it read, ms since 1970 UTC."""
+    """The time of the report, ms since 1970 UTC."""
     streams: tuple[str, ...] = ()
-    """What it reads, sorted."""
+    """The streams that it reads, sorted."""
     cursor: str | None = None
-    """With which cursor it resumed; in the first record of a stream only."""
+    """The cursor with which it resumed; only in the first record of a stream."""
 
 
 def hash_token(token: str) -> str:
-    """What is stored of a lease's token."""
+    """The hash of a lease's token, which alone is stored."""
     return sha256(token.encode()).hexdigest()
 
 

@@ -9,6 +9,7 @@ and stream names that are the same are shared between them. Endpoint and secret 
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
@@ -17,18 +18,19 @@ from typing import Any, Final
 
 import orjson
 
+from edgewake.protocol.leases.endpoint_kind import EndpointKind
 from edgewake.protocol.leases.lease import Subscription, WakePolicy
 
 PARTITIONS: Final = 8
 """Partitions of `ew.leases` and `ew.reads`, so at most 8 proxies share the work. Fixed: a lease's
 id decides its partition."""
 
+RELAY_HOST: Final = "(relay)"
+"""In place of the host of an endpoint: no host has this name."""
+
 
 class LeaseState(StrEnum):
-    """What the proxy does for a lease now.
-
-    `edgewake.cloud.push.leases.lease_state` has the transitions.
-    """
+    """The state of a lease; its transitions are in `edgewake.cloud.push.leases.lease_state`."""
 
     WAITING = "waiting"  # counts events; not enough for a wake-up yet
     DUE = "due"  # a wake-up goes out at `due_at`, for the first time or again after a failure
@@ -67,11 +69,15 @@ class Lease:
     where: str | None = None
     select: str | None = None
     cursor: str
-    """The client's own; only the client moves it."""
+    """The client's cursor; only the client moves it."""
     endpoint_host: str
-    """For people and for fairness between hosts; the address itself is sealed."""
+    """For people and for fairness between hosts; the address itself is sealed. A relay has
+    RELAY_HOST."""
     sealed: str
-    """Address, secret and token."""
+    """Address, secrets, token and the owner's headers."""
+    kind: EndpointKind = EndpointKind.WEBHOOK
+    old_secret_until: int | None = None
+    """Until when a second secret signs, too."""
     wake: WakePolicy
     ttl_s: int
     created_at: int
@@ -80,23 +86,25 @@ class Lease:
     due_at: int | None = None
     """When the next wake-up or try goes out (due, notified), or when a pause ends (paused)."""
     counted_to: str | None = None
-    """Cursor up to which `count` has counted; None: the client's own."""
+    """The cursor up to which `count` has counted; None: the client's own."""
     count: int = 0
     """Events between the client's cursor and `counted_to`."""
     gap: bool = False
-    """Part of that range is lost."""
+    """Has retention removed part of that range?"""
     pending: PendingWake | None = None
     """The wake-up that is being tried."""
+    relayed: PendingWake | None = None
+    """The wake-up of a relay, which waits until the client asks."""
     wakes: int = 0
     last_wake_at: int | None = None
     unanswered: int = 0
-    """Wake-ups that were taken since the client last resumed."""
+    """Wake-ups that the endpoint accepted since the client last resumed."""
     failures: int = 0
     """Failed tries in a row."""
     failing_since: int | None = None
     """When the first of them failed; None: none did."""
     disabled: str | None = None
-    """Why the endpoint is given up; None while it is not."""
+    """The reason why the endpoint was given up; None while it is in use."""
     client: str = ""
     """The client that asked for it, as a keyed hash of its address, or of its name where it proved
     one: leases of one client are bounded. Empty: not known."""
@@ -106,8 +114,13 @@ class Lease:
     """What its right adds to `where`, which nobody is shown."""
 
     @property
+    def is_relay(self) -> bool:
+        """Does the client ask for its wake-ups?"""
+        return self.endpoint_host == RELAY_HOST
+
+    @property
     def subscription(self) -> Subscription:
-        """Which events the client wants."""
+        """The subscription of the client."""
         return Subscription(streams=self.streams, where=self.where, select=self.select)
 
     @property
@@ -125,11 +138,17 @@ def partition_of(lease_id: str) -> int:
     return blake2b(lease_id.encode(), digest_size=2).digest()[0] % PARTITIONS
 
 
+_SHARED: Final = ("right", "condition")
+_WAKES: Final = ("pending", "relayed")
+
+
 def encode(lease: Lease) -> bytes:
     """The record of a lease."""
     fields = {name: getattr(lease, name) for name in Lease.__slots__}
     fields["wake"] = lease.wake.model_dump(mode="json")
-    fields["pending"] = None if lease.pending is None else asdict(lease.pending)
+    for name in _WAKES:
+        wake = fields[name]
+        fields[name] = None if wake is None else asdict(wake)
     return orjson.dumps(fields)
 
 
@@ -144,8 +163,14 @@ def decode(record: bytes) -> Lease:
         fields["streams"] = _shared_streams(tuple(fields["streams"]))
         fields["wake"] = _shared_policy(orjson.dumps(fields["wake"], option=orjson.OPT_SORT_KEYS))
         fields["state"] = LeaseState(fields["state"])
-        if fields.get("pending") is not None:
-            fields["pending"] = PendingWake(**fields["pending"])
+        for name in _SHARED:  # those of one client have the same, and may be long
+            if fields.get(name):
+                fields[name] = sys.intern(fields[name])
+        if "kind" in fields:
+            fields["kind"] = EndpointKind(fields["kind"])
+        for name in _WAKES:
+            if fields.get(name) is not None:
+                fields[name] = PendingWake(**fields[name])
         return Lease(**fields)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a lease: {error!r}") from error

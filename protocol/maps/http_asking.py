@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Mapping
 from typing import Protocol
 
 from edgewake.protocol.maps.device_tokens import DeviceTokens, Holder
@@ -35,20 +36,23 @@ def known(
     passwords: Passwords | None = None,
     *,
     form: Form | None = None,
+    certified: Holder | None = None,
 ) -> Head | Reply:
     """The head with the device whose token was shown, or an answer in place of taking the request.
 
     `token`: what all have to show who show none of `tokens` or `passwords`; where there is none of
-    the three, nobody is asked for one.
+    the three, nobody is asked for one. `certified`: the device whose certificate was shown.
     """
     form = form or form_of(head)
     headers = head.headers
-    if "origin" in headers or headers.get("sec-fetch-site", "none") != "none":
+    if is_of_a_page(headers):
         return refused(form, head, 403, NO_BROWSER)
     if (found := probe(head)) is not None:
         return found
     shown = shown_token(head)
-    holder = None if tokens is None else tokens.holder_of(shown)
+    holder = certified
+    if holder is None and tokens is not None:
+        holder = tokens.holder_of(shown)
     if holder is None and passwords is not None:
         holder = passwords.holder_of(*shown_login(head))
     is_known = holder is not None or (
@@ -64,6 +68,11 @@ def known(
         device=holder.device if holder is not None and is_own else "",
         gateway="" if holder is None or is_own else holder.device,
     )
+
+
+def is_of_a_page(headers: Mapping[str, str]) -> bool:
+    """Does a page of a browser send it?"""
+    return "origin" in headers or headers.get("sec-fetch-site", "none") != "none"
 
 
 def refused(form: Form, head: Head, status: int, why: str) -> Reply:

@@ -369,11 +369,19 @@ def _other(head: Head, body: bytes, _now_ms: int) -> list[HttpMessage]:
     topic = "/".join(level(unquote(one)) for one in head.path.strip("/").split("/"))
     document: Any = MISSING
     if head.method == "GET":
-        document = {name: _cell(value) for name, value in head.query.items()}
+        secrets = _shown_in_query(head)
+        document = {name: _cell(value) for name, value in head.query.items() if name not in secrets}
     elif head.content_type == FORM_BODY:
         pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
         document = {name: _cell(value) for name, value in pairs}
     return [HttpMessage(topic, body or b"{}", document)]
+
+
+def _shown_in_query(head: Head) -> frozenset[str]:
+    """Names in the query by which the sender showed who it is: they are no readings."""
+    if "authorization" in head.headers or not (head.device or head.gateway):
+        return frozenset({"token"})
+    return frozenset({"u", "p", "token"} if "p" in head.query else {"token"})
 
 
 def _cell(text: str) -> Any:

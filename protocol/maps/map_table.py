@@ -110,7 +110,7 @@ def _topic(table: Table, base: str | None) -> TopicTemplate:
     text = table.get("topic", str)
     if not text:
         raise table.wrong("topic", "is missing: expected e.g. `tele/{device}/SENSOR`")
-    if text.startswith(BASE):
+    if text == BASE[0] or text.startswith(BASE):
         if not base:
             raise table.wrong("topic", f"{text!r}: ~ stands for `base`, which the file lacks")
         text = base + text[1:]

@@ -16,17 +16,17 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 from edgewake.protocol.names import FIELD_PATTERN, STREAM_PATTERN
 
 BY_MAX: Final = 4
-"""Fields of a key: more makes an alert of nearly each reading."""
+"""The most fields of a key: with more, nearly each reading would have an alert."""
 SECONDS_MAX: Final = 30 * 86_400
-"""Bound of any time in a rule: a month."""
+"""The longest time in a rule: a month."""
 TELL_MAX: Final = 10
-"""Destinations of one rule."""
+"""The most destinations of a rule."""
 HISTORY_MAX: Final = 50
-"""What is kept of an alert's history, the newest."""
+"""The most entries of an alert's history; the newest are kept."""
 WHY_CHARS_MAX: Final = 300
-"""Characters of one entry of it."""
+"""The longest entry, characters."""
 KEY_CHARS_MAX: Final = 200
-"""Characters of an alert's key."""
+"""The longest key of an alert, characters."""
 
 Name = Annotated[str, StringConstraints(pattern=f"^{STREAM_PATTERN.pattern}$")]
 FieldName = Annotated[str, StringConstraints(pattern=f"^{FIELD_PATTERN.pattern}$")]
@@ -55,35 +55,36 @@ class RuleText(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     text: Annotated[str, StringConstraints(max_length=300)] = ""
-    """What is wrong, for people."""
+    """The problem, for people."""
     severity: Severity = Severity.WARNING
     stream: Name | None = None
     query: Name | None = None
     silent_s: Annotated[int, Field(ge=10, le=SECONDS_MAX)] | None = None
-    """A device of which nothing was heard for so long."""
+    """Raises an alert for a device that has been silent for this long, s."""
     problems: tuple[ProblemKind, ...] | None = None
     """Kinds of problems; empty: all."""
     when: Expression | None = None
     """Over readings and rows: the condition, as in `where=`. Over silence: which devices, by the
     field `device`."""
     until: Expression | None = None
-    """When it is over; without it as soon as `when` is false."""
+    """The condition under which it is over; without one it is over as soon as `when` is false."""
     by: Annotated[tuple[FieldName, ...], Field(max_length=BY_MAX)] = ("device",)
     """Fields of which each combination has an alert of its own; empty: one for all."""
     value: FieldName | None = None
-    """The field that is told as the value."""
+    """The field that is reported as the value."""
     for_s: Seconds = 0
     """How long the condition must hold until an alert fires."""
     over_for_s: Seconds = 0
     """How long it must be over until the alert is."""
     stale_s: Seconds = 0
-    """After so long without a reading for its key an alert is over; 0: never."""
+    """The time without a reading for its key after which an alert is over, s; 0: never."""
     tell: Annotated[tuple[Name, ...], Field(max_length=TELL_MAX)] = ()
     """Destinations."""
     group_s: Annotated[int, Field(ge=0, le=3600)] = 10
-    """What begins or ends within so long is told in one message."""
+    """The time within which alerts that begin or end are put into one message, s."""
     again_s: Seconds = 0
-    """What still fires and nobody has acknowledged is told again after so long; 0: never."""
+    """The time after which a firing alert that nobody has acknowledged is sent again, s; 0:
+    never."""
 
     @model_validator(mode="after")
     def _looks_at_one_thing(self) -> Self:
@@ -127,7 +128,7 @@ class Rule(RuleText):
 
 
 class Destination(BaseModel):
-    """Where notes go (key on `ew.rules`: `destination|name`)."""
+    """A destination of notes (key on `ew.rules`: `destination|name`)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -146,15 +147,15 @@ class State(StrEnum):
     """The state of an alert."""
 
     PENDING = "pending"
-    """The condition holds, and not long enough yet."""
+    """The condition holds, but not long enough yet."""
     FIRING = "firing"
     ACKNOWLEDGED = "acknowledged"
-    """Somebody has taken it: it is not told again until it is over."""
+    """Somebody has taken it: it is not sent again until it is over."""
     RESOLVED = "resolved"
 
 
 class Entry(BaseModel):
-    """What happened to an alert."""
+    """An event in an alert's history."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -178,13 +179,13 @@ class Alert(BaseModel):
     basis: str
     state: State
     since: int
-    """When it came into this state, ms."""
+    """When its state last changed, ms."""
     began: int
     """When the condition began to hold."""
     over_since: int | None = None
     """Since when it is over, while `over_for_s` waits."""
     last_at: int
-    """When something was last heard for its key."""
+    """When its key last had a reading, ms."""
     place: int = 0
     """`window_start` of the newest row of a query that was judged."""
     value: str = ""

@@ -99,6 +99,9 @@ class DeviceSeen(Plain):
     way; None where never said."""
     streams: dict[str, Whole] = key(default_factory=dict)
     """Stream → its records since the last report."""
+    readings: dict[str, Whole] = key(default_factory=dict)
+    """Stream → the readings in these records. A gap frame of one frame counts with what it lost:
+    only its value tells it from a frame of readings."""
     records: Whole = 0
     """Records of all streams since the last report."""
     via: str = ""

@@ -2,7 +2,7 @@
 
 Each access server says on `ew.clients` (key: its name) every few seconds who reads there. An
 operator's word stands on `ew.endings` (key: the client's id) until it is heard or too old; one that
-wakes a sleeping client stands there, too.
+wakes a sleeping client, or tests a delivery's endpoint, stands there, too.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ ENDING_HOLDS_S: Final = 60.0
 """Seconds for which a word that ends a client counts: it says nothing of one that comes later."""
 WAKE: Final = "wake|"
 """Begins the key of a word that wakes a sleeping client; the lease's id follows."""
+TEST: Final = "test|"
+"""Begins the key of a word that calls a delivery's endpoint once; the delivery's id follows."""
 ID_PATTERN: Final = r"^[A-Za-z0-9._-]{1,128}$"
 
 ClientProtocol: TypeAlias = Literal["sse", "websocket", "page"]

@@ -109,6 +109,11 @@ class Progress(BaseModel):
     lag: int | None = None
     """Records of these streams not yet computed."""
     readings_per_s: float | None = None
+    state_rows: int | None = None
+    """Rows of state that Spark keeps of open windows, of all queries of its lane together; None
+    where Spark keeps none, does not count them (RocksDB), or said nothing yet."""
+    state_bytes: int | None = None
+    """The memory that these take; None where Spark keeps none, or said nothing yet."""
     late: int = 0
     """Readings counted as late since the query was registered."""
     kept: float = 1.0

@@ -88,6 +88,12 @@ async def test_who_waits_is_answered_with_the_first_event_and_no_later_than_aske
         found = await waiting
     assert (places(found["events"]), found["live"]) == ([("dev-1", 1)], True)
     began = time.monotonic()
+    again = {"after": found["cursor"], "wait": 1.5}
+    first = asyncio.create_task(get(access_a, feed.name, **again))
+    await asyncio.sleep(0.75)  # who comes while another one waits is served by the next reading
+    for answer in (await get(access_a, feed.name, **again), await first):
+        assert answer.json() | {"events": [], "live": True} == answer.json()
+        assert "no-cache" in answer.headers["cache-control"]
     empty = await page(access_a, feed.name, after=found["cursor"], wait=1)
     assert (empty["events"], empty["live"]) == ([], True)
     assert 0.9 <= time.monotonic() - began < 15

@@ -8,7 +8,7 @@ import pytest
 
 from edgewake.cloud.access.bounded.answer import Form, Page, response
 from edgewake.cloud.access.bounded.bodies import Bodies
-from edgewake.cloud.access.bounded.shared import SharedReads
+from edgewake.cloud.access.bounded.shared import SharedReads, ShowSoFar
 from edgewake.protocol.errors import Unavailable
 
 PAGE = Page((b"{}",), "c", live=True)
@@ -19,10 +19,12 @@ class Reading:
 
     def __init__(self) -> None:
         self.began = self.given_up = 0
+        self.so_far: Page | None = None
         self.end: asyncio.Future[Page] = asyncio.get_running_loop().create_future()
 
-    async def __call__(self) -> Page:
+    async def __call__(self, show: ShowSoFar) -> Page:
         self.began += 1
+        show(lambda: self.so_far)
         try:
             return await asyncio.shield(self.end)
         except asyncio.CancelledError:
@@ -59,6 +61,17 @@ async def test_who_hangs_up_or_waits_no_longer_takes_it_from_nobody() -> None:
     reading.end.set_result(PAGE)
     assert await stays == PAGE
     assert (reading.began, reading.given_up) == (1, 0)
+
+
+async def test_who_waits_no_longer_is_told_how_the_page_of_the_others_stands() -> None:
+    shared, reading = SharedReads(), Reading()
+    others = asyncio.create_task(shared.page("a", reading, never(), wait_s=60))
+    await asyncio.sleep(0)
+    assert await shared.page("a", reading, never(), wait_s=0) is None, "nothing is known yet"
+    reading.so_far = Page((), "here", live=True)
+    assert await shared.page("a", reading, never(), wait_s=0) == reading.so_far
+    assert reading.began == 1
+    others.cancel()
 
 
 async def test_a_page_that_nobody_waits_for_is_given_up() -> None:

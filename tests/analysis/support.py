@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import random
 import threading
 import time
@@ -49,6 +50,8 @@ from tests.services import wait_until
 
 STATE_MIB = 64
 """Memory of the state in the tests' session."""
+ALL_LANES = os.environ.get("EDGEWAKE_LANES") == "all"
+"""Set by `make test-lanes`: tests that take long for each kind of lane try all kinds."""
 BOTH_STORES = pytest.mark.parametrize("state_store", ["memory", "rocksdb"])
 """For a test whose results must not depend on what keeps the state."""
 T0 = 1_790_000_040_000

@@ -35,10 +35,10 @@ from tests.services import Process, run_kafka
 LIMITS: Final = """
 A delivery is a chunk of one event for one client: its cursor is signed, and it is written to a
 connection of its own. The readers and the writer, Python too, take as much of the two processors as
-the server. A client costs 70 to 95 KiB: some 55 of them are Python objects, most of these the 22
-coroutines, with their contexts and exit stacks, that server, middlewares and FastAPI keep for a
-request that does not end; the rest is uvloop's transport and what the allocator keeps. A client of
-12 KiB would have to leave ASGI once its head is sent.
+the server. A client costs some 55 KiB: its connection with uvloop's transport and parser, its
+session, and a view with a filter of its own, which nobody shares. The coroutines that server,
+middlewares and FastAPI keep for a request, another 20 to 40 KiB, are let go when the stream has
+begun. A client of 12 KiB would have to share its view's parts with others.
 """
 CLIENTS: Final = 10_000
 RATE: Final = 5000

@@ -15,6 +15,7 @@ import pytest
 
 from edgewake.protocol import topics
 from edgewake.protocol.frames import record
+from tests.bridge.micropython import interpreter
 from tests.bridge.running import World, read, start
 from tests.services import Process, wait_until
 
@@ -51,6 +52,7 @@ def arduino(here: World, name: str) -> list[str]:
 
 
 def micropython(here: World, name: str) -> list[str]:
+    """By MicroPython itself, or by CPython where there is no wheel of it."""
     where = {
         "192.168.1.5": here.broker.host,
         "8710": str(here.broker.port),
@@ -59,6 +61,8 @@ def micropython(here: World, name: str) -> list[str]:
     }
     file = here.folder / "main.py"
     file.write_text(program("micropython", where))
+    if interpreter.IS_MADE_FOR_US:
+        return interpreter.command(file)
     return [sys.executable, str(file)]
 
 

@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -34,6 +35,8 @@ if not os.environ.get("EDGEWAKE_COMPOSE"):
 
 pytestmark = pytest.mark.timeout(3600)
 DEVICE = "my-device"
+WEB = "web"
+"""The stream of what comes by HTTP."""
 KAFKAS = ("kafka-1", "kafka-2", "kafka-3")
 PAGE = "http://127.0.0.1:8700"
 PORTS = {
@@ -218,6 +221,26 @@ async def kill(site: Site, service: str) -> None:
     await until(lambda: site.pid(service) not in (0, pid), f"the engine started {service} again")
 
 
+def post(site: Site, number: int) -> int:
+    """Send a reading by HTTP, over TLS through the proxy; the status, 0 where nobody answered."""
+    trusting = ssl.create_default_context(cafile=str(site.certificates / "broker/devices-ca.crt"))
+    token = (site.certificates / "devices" / f"{DEVICE}.token").read_text().strip()
+    headers = {"Authorization": f"Bearer {token}", "Idempotency-Key": f"web-{number}"}
+    url = f"https://localhost:8444/ew/v1/{DEVICE}/up/{WEB}"
+    try:
+        return httpx.post(url, json={"n": number}, headers=headers, verify=trusting).status_code
+    except httpx.TransportError:
+        return 0
+
+
+def posted(site: Site) -> list[float]:
+    """What came of them, as a reader sees it through the proxy."""
+    answer = httpx.get(f"{PAGE}/v1/streams/{WEB}/events?from=earliest&limit=100")
+    if answer.status_code != 200:
+        return []
+    return [one["n"] for one in answer.json()["events"] if "n" in one]
+
+
 async def story(site: Site, folder: Path) -> Ledger:
     """Send, read, kill each Kafka, and wait until everything is there."""
     ledger = Ledger()
@@ -239,6 +262,11 @@ async def story(site: Site, folder: Path) -> Ledger:
     for service in KAFKAS:
         before, began = shown(), time.monotonic()
         await kill(site, service)
+        number = KAFKAS.index(service)
+        await until(
+            lambda number=number: post(site, number) == 200,
+            "a reading is taken by HTTP, sent again until it is",
+        )
         await until(
             lambda before=before: shown() > before + AFTER,
             f"readings come on after {service} was killed",
@@ -260,6 +288,9 @@ async def story(site: Site, folder: Path) -> Ledger:
         lambda: not ledger.unfinished_windows("windows", WINDOW_MS),
         "every window has every reading",
     )
+    numbers = [float(number) for number, _ in enumerate(KAFKAS)]
+    await until(lambda: len(posted(site)) >= len(numbers), "what came by HTTP is read")
+    assert posted(site) == numbers, "each once, however often it was sent"
     for client in (raw, windows):
         await client.sleep()
     return ledger

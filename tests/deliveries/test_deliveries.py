@@ -333,7 +333,7 @@ async def test_a_receiver_that_hangs_or_is_dead_keeps_no_other_waiting(
         assert len(hanging.calls) == 1
 
 
-async def test_two_secrets_sign_while_one_takes_the_place_of_the_other(
+async def test_two_secrets_sign_while_one_is_exchanged_and_headers_stay(
     push: Service, stream: Readings
 ) -> None:
     async with receiving() as receiver:
@@ -343,9 +343,15 @@ async def test_two_secrets_sign_while_one_takes_the_place_of_the_other(
         (call, *_) = await receiver.got(1)
         for secret in (old, new):
             Webhook(secret).verify(call.body, call.headers)
+        again = {"streams": [stream.stream], "url": receiver.url}
+        own = {"headers": {"Authorization": "Bearer capability"}}
+        for body in (again | own, again):  # left out they stay, and no answer shows them
+            assert "capability" not in json.dumps(await ask(push, "PUT", f"/{name}", body))
+        assert "capability" not in json.dumps(await ask(push, "GET", ""))
         newest = (await ask(push, "POST", f"/{name}/secret", {"keep_old_s": 0}))["secret"]
         assert await ask(push, "POST", f"/{name}/test") == {"taken": True, "error": None}
         call = receiver.calls[-1]
+        assert call.headers["authorization"] == "Bearer capability"
         assert call.verified(newest)["type"] == "edgewake.test"
         for secret in (old, new):
             with pytest.raises(Exception, match="signature"):
@@ -364,6 +370,7 @@ async def test_what_cannot_be_delivered_is_refused(push: Service, stream: Readin
             ({"after": "v2.x"}, "cursor_"),
             ({"from": "yesterday"}, "from"),
             ({"secret": "hunter2"}, "secret"),
+            ({"headers": {"webhook-id": "x"}}, "endpoint_refused"),
         ):
             found = await ask(push, "PUT", f"/{name}", good | wrong, expected=422)
             assert found["type"].rpartition(":")[2].startswith(code), found

@@ -6,9 +6,8 @@ import random
 
 import pytest
 
-from edgewake.cloud.calls.webhook import Failed, signed_headers
+from edgewake.cloud.calls.webhook import Failed, is_gone, signed_headers
 from edgewake.cloud.push.deliveries import delivery_state as state
-from edgewake.protocol.leases.delivery import EndpointKind
 from edgewake.protocol.leases.delivery_record import (
     Delivery,
     DeliveryState,
@@ -17,6 +16,7 @@ from edgewake.protocol.leases.delivery_record import (
     decode_letter,
     encode,
 )
+from edgewake.protocol.leases.endpoint_kind import EndpointKind
 
 NOW = 1_790_000_000_000
 DAY_MS = 86_400_000
@@ -122,9 +122,9 @@ def test_letters_have_room_by_number_and_by_bytes() -> None:
 
 def test_404_ends_a_push_service_and_no_webhook() -> None:
     gone = Failed("404", None, 404)
-    assert state.is_gone(gone, EndpointKind.PUSH_SERVICE)
-    assert not state.is_gone(gone, EndpointKind.WEBHOOK)
-    assert not state.is_gone(Failed("500", None, 500), EndpointKind.PUSH_SERVICE)
+    assert is_gone(gone, EndpointKind.PUSH_SERVICE)
+    assert not is_gone(gone, EndpointKind.WEBHOOK)
+    assert not is_gone(Failed("500", None, 500), EndpointKind.PUSH_SERVICE)
 
 
 def test_rows_are_read_as_they_were_written_and_what_is_no_row_is_refused() -> None:

@@ -191,6 +191,23 @@ def test_a_device_without_mqtt_sends_by_the_printed_line_until_it_is_revoked(her
     wait_until(lambda: post(*line)[0] == 401, "it is shut out", timeout_s=60)
 
 
+def test_a_device_of_thingsboard_gets_its_token_by_a_code_and_sends(here: Here) -> None:
+    code = json.loads(here.here("devices", "claim", "--json", "--prefix", "tb-").stdout)["code"]
+    at = ("-h", here.network.near, "-p", str(here.base + 13), "--cafile", here.trusted, "-q", "1")
+    asks = json.dumps({"deviceName": "tb-oven", "provisionDeviceSecret": code})
+    asked = here.there(
+        "mosquitto_rr", *at, "-u", "provision", "-t", "/provision/request", "-e",
+        "/provision/response", "-W", "30", "-m", asks,
+    )  # fmt: skip
+    assert asked.returncode == 0, asked.stderr
+    token = json.loads(asked.stdout)["credentialsValue"]
+    sends = ("mosquitto_pub", *at, "-t", "v1/devices/me/telemetry", "-m", '{"degrees": 180}')
+    sent = here.there(*sends, "-u", token)
+    assert sent.returncode == 0, sent.stderr
+    wait_until(lambda: "tb-oven" in here.latest("thingsboard"), "it is seen by its own name")
+    assert here.there(*sends, "-u", "tb-oven:wrong").returncode != 0
+
+
 def test_a_device_writes_in_no_name_but_its_own(here: Here) -> None:
     words = shlex.split(printed_line(here.said))
     topic = next(word for word in words if word.startswith("ew/v1/"))
@@ -339,8 +356,9 @@ def test_only_loopback_and_the_address_that_was_named_are_listened_on(here: Here
     found = listening(here.process.pid)
     assert {address for address, _ in found} <= {*LOOPBACK, here.network.near}
     open_there = {port - here.base for address, port in found if address == here.network.near}
-    # Page, operations API, push, the broker's two, HTTP for devices; no Kafka, no metrics.
-    assert open_there == {0, 2, 3, 10, 11, 12}
+    # Page, operations API, push, the broker's two, HTTP for devices, ThingsBoard's MQTT; no Kafka,
+    # no metrics.
+    assert open_there == {0, 2, 3, 10, 11, 12, 13}
 
 
 def certified(here: Here, device: str, folder: Path) -> list[str]:
@@ -356,6 +374,14 @@ def shown(words: list[str], cert: Path, key: Path) -> list[str]:
     other = list(words)
     other[at], other[also_at] = str(cert), str(key)
     return other
+
+
+def post_certified(here: Here, words: list[str], device: str, *more: str) -> tuple[int, str]:
+    """Send by HTTP with the certificate of a printed line."""
+    files = [words[words.index(f"--{one}") + 1] for one in ("cert", "key")]
+    shows = ("--cert", files[0], "--key", files[1])
+    path = f"/ew/v1/{device}/up/web"
+    return here.ask_there(here.base + 12, path, "", *shows, "-d", '{"x": 1}', *more)
 
 
 def test_a_device_comes_in_by_a_certificate_whose_key_the_cloud_never_sees(
@@ -379,6 +405,9 @@ def test_a_device_comes_in_by_a_certificate_whose_key_the_cloud_never_sees(
     assert "device-9" not in here.latest("hello")
     without = [*words[: words.index("--cert")], *words[words.index("--key") + 2 :]]
     assert here.there(*without).returncode != 0
+    assert post_certified(here, words, "pump-c") == (200, '{"taken":1,"refused":0}')
+    wait_until(lambda: "pump-c" in here.latest("web"), "it came by HTTP, too")
+    assert post_certified(here, words, "device-9")[0] == 403
     again = here.here("devices", "add", "pump-c")
     assert "has a certificate already" in again.stderr
 
@@ -406,6 +435,9 @@ def test_strangers_and_what_is_out_of_time_are_refused_by_both_sides(
         (tmp_path / f"{name}.ca").write_text(made.pem)
         sent = here.there(*shown(words, tmp_path / f"{name}.crt", tmp_path / "valve.key"))
         assert (sent.returncode == 0) == (name == "good"), (name, sent.stderr)
+        other = shown(words, tmp_path / f"{name}.crt", tmp_path / "valve.key")
+        # 401: our authority signed it, but the book has another one of this device.
+        assert post_certified(here, other, "valve")[0] == (401 if name == "good" else 0), name
     # The device refuses a broker of another installation, too.
     at = words.index("--cafile") + 1
     misled = [*words[:at], str(tmp_path / "stranger.ca"), *words[at + 1 :]]
@@ -449,6 +481,8 @@ def test_a_revoked_certificate_is_thrown_out_within_a_minute_and_stays_out(
         assert "certificate revoked" in thief.output()
         assert other.is_running()
         assert other.output().count("sending CONNECT") == 1  # nobody else lost his connection
+    assert post_certified(here, words, "stolen")[0] == 401
+    assert post_certified(here, calm, "calm")[0] == 200
     assert here.there(*words).returncode != 0
     new = certified(here, "stolen", tmp_path / "new")
     assert here.there(*new).returncode == 0

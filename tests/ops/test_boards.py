@@ -9,10 +9,16 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from tests.chromium import accessibility_faults, chromium, open_page
+from tests.chromium import (
+    LOOKS_WITHOUT_WALLS,
+    accessibility_faults,
+    chromium,
+    open_page,
+    shared_context,
+)
 from tests.commands.test_status import run
 from tests.ops.alerts.conftest import Alerts
 from tests.ops.service import KEY, running
@@ -34,9 +40,15 @@ async def browser() -> AsyncIterator[Browser]:
         yield opened
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
+    async with shared_context(browser, viewport={"width": 1440, "height": 900}) as opened:
+        yield opened
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def page(browser: Browser, system: Alerts) -> AsyncIterator[Page]:
-    opened = await open_page(browser, viewport={"width": 1440, "height": 900})
+async def page(context: BrowserContext, system: Alerts) -> AsyncIterator[Page]:
+    opened = await context.new_page()
     await opened.goto(system.ops.url + system.ops.client.post("/v1/tickets").json()["path"])
     await expect(opened.get_by_role("link", name="Boards", exact=True)).to_be_visible()
     yield opened
@@ -88,6 +100,18 @@ async def test_what_came_lately_is_given_once_from_place_to_place(system: Alerts
     assert [event["temperature"] for event in second["events"]] == [3.0]
     again = system.ask("GET", f"/v1/recent?source={stream}&after={second['place']}")
     assert again["events"] == []
+    query = f"/v1/recent?source={stream}&where=temperature%20%3E%201&select=1%20AS%20one"
+    assert system.ask("GET", query)["events"] == [{"one": 1}, {"one": 1}]
+    system.ask("PUT", "/v1/sets/ovens", {"members": ["oven"]})
+    members = f"/v1/recent?source={stream}&where=device%20NOT%20IN%20SET('ovens')"
+    assert system.ask("GET", members)["events"] == []
+    for asked, said in (
+        ("where=temperature%20%3E", "where: "),
+        ("select=sin(temperature)", "select: "),
+        ("where=device%20IN%20SET('cars')", "no set is named 'cars'"),
+    ):
+        refused = system.ask("GET", f"/v1/recent?source={stream}&{asked}", status=422)
+        assert said in refused["detail"]
     wrong = system.ask("GET", f"/v1/recent?source={stream}&after=x", status=422)
     assert "the place of an earlier answer" in wrong["detail"]
 
@@ -195,9 +219,9 @@ async def test_cards_never_lie_on_one_another(page: Page):
     assert await page.evaluate(script, [[cards[0] | {"x": 99, "w": 40}], 0]) == [[0, 0]]
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "theme"), LOOKS_WITHOUT_WALLS)
 async def test_every_screen_of_boards_is_accessible_and_no_wider_than_its_window(
-    page: Page, system: Alerts, theme: str
+    page: Page, system: Alerts, width: int, theme: str
 ):
     stream = system.stream()
     system.send(stream, "<img src=x onerror=alert(1)>", 21.5)
@@ -206,14 +230,13 @@ async def test_every_screen_of_boards_is_accessible_and_no_wider_than_its_window
     cards += [value_card(stream, kind=kind, x=4 * i, y=2, w=4, h=4) for i, kind in enumerate(kinds)]
     system.ask("PUT", "/v1/boards/wide", {"cards": cards})
     await page.evaluate("(theme) => (document.documentElement.dataset.theme = theme)", theme)
-    for width in (390, 1440):
-        await page.set_viewport_size({"width": width, "height": 900})
-        for address in ("#/boards", "#/boards/wide", "#/boards/wide?edit=1", "#/boards/none"):
-            await page.evaluate("(to) => (location.hash = to)", address)
-            await expect(page.locator("main .card").first).to_be_visible()
-            await expect(page.get_by_text("loading…")).to_have_count(0)
-            shown = await page.evaluate("document.documentElement.scrollWidth")
-            assert shown <= width, address
-            faults = await accessibility_faults(page)
-            assert faults == [], f"{address}: {json.dumps(faults)}"
+    await page.set_viewport_size({"width": width, "height": 900})
+    for address in ("#/boards", "#/boards/wide", "#/boards/wide?edit=1", "#/boards/none"):
+        await page.evaluate("(to) => (location.hash = to)", address)
+        await expect(page.locator("main .card").first).to_be_visible()
+        await expect(page.get_by_text("loading…")).to_have_count(0)
+        shown = await page.evaluate("document.documentElement.scrollWidth")
+        assert shown <= width, address
+        faults = await accessibility_faults(page)
+        assert faults == [], f"{address}: {json.dumps(faults)}"
     assert await page.locator("main img").count() == 0

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
-from tests.chromium import accessibility_faults, open_page
+from tests.chromium import LOOKS, accessibility_faults, open_page
 from tests.page.conftest import Visit
 from tests.page.world import AccessServer, Writer
 
@@ -133,10 +133,9 @@ async def test_names_and_texts_with_markup_stay_text(live: Visit, writer: Writer
     assert live.complaints == []
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1440, 3840])
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
 async def test_no_sideways_scroll_and_no_accessibility_fault(
-    live: Visit, writer: Writer, theme: str, width: int
+    live: Visit, writer: Writer, width: int, theme: str
 ):
     furnish(writer, "axe")
     await live.page.set_viewport_size({"width": width, "height": 900})

@@ -35,8 +35,9 @@ def request(
     """A request for a lease."""
     subscription = Subscription(streams=streams or ("s",), where=more.pop("where", None))
     wake = WakePolicy(**more.pop("wake", {}))
+    endpoint = more.pop("endpoint", None) or Webhook(url=url)
     return LeaseRequest(
-        subscription=subscription, cursor=cursor, endpoint=Webhook(url=url), wake=wake, **more
+        subscription=subscription, cursor=cursor, endpoint=endpoint, wake=wake, **more
     )
 
 

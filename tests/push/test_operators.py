@@ -154,6 +154,21 @@ async def test_deliveries_and_groups_are_listed_without_their_secrets(
         page = await clients_page(browser, ops)
         deliveries = page.get_by_role("region", name="Deliveries").get_by_role("row")
         await expect(deliveries.filter(has_text=delivery)).to_contain_text("retrying")
+        receiver.answer = lambda _: (204, {})
+        calls = len(receiver.calls)
+        row = deliveries.filter(has_text=delivery)
+        await row.get_by_role("button", name=f"Test {delivery}").click()
+        await expect(row.get_by_text("taken by 127.0.0.1")).to_be_visible()
+        tests = [json.loads(one.body) for one in receiver.calls[calls:]]
+        assert {"type": "edgewake.test", "delivery": delivery, "events": []} in tests
+        receiver.answer = lambda _: (503, {})
+        await row.get_by_role("button", name=f"Test {delivery}").click()
+        await expect(row.get_by_text("not taken: ")).to_be_visible()
+        row_id = (await until(ops, "/v1/deliveries", lambda one: one["name"] == delivery))["id"]
+        refused = await asyncio.to_thread(ops.client.post, "/v1/deliveries/none/test")
+        assert refused.status_code == 404
+        audited = ops.client.get("/v1/audit").json()["items"]
+        assert f"/v1/deliveries/{row_id}/test" in {one["path"] for one in audited}
         groups = page.get_by_role("region", name="Groups").get_by_role("row")
         await expect(groups.filter(has_text=group)).to_contain_text(stream.stream)
         await asked(push, "DELETE", f"/v1/deliveries/{delivery}", expected=204)

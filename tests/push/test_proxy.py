@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 import pytest
+import standardwebhooks
 
 from edgewake.cloud.calls.endpoint import EndpointRefused
 from edgewake.cloud.push.leases.lease_state import PAUSE_S
@@ -25,6 +27,7 @@ from edgewake.cloud.push.waking.call_slots import CALLS_PER_HOST_MAX
 from edgewake.cloud.push.waking.wake_queue import IN_HAND_PER_HOST_MAX
 from edgewake.protocol.errors import ConfigError, CursorError, Unavailable
 from edgewake.protocol.leases import lease_record
+from edgewake.protocol.leases.endpoint_kind import EndpointKind
 from edgewake.protocol.leases.lease import LeaseChange, LeaseRequest, Webhook
 from edgewake.protocol.leases.lease_read import hash_token
 from edgewake.protocol.leases.lease_record import LeaseState
@@ -273,6 +276,65 @@ async def test_an_endpoint_that_fails_is_tried_for_three_days_whatever_it_asks_f
         await pass_time(w, lambda: kept(w).disabled is not None)
         assert times[-1] - times[0] >= GIVE_UP_AFTER_S * 1000
         assert GIVE_UP_TRIES_MIN <= len(times) <= 15
+
+
+async def test_404_ends_the_lease_of_a_push_service() -> None:
+    """RFC 8030, 7.3: the subscription is not there any more. Of a webhook: it is tried again."""
+    async with world(ManualClock()) as w:
+        w.receiver.answer = lambda _: (404, {})
+        await w.grant(endpoint=Webhook(url=w.receiver.url, kind=EndpointKind.PUSH_SERVICE))
+        w.log.add()
+        await settle(w)
+        assert kept(w).disabled == "the endpoint answered 404"
+        w.clock.advance(86_400)
+        await settle(w)
+        assert len(w.receiver.calls) == 1
+
+
+async def test_the_owners_headers_come_with_each_call_and_are_kept_sealed() -> None:
+    async with world(ManualClock()) as w:
+        w.receiver.answer = lambda n: (500 if n == 0 else 204, {})
+        own = {"Authorization": "Bearer capability", "TTL": "60"}
+        granted = await w.grant(endpoint=Webhook(url=w.receiver.url, headers=own))
+        w.log.add()
+        await pass_time(w, lambda: len(w.receiver.calls) == 2, within_s=60)
+        for call in w.receiver.calls:
+            assert (call.headers["authorization"], call.headers["ttl"]) == tuple(own.values())
+            call.signed(granted.endpoint.secret)
+        assert b"capability" not in lease_record.encode(kept(w))
+        await w.proxy.change(
+            granted.lease.id,
+            granted.endpoint.token,
+            LeaseChange(cursor="c1", endpoint=Webhook(url=w.receiver.url + "/elsewhere")),
+        )
+        w.log.add()
+        await pass_time(w, lambda: len(w.receiver.calls) == 3, within_s=60)
+        assert "authorization" not in w.receiver.calls[2].headers, "another address was shown it"
+
+
+async def test_two_secrets_sign_while_one_takes_the_place_of_the_other() -> None:
+    new = "whsec_" + "B" * 32
+    async with world(ManualClock()) as w:
+        granted = await w.grant()
+        old = granted.endpoint.newest_secret
+        change = LeaseChange(
+            endpoint=Webhook(url=w.receiver.url, secret=new, keep_old_s=3600), cursor="c0"
+        )
+        await w.proxy.change(granted.lease.id, granted.endpoint.token, change)
+        for expected in ({old, new}, {new}):
+            w.log.add()
+            await settle(w)
+            call = w.receiver.calls[-1]
+            at = datetime.fromtimestamp(int(call.headers["webhook-timestamp"]), UTC)
+            good = {
+                standardwebhooks.Webhook(secret).sign(call.id, at, call.body.decode()): secret
+                for secret in (old, new)
+            }
+            assert {good[one] for one in call.headers["webhook-signature"].split()} == expected
+            w.clock.advance(3600)
+            change = LeaseChange(cursor=f"c{w.log.events}")
+            await w.proxy.change(granted.lease.id, granted.endpoint.token, change)
+        assert len(w.receiver.calls) == 2
 
 
 async def test_retry_after_is_kept() -> None:

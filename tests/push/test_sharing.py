@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from standardwebhooks.webhooks import Webhook
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.leases import lease_record
@@ -109,6 +110,45 @@ async def end(push: Service, lease: dict[str, Any]) -> None:
             done.add(404)
             await asyncio.sleep(0.5)
     assert answer.status_code in done, answer.text
+
+
+async def test_a_relay_is_asked_at_any_proxy(
+    access: Service, proxies: tuple[Service, Service], stream: Readings
+) -> None:
+    """The one that does not have the lease waits at the one that has it."""
+    stream.add(1)
+    client = Reader(access.url, stream.stream)
+    await client.read(until=1, start="earliest")
+    body = {
+        "subscription": {"streams": [client.stream]},
+        "cursor": client.cursor,
+        "endpoint": {"type": "relay"},
+    }
+    async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
+        granted = await http.post(f"{proxies[0].url}/v1/leases", json=body)
+        assert granted.status_code == 201, granted.text
+        lease = granted.json()
+        path, bearer = f"/v1/leases/{lease['id']}/wake", f"Bearer {lease['token']}"
+
+        async def ask(proxy: Service, **query: float) -> httpx.Response:
+            async with asyncio.timeout(PATIENCE_S):
+                while True:
+                    answer = await http.get(
+                        proxy.url + path, params=query, headers={"Authorization": bearer}
+                    )
+                    if answer.status_code != 204 or not query:
+                        return answer
+
+        for proxy in proxies:
+            assert (await ask(proxy)).status_code == 204
+        waiting = [asyncio.create_task(ask(proxy, wait=5)) for proxy in proxies]
+        stream.add(1)
+        answers = await asyncio.gather(*waiting)
+        for answer in answers:
+            assert Webhook(lease["secret"]).verify(answer.content, dict(answer.headers))
+        assert len({answer.headers["webhook-id"] for answer in answers}) == 1
+        wrong = await http.get(proxies[1].url + path, headers={"Authorization": "Bearer x"})
+        assert wrong.status_code == 404
 
 
 async def test_any_proxy_answers_for_any_lease(

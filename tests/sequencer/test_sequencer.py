@@ -368,6 +368,7 @@ async def test_when_a_device_was_seen_is_reported_with_its_smallest_skew(here: W
             last_seen=last_ms,
             skew_ms=first_ms - sent_at,
             streams={"seen": 2},
+            readings={"seen": 4},
             records=2,
         )
     ]

@@ -19,7 +19,8 @@ from edgewake.protocol.leases.lease import Urgency
 from edgewake.protocol.ops.alert import Severity
 
 HEADERS: Final = thing(
-    "Standard Webhooks: the signature is of `id.timestamp.body`, with the endpoint's secret.",
+    "Standard Webhooks: the signature is of `id.timestamp.body`, with the endpoint's secret. "
+    "The endpoint's own headers come with them.",
     {
         "webhook-id": text("The same in each attempt: drop what you had."),
         "webhook-timestamp": text("Of this attempt, seconds since 1970 UTC; refuse an old one."),
@@ -55,7 +56,8 @@ CALLS: Final[dict[str, Schema]] = {
         },
     ),
     "edgewake.wake": thing(
-        "A sleeping client's events wait: go on from your cursor (docs/push.md).",
+        "A sleeping client's events wait: go on from your cursor (docs/push.md). A client that "
+        "nobody can call gets the same from `GET /v1/leases/{id}/wake`.",
         {
             "type": _type("edgewake.wake"),
             "timestamp": text("When it was decided."),

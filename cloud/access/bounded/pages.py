@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from edgewake.cloud.access.bounded import answer
 from edgewake.cloud.access.bounded.answer import Bounds
 from edgewake.cloud.access.bounded.read import BoundedRead
-from edgewake.cloud.access.bounded.shared import SharedReads
+from edgewake.cloud.access.bounded.shared import SharedReads, ShowSoFar
 from edgewake.cloud.access.open_streams import OpenStream, OpenStreams
 from edgewake.cloud.access.reports.lease_reports import LeaseReport, LeaseReports
 from edgewake.cloud.log.hub import Hub
@@ -69,16 +71,19 @@ class Pages:
         stream.on_end = end
         until_s = self._clock.monotonic_s() + bounds.wait_s
         while True:
+            left_s = max(0.0, until_s - self._clock.monotonic_s())
             page = await self._shared.page(
                 (asked, sight, bounds),
-                lambda: self._read_alone(None, asked, None, bounds, reader),
+                partial(
+                    self._read_alone, None, asked, None, replace(bounds, wait_s=left_s), reader
+                ),
                 is_over,
-                wait_s=until_s - self._clock.monotonic_s() + TOGETHER_S,
+                wait_s=left_s + TOGETHER_S,
             )
             if page is None:
                 return answer.Page((), asked.cursor or "", live=False, is_whole=False)
             left_s = until_s - self._clock.monotonic_s()
-            if page.events or not page.live or left_s <= TOGETHER_S:
+            if is_over.done() or page.events or not page.live or left_s <= TOGETHER_S:
                 return page
 
     async def _read_alone(
@@ -88,8 +93,9 @@ class Pages:
         lease: tuple[str, str] | None,
         bounds: Bounds,
         reader: Principal,
+        show: ShowSoFar | None = None,
     ) -> answer.Page:
-        """Read a page; `stream` is None where several wait for it."""
+        """Read a page; `stream` is None where several wait for it, `show` says how it stands."""
         async with _planned(self._hub, asked, reader) as (plan, start):
             if stream is not None:
                 self._streams.admit(stream, replays=start.how != "latest")
@@ -106,6 +112,8 @@ class Pages:
             )
             if stream is not None:
                 stream.on_end = reading.end
+            if show is not None:
+                show(reading.so_far)
             cursor = self._hub.codec.encode(plan.cursor(start.positions))
             report = (
                 None

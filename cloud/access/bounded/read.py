@@ -59,6 +59,7 @@ class BoundedRead:
         )
         self._news = asyncio.Event()
         self._has_ended = False
+        self._subscriber: Subscriber[Sequence[Step]] | None = None
         self._pace = pace
         self._items: dict[Hashable, bytes] = {}
         """By what they are about, or by their number."""
@@ -71,16 +72,25 @@ class BoundedRead:
         self._has_ended = True
         self._news.set()
 
+    def so_far(self) -> Page | None:
+        """The page as it is now, where there is nothing more and nothing came; else None."""
+        subscriber = self._subscriber
+        if self._items or subscriber is None or not self._is_live(subscriber):
+            return None
+        return self._page(subscriber.positions, live=True)
+
     async def page(self) -> Page:
         """Raises Full or Unavailable."""
         if self._start.ends:
             return self._stopped(self._start.gaps[-1])
         subscriber = self._hub.subscribe(self._plan, Steps(), self._start.positions, self._news.set)
+        self._subscriber = subscriber
         try:
             return await self._read(subscriber)
         except ViewEnded as error:
             raise Unavailable(f"{error}; come again with your cursor") from error
         finally:
+            self._subscriber = None
             subscriber.close()
 
     async def _read(self, subscriber: Subscriber[Sequence[Step]]) -> Page:

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable
-from typing import Any
+from typing import Any, TypeAlias
 
 from edgewake.cloud.access.bounded.answer import Page
+
+SoFar: TypeAlias = Callable[[], Page | None]
+"""The page as it stands, where that can be told."""
+ShowSoFar: TypeAlias = Callable[[SoFar], None]
 
 
 class SharedReads:
@@ -27,24 +31,25 @@ class SharedReads:
     async def page(
         self,
         key: Hashable,
-        read: Callable[[], Coroutine[Any, Any, Page]],
+        read: Callable[[ShowSoFar], Coroutine[Any, Any, Page]],
         ended: asyncio.Future[None],
         *,
         wait_s: float,
     ) -> Page | None:
-        """The page of `key`; None after `wait_s` seconds, or where `ended` is done before.
+        """The page of `key`, or how it stands after `wait_s` seconds, or when `ended` is done.
 
-        Raises what `read` raises.
+        `read` is given a function to tell how that is found; None: nothing is known. Raises what
+        `read` raises.
         """
         found = self._reads.get(key)
         if found is None:
-            found = self._reads[key] = _Read(asyncio.create_task(read(), name="page"))
+            found = self._reads[key] = _Read(read)
             found.task.add_done_callback(lambda _: self._forget(key, found))
         found.waiting += 1
         try:
             both: set[asyncio.Future[Any]] = {found.task, ended}
             await asyncio.wait(both, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
-            return found.task.result() if found.task.done() else None
+            return found.task.result() if found.task.done() else found.so_far()
         finally:
             found.waiting -= 1
             if not found.waiting and not found.task.done():
@@ -61,6 +66,14 @@ class SharedReads:
 class _Read:
     """One page that is being read, and how many wait for it."""
 
-    def __init__(self, task: asyncio.Task[Page]) -> None:
-        self.task = task
+    def __init__(self, read: Callable[[ShowSoFar], Coroutine[Any, Any, Page]]) -> None:
         self.waiting = 0
+        self.so_far: SoFar = _unknown
+        self.task = asyncio.create_task(read(self._show), name="page")
+
+    def _show(self, so_far: SoFar) -> None:
+        self.so_far = so_far
+
+
+def _unknown() -> None:
+    return None

@@ -22,6 +22,7 @@ from edgewake.cloud.access import paced
 from edgewake.cloud.access.paced import Paced
 from edgewake.cloud.access.slow.policy import likely_events
 from edgewake.cloud.client_share import Bound
+from edgewake.cloud.held_bytes import Account
 from edgewake.cloud.log.chunks import Chunk
 from edgewake.cloud.log.following.behind import Behind
 from edgewake.cloud.log.following.cohort import Lost
@@ -79,8 +80,10 @@ class Treated(Generic[C]):
         wake: Callable[[], None],
         *,
         pace: Pace,
+        account: Account,
         clock: Clock,
     ) -> None:
+        self._account = account
         self._hub, self._plan, self._encoding = hub, plan, encoding
         self._wake, self._pace, self._clock = wake, pace, clock
         self._inner = self._subscribed(positions, pace)
@@ -99,6 +102,7 @@ class Treated(Generic[C]):
             positions,
             self._wake,
             pace=pace,
+            account=self._account,
             clock=self._clock,
         )
 

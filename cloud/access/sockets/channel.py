@@ -134,8 +134,8 @@ class Channel:
         if start.ends:
             self.finish("gap")
 
-    async def change(self, wanted: Request, chosen: Mapping[str, Any]) -> None:
-        """Go on with other streams, another filter or pace from where it stands.
+    async def change(self, wanted: Request, chosen: Mapping[str, Any], wished: Wish) -> None:
+        """Go on with other streams, another filter, pace or policy from where it stands.
 
         Raises as `open` does; then it goes on as it was.
         """
@@ -157,6 +157,8 @@ class Channel:
             self.is_busy = False
         before.close()
         self._asked, self._reading, self.chosen = asked, reading, dict(chosen)
+        if wished != self._watch.wish:
+            self.slow = self._watch = SlowWatch(wished, self._room.clock.monotonic_s())
         gaps = [gap for gap in begins.gaps if gap.event.fields["reason"] != "filter_changed"]
         changed = next((gap for gap in begins.gaps if gap not in gaps), None)
         self.say("changed", cursor=cursor if changed is None else self._encoded(changed))
@@ -174,8 +176,15 @@ class Channel:
                 try:
                     start = await room.hub.start(plan, asked)
                     room.streams.admit(self, replays=start.how != "latest")
+                    account = room.streams.held.account(self.client)
                     reading = Reading(
-                        room.hub, plan, start, self._woken, pace=asked.pace, clock=room.clock
+                        room.hub,
+                        plan,
+                        start,
+                        self._woken,
+                        pace=asked.pace,
+                        account=account,
+                        clock=room.clock,
                     )
                     return asked, plan, start, reading
                 except BaseException:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from edgewake.cloud.access import socket_wire as wire
 from edgewake.cloud.access.slow.treated import Slots, Treated
 from edgewake.cloud.access.socket_wire import Shown
+from edgewake.cloud.held_bytes import Account
 from edgewake.cloud.log.chunks import Chunk
 from edgewake.cloud.log.following.behind import Behind
 from edgewake.cloud.log.following.cohort import Lost
@@ -28,13 +29,14 @@ class Reading:
         wake: Callable[[], None],
         *,
         pace: Pace,
+        account: Account,
         clock: Clock,
     ) -> None:
         self.plan = plan
         self._hub = hub
         self._encoder = wire.Encoder(hub.codec, plan)
         self._subscriber = Treated(
-            hub, plan, self._encoder, start.positions, wake, pace=pace, clock=clock
+            hub, plan, self._encoder, start.positions, wake, pace=pace, account=account, clock=clock
         )
         self._held: Chunk[Shown] | None = None
         """A chunk of which not all was taken."""

@@ -24,6 +24,7 @@ from edgewake.cloud.access.connection import Connection
 from edgewake.cloud.access.event_routes import problem_of
 from edgewake.cloud.access.open_streams import OpenStreams
 from edgewake.cloud.access.session_state import State
+from edgewake.cloud.access.slow.policy import Wish
 from edgewake.cloud.access.slow.watch import SlowWatch
 from edgewake.cloud.access.slow_reader import Progress, is_stalled, observe
 from edgewake.cloud.access.sockets import words
@@ -222,16 +223,16 @@ class Socket:
             )
         try:
             asked = self._request(said)
-            after = None if said.slow_after is None else str(said.slow_after)
+            chosen = said.model_dump(include={*words.KEPT})
             channel = Channel(
                 said.id,
                 asked,
-                said.model_dump(include={"streams", "publication", *words.CHOSEN}),
+                chosen,
                 said.credits,
                 self.client,
                 self._room,
                 kept_as=said.name,
-                wished=self._streams.wish(said.slow, after),
+                wished=self._wished(chosen),
             )
             self._streams.enter(channel)
         except REFUSED as error:
@@ -242,7 +243,7 @@ class Socket:
         self._start(channel, channel.open(), ends=True)
 
     def _request(self, said: words.Subscribe) -> Request:
-        chosen = said.model_dump(include={"streams", "publication", *words.CHOSEN})
+        chosen = said.model_dump(include={*words.KEPT})
         return self._read(chosen, said.start, on_gap=said.on_gap, after=said.after)
 
     def _read(
@@ -256,13 +257,19 @@ class Socket:
         """Raises RequestError."""
         texts = ("sample", "conflate", "max_rate")
         told = {name: None if chosen[name] is None else str(chosen[name]) for name in texts}
+        wanted = {name: value for name, value in chosen.items() if name not in words.SLOW}
         return asked_for.request(
-            **chosen | told | {"streams": chosen["streams"] or ()},
+            **wanted | told | {"streams": chosen["streams"] or ()},
             now_ms=self._clock.now_ms(),
             start=None if start is None else str(start),
             on_gap=on_gap,
             cursors=(after,),
         )
+
+    def _wished(self, chosen: dict[str, Any]) -> Wish:
+        """What is done when it reads too slowly. Raises RequestError."""
+        after = chosen["slow_after"]
+        return self._streams.wish(chosen["slow"], None if after is None else str(after))
 
     def _change(self, said: words.Change) -> None:
         channel = self._channel(said.id)
@@ -275,13 +282,13 @@ class Socket:
                 name=said.id,
             )
         try:
-            wanted = self._read(channel.chosen | _given(said), said.start)
+            chosen = channel.chosen | _given(said)
+            wanted, wished = self._read(chosen, said.start), self._wished(chosen)
         except RequestError as error:
             self._refuse_request(said.id, error)
             return
         channel.is_busy = True
-        chosen = channel.chosen | _given(said)
-        self._start(channel, channel.change(wanted, chosen), ends=False)
+        self._start(channel, channel.change(wanted, chosen, wished), ends=False)
 
     def _acknowledge(self, said: words.Ack) -> None:
         channel = self._channel(said.id)
@@ -471,13 +478,11 @@ class Socket:
 
 
 def _given(said: words.Change) -> dict[str, Any]:
-    """The fields that a change sets, null included.
+    """What a change sets, null included.
 
     Streams replace a publication, and a publication replaces streams.
     """
-    found = said.model_dump(
-        include=said.model_fields_set & {"streams", "publication", *words.CHOSEN}
-    )
+    found = said.model_dump(include=said.model_fields_set & {*words.KEPT})
     for name, other in (("streams", "publication"), ("publication", "streams")):
         if found.get(name) is not None and found.get(other) is None:
             found[other] = None

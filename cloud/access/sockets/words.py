@@ -66,9 +66,16 @@ class _Chosen(_Words):
     conflate: str | int | None = None
     max_rate: str | float | None = None
     per: str | None = None
+    slow: Annotated[str, Field(max_length=SHOWN_MAX)] | None = None
+    """What is done when its client takes less than there is, as for event streams."""
+    slow_after: Annotated[int, Field(strict=True)] | None = None
+    """Seconds before that."""
 
 
+SLOW: Final = ("slow", "slow_after")
 CHOSEN: Final = ("where", "select", "devices", "sample", "conflate", "max_rate", "per")
+KEPT: Final = ("streams", "publication", *CHOSEN, *SLOW)
+"""What a change adds to."""
 
 
 class Subscribe(_Chosen):
@@ -83,10 +90,6 @@ class Subscribe(_Chosen):
     """Events that may be sent; None: as many as the connection takes."""
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] | None = None
     """Under which the server keeps what is acknowledged; without `after` it begins there."""
-    slow: Annotated[str, Field(max_length=SHOWN_MAX)] | None = None
-    """What is done when its client takes less than there is, as for event streams."""
-    slow_after: Annotated[int, Field(strict=True)] | None = None
-    """Seconds before that."""
 
 
 class Credit(_Words):
@@ -97,7 +100,10 @@ class Credit(_Words):
 
 
 class Change(_Chosen):
-    """Another filter, other streams or another pace; what is left out stays, null removes it."""
+    """Other streams, another filter, pace or policy for a slow reader.
+
+    What is left out stays, null removes it.
+    """
 
     type: Literal["change"]
     start: Annotated[str | int | None, Field(alias="from")] = None

@@ -62,6 +62,8 @@ class Emission:
         self._emitted_rows, self._unknown_to, self._broken = emitted_rows, unknown_to, broken
         self.said = lane_progress.NOTHING
         """The reason for event time to wait that was published last."""
+        self.state: lane_progress.StateSize | None = None
+        """What Spark keeps of open windows, as far as it was asked."""
         self.has_said_running = False
 
     def step(self, top: int | None, meter: Meter | None = None) -> emit.Batch:
@@ -152,6 +154,7 @@ class Emission:
             now_ms=self._clock.now_ms(),
             remarks=self.states.remarks(self._tables),
             waits=waits,
+            state=self.state,
         )
 
     def _with_lacking(self, after: LaneRecord, step: emit.Batch) -> LaneRecord:

@@ -7,6 +7,7 @@ another `Lane`.
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from concurrent.futures import Executor, Future
@@ -31,6 +32,7 @@ from edgewake.cloud.analysis.lanes.lane_plan import LanePlan
 from edgewake.cloud.analysis.lanes.lane_time import LaneTime, Upstream
 from edgewake.cloud.analysis.lanes.micro_batch import MicroBatches
 from edgewake.cloud.analysis.lanes.silence import Silence
+from edgewake.cloud.analysis.results import lane_progress
 from edgewake.cloud.analysis.results.emitted_rows import EmittedRows
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.analysis.results.transaction import Transactions
@@ -49,6 +51,8 @@ may take minutes."""
 NOTE_TIMEOUT_S: Final = 1.0
 """How long a stopping lane waits until Spark has recorded its last batch; it takes milliseconds."""
 NOTE_LOOK_S: Final = 0.01
+STATE_EVERY_S: Final = 5.0
+"""Seconds between two looks at how much state Spark keeps; each is a question to the JVM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,8 @@ class Lane:
         self._is_over = False
         """Set when no further batch may begin."""
         self._batch = -1
+        self._state_s = float("-inf")
+        """When it was seen how much Spark keeps, on the monotonic clock."""
         self._batches_before = self.counters.batches
         self._failure: Failure | None = None
 
@@ -198,6 +204,7 @@ class Lane:
             if self._is_over or self._running is None:
                 raise Stopped(self.name)
             self._batch = batch
+            self._look_at_state(self._running)
             try:
                 self._running.batches.compute(changed, batch)
             except Exception as error:
@@ -210,6 +217,16 @@ class Lane:
                 raise
         self._stopped.wait(self._schedule.rest_s(self.clock.now_ms()))
         self._schedule.polls(self.clock.now_ms())
+
+    def _look_at_state(self, running: _Running) -> None:
+        """See how much Spark keeps, as of the batch before: it says so some moments after it."""
+        now_s = self.clock.monotonic_s()
+        if now_s - self._state_s < STATE_EVERY_S:
+            return
+        told = running.query.lastProgress
+        if told is not None:
+            self._state_s = now_s
+            running.emission.state = lane_progress.state_size(json.loads(told.json))
 
     def silent_s(self) -> float:
         """Seconds since the last readings; only of a lane that was started."""

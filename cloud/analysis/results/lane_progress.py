@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from edgewake.cloud.analysis.plan.shed_policy import Shedding
 from edgewake.cloud.analysis.results import emit
@@ -28,6 +28,33 @@ class Waits(NamedTuple):
 NOTHING: Final = Waits()
 
 
+ROCKSDB: Final = "rocksdb"
+"""How the names of metrics begin that Spark's RocksDB reports of an operator."""
+
+
+class StateSize(NamedTuple):
+    """What Spark keeps of a lane's open windows."""
+
+    rows: int | None
+    """None: of RocksDB, which is not asked to count them, for a count costs it a read at each
+    write."""
+    bytes: int
+
+
+def state_size(progress: Mapping[str, Any]) -> StateSize | None:
+    """The size that Spark's report of a batch says; None where nothing is kept.
+
+    `progress`: StreamingQueryProgress as JSON.
+    """
+    kept = progress.get("stateOperators") or ()
+    if not kept:
+        return None
+    metrics = {name for one in kept for name in one.get("customMetrics", ())}
+    is_counted = not any(name.startswith(ROCKSDB) for name in metrics)
+    rows = sum(int(one["numRowsTotal"]) for one in kept)
+    return StateSize(rows if is_counted else None, sum(int(one["memoryUsedBytes"]) for one in kept))
+
+
 def outputs(
     queries: Sequence[Registered],
     record: LaneRecord,
@@ -37,11 +64,12 @@ def outputs(
     now_ms: int,
     remarks: Mapping[str, str] = _NONE,
     waits: Waits = NOTHING,
+    state: StateSize | None = None,
 ) -> list[emit.Output]:
     """Make the progress records of queries that run.
 
     `rate`: readings a second; `left`: partition → records that wait; `remarks`: query (label) →
-    text for people. `waits`: what event time waits for.
+    text for people. `waits`: what event time waits for. `state`: of the whole lane.
     """
     return [
         progress_output(
@@ -64,6 +92,8 @@ def outputs(
                 },
                 lag=None if left is None else sum(left.values()),
                 readings_per_s=rate,
+                state_rows=None if state is None else state.rows,
+                state_bytes=None if state is None else state.bytes,
                 late=record.late.get(registered.label, 0),
                 detail="; ".join(
                     filter(

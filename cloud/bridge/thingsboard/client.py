@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -19,7 +19,9 @@ import orjson
 from edgewake.cloud.bridge.admission.allowance import MEASURED_BYTES, Account
 from edgewake.cloud.bridge.admission.mapped import Mapper, Part
 from edgewake.cloud.bridge.thingsboard import words
-from edgewake.cloud.bridge.thingsboard.attributes import Attributes
+from edgewake.cloud.bridge.thingsboard.firmware import Firmware, chunk
+from edgewake.cloud.bridge.thingsboard.memory import Memory
+from edgewake.cloud.bridge.web import provisioning
 from edgewake.cloud.bridge.web.door import Taker
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
@@ -31,7 +33,6 @@ from edgewake.protocol.maps.device_tokens import Holder
 from edgewake.protocol.maps.names import device_name
 from edgewake.protocol.maps.topic import matches
 from edgewake.protocol.mqtt import PACKET_IDS_MAX, Packet
-from edgewake.protocol.ops.device import DeviceState
 from edgewake.protocol.packets.mqtt311 import encode
 
 ROOM_S: Final = 0.02
@@ -42,8 +43,16 @@ FILTERS_MAX: Final = 64
 """Subscriptions of a client: ThingsBoard's own has eight."""
 THINGS_MAX: Final = 10_000
 """Devices behind one gateway; a reading of one more is taken, but no command reaches it."""
-PENDING_MAX: Final = 100
-"""Commands that wait for an answer of one client; the oldest is forgotten, and expires."""
+UNREAD_BYTES_MAX: Final = 64 * 1024
+"""Bytes that wait for a client above which it is not listened to."""
+OUT_BYTES_MAX: Final = 1 << 20
+"""Bytes that wait for a client to read them; what else there is for it comes afterwards."""
+DRAIN_S: Final = 30.0
+"""Seconds for a client to take what is sent to it."""
+WHOLE_S: Final = 300.0
+"""Seconds for a client to take a whole file."""
+CHUNK_BYTES_MAX: Final = 64 * 1024
+"""Bytes of a piece of firmware that anybody may have; larger ones are sent to few at once."""
 
 
 def _nothing() -> None:
@@ -77,6 +86,11 @@ class Pending:
     name: str
     device: str
 
+    @classmethod
+    def of(cls, row: DownRow, asked: Command) -> Pending:
+        """The one of a row."""
+        return cls(asked.id, asked.name, row.device)
+
 
 class Server(Protocol):
     """What the door is for a client."""
@@ -85,8 +99,20 @@ class Server(Protocol):
     clock: Clock
     prefix: str
     mapper: Mapper
-    attributes: Attributes
-    """What devices said of themselves since this bridge started."""
+    memory: Memory
+    firmware: Firmware
+    whole_files: asyncio.Semaphore
+    """Turns of who is sent a whole file."""
+    provisioning: provisioning.Provisioning | None
+
+    def waiting(self, device: str) -> Iterable[DownRow]:
+        """What waits for a device's answer."""
+
+    def speaks(self, client: Client, device: str) -> None:
+        """A client speaks for a device behind it."""
+
+    def stops(self, client: Client, device: str) -> None:
+        """And no more."""
 
     def wake(self, devices: Iterable[str]) -> None:
         """These listen from now on."""
@@ -116,10 +142,13 @@ class Client:
     """At most INFLIGHT_MAX."""
     _filters: dict[str, int] = field(default_factory=dict)
     """Filter → QoS."""
-    _pending: OrderedDict[int, Pending] = field(default_factory=OrderedDict)
     _in_packets: dict[int, Pending] = field(default_factory=dict)
-    """Commands that are done when their packet is acknowledged."""
+    """Commands that it was sent and has not acknowledged."""
     _numbers: int = 0
+    _is_behind: bool = False
+    """Was there something for it that found no room?"""
+    provisioned: bytes | None = None
+    """The answer to its question for a token, of a client that has none."""
 
     # From it
 
@@ -140,12 +169,22 @@ class Client:
             case mqtt5.PubAckPacket():
                 done = self._in_packets.pop(packet.packet_id, None)
                 if done is not None:
-                    self._answer(done, AnswerState.DONE, "")
+                    self._arrived(done)
             case mqtt5.DisconnectPacket():
                 return False
             case _:
                 raise RemoteError(f"not expected: {type(packet).__name__}")
+        await self.drained()
         return True
+
+    async def drained(self, within_s: float = DRAIN_S) -> None:
+        """Wait until it has read most of what it was sent. Raises TimeoutError."""
+        if self.writer.transport.get_write_buffer_size() > UNREAD_BYTES_MAX:
+            async with asyncio.timeout(within_s):
+                await self.writer.drain()
+        if self._is_behind:
+            self._is_behind = False
+            self.door.wake((self.holder.device, *self.things))
 
     def _on_subscribe(self, packet: mqtt5.SubscribePacket) -> None:
         codes = []
@@ -170,19 +209,23 @@ class Client:
             if taken is None:
                 return
         settle = _nothing if taken is None else taken.settle
+        if not self.holder.device:
+            await self._on_provision(packet)
+            settle()
+            return
         word = words.read(packet.topic, packet.payload)
         match word:
             case words.Up():
                 self._take(word, packet.payload, settle)
                 return
             case words.Attributes():
-                device = device_name(word.device, self.door.prefix) if word.device else ""
-                known = self.door.attributes.known(device or self.holder.device)
-                self._reply(words.attributes(word, known), packet)
+                self._reply(words.attributes(word, self._known(word.device)), packet)
             case words.Asked():
                 self._reply(words.replied(word), packet)
             case words.Answered():
                 self._on_answer(word)
+            case words.Chunk():
+                await self._on_chunk(word)
             case words.Passed():
                 self.door.note(self, word.why)
         settle()
@@ -192,6 +235,44 @@ class Client:
         account = self.door.bridge.account(self.holder.device)
         account.pay(len(asking.payload) + len(what.payload), 0.0)
         self.publish(what)
+
+    async def _on_provision(self, packet: mqtt5.PublishPacket) -> None:
+        """Answer a client that has no token, once."""
+        if packet.topic != provisioning.REQUEST or self.door.provisioning is None:
+            raise RemoteError("without a token: expected a request for one")
+        if self.provisioned is None:
+            said = words.object_of(packet.payload)
+            self.provisioned = await self.door.provisioning.answer(said)
+        self.publish(words.Publish(provisioning.RESPONSE, self.provisioned))
+
+    def _known(self, name: str) -> Mapping[str, Mapping[str, Any]]:
+        """The attributes of itself, or of a device behind it: nobody is told of others."""
+        kept = self.door.memory.of(self._behind(name) if name else self.holder.device)
+        return {"client": kept.client, "shared": kept.shared}
+
+    async def _on_chunk(self, word: words.Chunk) -> None:
+        image = self.door.firmware.of(word.kind, self.door.memory.of(self.holder.device).shared)
+        if image is None:
+            self.door.note(
+                self,
+                f"asks for firmware: its shared attributes {word.kind}_title and {word.kind}"
+                "_version name none in firmware_dir",
+            )
+            return
+        if 0 < word.size <= CHUNK_BYTES_MAX:
+            found = await asyncio.to_thread(chunk, image, word.size, word.piece)
+            self._say_chunk(word, found)
+            return
+        async with self.door.whole_files:
+            found = await asyncio.to_thread(chunk, image, word.size, word.piece)
+            self._say_chunk(word, found)
+            await self.drained(WHOLE_S)
+
+    def _say_chunk(self, word: words.Chunk, found: bytes) -> None:
+        """Send it whatever the filters: ThingsBoard's own client asks for `v2/fw/response/+`."""
+        qos = self._qos(word.topic) or 0
+        packet_id = self._packet_id() if qos else None
+        self._say(mqtt5.PublishPacket(word.topic, found, qos=mqtt5.QoS(qos), packet_id=packet_id))
 
     def _taken(self, packet_id: int, packet: mqtt5.PublishPacket) -> Taken | None:
         """Note a message of QoS 1; None where it came before."""
@@ -262,68 +343,101 @@ class Client:
             except ValueError:
                 continue
             if word.topic.endswith("/disconnect"):
-                self.things.pop(ours, None)
+                if self.things.pop(ours, None) is not None:
+                    self.door.stops(self, ours)
                 continue
             if ours not in self.things:
                 if len(self.things) >= THINGS_MAX:
                     self.door.note(self, f"more than {THINGS_MAX} devices behind it")
                     break
                 self.things[ours] = name
+                self.door.speaks(self, ours)
                 came.append(ours)
             if self.things[ours] == name and is_attributes:
                 self._keep(ours, "client", values if isinstance(values, dict) else {})
         self.door.wake(came)
 
     def _keep(self, device: str, kind: str, values: Mapping[str, Any]) -> None:
-        left_out = self.door.attributes.keep(device, self.holder.device, kind, values)
-        if left_out:
-            self.door.note(self, f"{left_out} attributes of {device} more than are remembered")
+        why = self.door.memory.keep(device, self.holder.device, kind, values)
+        if why:
+            self.door.note(self, f"{device}: {why}")
 
     # To it
 
     def command(self, row: DownRow) -> bool:
-        """Send a command, once; False where it does not listen."""
+        """Send a command; False where it does not listen.
+
+        One that it acknowledged, or was sent at QoS 0, is not sent again, whoever sent it.
+        """
         asked = row.message
         assert isinstance(asked, Command)
-        if any(one.row_id == asked.id for one in self._open()):
+        is_there = asked.id in self.door.memory.of(row.device).told
+        if is_there or any(one.row_id == asked.id for one in self._in_packets.values()):
             return True
         own = self.things.get(row.device, "") if row.device != self.holder.device else ""
-        self._numbers += 1
-        number = self._numbers
-        pending = Pending(asked.id, asked.name, row.device)
-        found = words.command(asked, number, own)
+        pending = Pending.of(row, asked)
         if asked.name != words.SET_ATTRIBUTES:
-            if not self.publish(found):
-                return False
-            self._pending[number] = pending
-            if len(self._pending) > PENDING_MAX:
-                self._pending.popitem(last=False)
+            return self._send(words.command(asked, own), pending)
+        try:
+            values = self.door.firmware.described(words.shared_of(asked))
+        except ValueError as error:
+            self._answer(pending, AnswerState.REFUSED, "", str(error))
             return True
-        packet_id = number % PACKET_IDS_MAX + 1
-        if not self.publish(found, packet_id):
+        if not self._send(words.shared(values, own), pending):
             return False
-        self._keep(row.device, "shared", words.shared_of(asked))
-        if self._qos(found.topic):
-            self._in_packets[packet_id] = pending
-        else:
-            self._answer(pending, AnswerState.DONE, "")
+        self._keep(row.device, "shared", values)
         return True
 
-    def _open(self) -> Iterable[Pending]:
-        return (*self._pending.values(), *self._in_packets.values())
+    def _send(self, what: words.Publish, pending: Pending) -> bool:
+        """Send what is a command to the device."""
+        qos = self._qos(what.topic)
+        packet_id = self._packet_id() if qos else None
+        if not self.publish(what, packet_id):
+            return False
+        if packet_id is None:
+            self._arrived(pending)
+        else:
+            self._in_packets[packet_id] = pending
+        return True
+
+    def _arrived(self, pending: Pending) -> None:
+        """The device has a command, as far as anybody will ever know."""
+        if pending.name == words.SET_ATTRIBUTES:
+            self._answer(pending, AnswerState.DONE, "")
+            return
+        waiting = (one.message.id for one in self.door.waiting(pending.device))
+        self.door.memory.tell(pending.device, self.holder.device, pending.row_id, waiting)
+
+    def _packet_id(self) -> int:
+        """One that nothing waits under."""
+        while True:
+            self._numbers = self._numbers % PACKET_IDS_MAX + 1
+            if self._numbers not in self._in_packets:
+                return self._numbers
+
+    def _behind(self, name: str) -> str:
+        """Our name of a device behind it; empty: there is none."""
+        try:
+            ours = device_name(name, self.door.prefix)
+        except ValueError:
+            return ""
+        return ours if self.things.get(ours) == name else ""
 
     def _on_answer(self, word: words.Answered) -> None:
-        pending = self._pending.pop(word.number, None)
-        if pending is None:
-            self.door.note(self, f"an answer to number {word.number}, which nobody waits for")
-            return
-        self._answer(pending, AnswerState.DONE, word.output)
+        device = self._behind(word.device) if word.device else self.holder.device
+        for row in self.door.waiting(device):
+            asked = row.message
+            if isinstance(asked, Command) and words.number_of(asked.id) == word.number:
+                self._answer(Pending.of(row, asked), AnswerState.DONE, word.output)
+                return
+        self.door.note(self, f"an answer to number {word.number}, which nobody waits for")
 
-    def _answer(self, pending: Pending, state: AnswerState, output: str) -> None:
+    def _answer(self, pending: Pending, state: AnswerState, output: str, detail: str = "") -> None:
         answer = Answer(
             id=pending.row_id,
             kind=DownKind.COMMAND,
             state=state,
+            detail=detail,
             name=pending.name,
             output=output or None,
         )
@@ -337,13 +451,15 @@ class Client:
         return max(found, default=None)
 
     def publish(self, what: words.Publish, packet_id: int | None = None) -> bool:
-        """Send; False where it does not listen."""
+        """Send; False where it does not listen, or has too much to read already."""
         qos = self._qos(what.topic)
         if qos is None:
             return False
+        if self.writer.transport.get_write_buffer_size() > OUT_BYTES_MAX:
+            self._is_behind = True
+            return False
         if qos and packet_id is None:
-            self._numbers += 1
-            packet_id = self._numbers % PACKET_IDS_MAX + 1
+            packet_id = self._packet_id()
         self._say(
             mqtt5.PublishPacket(
                 what.topic,
@@ -358,17 +474,6 @@ class Client:
         """Say what is settled, in order."""
         while self._unacknowledged and self._unacknowledged[0].is_settled:
             self._say(mqtt5.PubAckPacket(self._unacknowledged.popleft().packet_id))
-
-    def presence(self, devices: Sequence[str], state: DeviceState) -> None:
-        """Say that devices are there, or gone.
-
-        Those behind it have their names from it: it pays for them.
-        """
-        own = self.holder.device
-        for device in devices:
-            packet = mqtt5.PublishPacket(topics.status(device), state.value.encode())
-            is_named = device != own
-            self.door.bridge.take([Part(packet)], own, _nothing, is_named=is_named)
 
     def _say(self, packet: Packet) -> None:
         if not self.writer.is_closing():

@@ -14,13 +14,19 @@ from typing import Final
 
 import mqtt5
 
-from edgewake.cloud.bridge.admission.mapped import Mapper
+from edgewake.cloud.bridge.admission.mapped import Mapper, Part
 from edgewake.cloud.bridge.http_config import ThingsBoardConfig
 from edgewake.cloud.bridge.outbox import Outbox
-from edgewake.cloud.bridge.thingsboard.attributes import Attributes
 from edgewake.cloud.bridge.thingsboard.client import Client, Recent
+from edgewake.cloud.bridge.thingsboard.firmware import Firmware
+from edgewake.cloud.bridge.thingsboard.memory import Memory
+from edgewake.cloud.bridge.thingsboard.present import Present
+from edgewake.cloud.bridge.web import provisioning
+from edgewake.cloud.bridge.web.device_passwords import DevicePasswords
 from edgewake.cloud.bridge.web.door import Taker
 from edgewake.cloud.client_share import Bound
+from edgewake.cloud.web import tls
+from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.downlink.down_row import DownRow
 from edgewake.protocol.downlink.downlink import DownKind
@@ -40,15 +46,20 @@ HELLO_S: Final = 10.0
 READ_BYTES: Final = 64 * 1024
 KEEPALIVE_S: Final = 300
 """Seconds of silence that are forgiven a client which names no keepalive."""
-DRAIN_S: Final = 30.0
-"""Seconds for a client to take what is sent to it."""
-UNREAD_BYTES_MAX: Final = 64 * 1024
-"""Bytes that wait for a client above which it is not listened to."""
 DEVICES_MAX: Final = 10_000
 """Devices whose last messages are remembered; the longest quiet is forgotten."""
 CLIENT_IDS_MAX: Final = 8
 """Client ids of a device under which they are: it may connect under as many as it likes."""
+STRANDED_S: Final = 90.0
+"""Seconds after a start for devices that were here before to come again: ThingsBoard's own clients
+wait up to 120 between two attempts, and most of them 1."""
+WHOLE_FILES_MAX: Final = 4
+"""Clients that are sent a whole file at once: their bytes are in memory."""
 PRESET: Final = "thingsboard"
+
+
+def _nothing() -> None:
+    """Nobody waits for it."""
 
 
 class Door:
@@ -59,20 +70,25 @@ class Door:
         config: ThingsBoardConfig,
         bridge: Taker,
         outbox: Outbox,
-        tokens: DeviceTokens | None,
+        memory: Memory,
         clock: Clock,
     ) -> None:
+        """Raises ConfigError."""
         self.bridge, self.clock, self.prefix = bridge, clock, config.prefix
         self.mapper = Mapper(compile_presets([PRESET], needs_names=True), config.prefix)
         self._outbox = outbox
-        self._tokens = tokens
+        self.memory = memory
+        self.firmware = Firmware(config.firmware_dir)
+        self.whole_files = asyncio.Semaphore(WHOLE_FILES_MAX)
+        self.provisioning = provisioning.opened(config.enrol_url, config.enrol_ca_file)
+        file, passwords = config.tokens_file, config.password_file
+        self.tokens = None if file is None else DeviceTokens(file)
+        self._passwords = None if passwords is None else DevicePasswords(passwords)
         self._bound = Bound("connections", config.connections_max, config.address_share)
         self._held: dict[str, int] = {}
-        self._clients: dict[str, Client] = {}
-        """By device: its newest connection."""
+        self._present: Present[Client] = Present()
         self._recent: OrderedDict[str, OrderedDict[str, Recent]] = OrderedDict()
         """By device and client id."""
-        self.attributes = Attributes()
         outbox.reach = self.reach
 
     # Connections
@@ -135,34 +151,49 @@ class Door:
         self, hello: mqtt5.ConnectPacket, writer: asyncio.StreamWriter, *, is_old: bool
     ) -> Client | None:
         holder = self._holder(hello)
+        asks = holder is None and hello.username == provisioning.USER
         shown = Holder("") if holder is None else holder
-        other = self._clients.get(shown.device)
-        if other is not None and other.client_id == hello.client_id:
+        other = self._same(shown.device, hello.client_id)
+        if other is not None:
             # Its connection of before is not lost yet, as far as anybody here knows.
             before = other.recent
         else:
             of_device = self._recent.get(shown.device, OrderedDict())
             before = of_device.pop(hello.client_id, OrderedDict())
         client = Client(self, writer, shown, hello.client_id, is_old, before)
-        if holder is None:
+        if holder is None and not (asks and self.provisioning is not None):
             client.greet(mqtt5.ConnAckReasonCode.BAD_USER_NAME_OR_PASSWORD)
-            log.warning(
-                "a client is refused: its token stands in no line of tokens_file",
-                extra={"event": "thingsboard.denied"},
-            )
+            why = "enrol_url is not set" if asks else "its token is nobody's"
+            log.warning("a client is refused: %s", why, extra={"event": "thingsboard.denied"})
             return None
         client.greet(mqtt5.ConnAckReasonCode.SUCCESS)
         return client
 
+    def _same(self, device: str, client_id: str) -> Client | None:
+        """The connection of before of a client."""
+        found = self._present.of(device) if device else ()
+        return next(
+            (one for one in found if one.holder.device == device and one.client_id == client_id),
+            None,
+        )
+
     def _holder(self, hello: mqtt5.ConnectPacket) -> Holder | None:
         """The holder of the token that is its user name or its password."""
         password = (hello.password or b"").decode("utf-8", "replace")
-        if self._tokens is not None:
-            name = hello.username or ""
-            return self._tokens.holder_of(name) or self._tokens.holder_of(password)
-        with suppress(ValueError):
-            return Holder(device_name(hello.username or hello.client_id), is_gateway=True)
-        return None
+        name = hello.username or ""
+        if self.tokens is None and self._passwords is None:
+            if name == provisioning.USER and self.provisioning is not None:
+                return None
+            with suppress(ValueError):
+                return Holder(device_name(name or hello.client_id), is_gateway=True)
+            return None
+        found = None
+        if self.tokens is not None:
+            found = self.tokens.holder_of(name) or self.tokens.holder_of(password)
+        if found is None and self._passwords is not None:
+            user, _, word = name.partition(":")
+            found = self._passwords.holder_of(user, word or password)
+        return found
 
     async def _follow(
         self,
@@ -176,11 +207,6 @@ class Door:
             for packet in rest:
                 if isinstance(packet, Unreadable) or not await client.on_packet(packet):
                     return
-                if client.writer.transport.get_write_buffer_size() > UNREAD_BYTES_MAX:
-                    async with asyncio.timeout(DRAIN_S):
-                        await client.writer.drain()
-            async with asyncio.timeout(DRAIN_S):
-                await client.writer.drain()
             async with asyncio.timeout(silent_s):
                 piece = await reader.read(READ_BYTES)
             if not piece:
@@ -189,16 +215,20 @@ class Door:
 
     def _join(self, client: Client) -> None:
         device = client.holder.device
-        other = self._clients.get(device)
-        if other is not None and other.client_id == client.client_id:
+        if not device:
+            return
+        other = self._same(device, client.client_id)
+        self._present.speaks(client, device)
+        self.memory.arrived(device, device)
+        self._say([device], DeviceState.ONLINE, device)
+        if other is not None:
             other.is_replaced = True
+            self._gone(other)
             other.writer.transport.abort()
-        self._clients[device] = client
-        client.presence([device], DeviceState.ONLINE)
 
     def _leave(self, client: Client) -> None:
         device = client.holder.device
-        if client.is_replaced:
+        if client.is_replaced or not device:
             return
         of_device = self._recent.setdefault(device, OrderedDict())
         of_device[client.client_id] = client.recent
@@ -207,9 +237,43 @@ class Door:
         self._recent.move_to_end(device)
         if len(self._recent) > DEVICES_MAX:
             self._recent.popitem(last=False)
-        if self._clients.get(device) is client:
-            del self._clients[device]
-            client.presence([device, *client.things], DeviceState.OFFLINE)
+        self._gone(client)
+
+    def _gone(self, client: Client) -> None:
+        """Devices that no other connection speaks for, here or at another bridge, are offline."""
+        gone = [one for one in self._present.leave(client) if self.memory.left(one)]
+        self._say(gone, DeviceState.OFFLINE, client.holder.device)
+
+    @property
+    def clients(self) -> list[Client]:
+        """All that are connected."""
+        return [*self._present]
+
+    def say_stranded(self) -> None:
+        """Devices that were here before this bridge died, and did not come again, are offline."""
+        gone = [one for one in self.memory.here() if not self._present.of(one)]
+        for device in gone:
+            self.memory.left(device)
+            self._say([device], DeviceState.OFFLINE, self.memory.of(device).token)
+
+    def _say(self, devices: Iterable[str], state: DeviceState, token: str) -> None:
+        """Say that devices are there, or gone.
+
+        Those behind a gateway have their names from it: it pays for them.
+        """
+        for device in devices:
+            packet = mqtt5.PublishPacket(topics.status(device), state.value.encode())
+            self.bridge.take([Part(packet)], token, _nothing, is_named=device != token)
+
+    def speaks(self, client: Client, device: str) -> None:
+        """A client speaks for a device behind it."""
+        self._present.speaks(client, device)
+        self.memory.arrived(device, client.holder.device)
+
+    def stops(self, client: Client, device: str) -> None:
+        """And no more."""
+        self._present.stops(client, device)
+        self.memory.left(device)
 
     # Commands
 
@@ -217,26 +281,39 @@ class Door:
         """Send what waits for a device that is connected here; False: it is not."""
         if row.kind is not DownKind.COMMAND:
             return False
-        client = self._clients.get(row.device) or next(
-            (one for one in self._clients.values() if row.device in one.things), None
-        )
-        return client is not None and client.command(row)
+        return any(client.command(row) for client in self._present.of(row.device))
+
+    def waiting(self, device: str) -> Iterable[DownRow]:
+        """What waits for a device's answer."""
+        return self._outbox.waiting(device)
 
     def wake(self, devices: Iterable[str]) -> None:
         """These listen from now on."""
         for device in devices:
             self._outbox.on_connected(device)
 
-    def close_revoked(self, holders: frozenset[Holder]) -> None:
-        """Close the connections of those who hold no token any more."""
-        for client in [*self._clients.values()]:
-            if client.holder not in holders:
-                log.warning(
-                    "%s: its token was taken back",
-                    client.holder.device,
-                    extra={"event": "thingsboard.revoked", "device": client.holder.device},
-                )
-                client.writer.transport.abort()
+    async def look(self) -> None:
+        """Read the files again that changed; who has no token or password any more is closed."""
+        await asyncio.to_thread(self.firmware.look)
+        changed = False
+        for file in (self.tokens, self._passwords):
+            changed |= file is not None and await asyncio.to_thread(file.look)
+        if changed:
+            self._close_revoked()
+
+    def _close_revoked(self) -> None:
+        tokens = frozenset() if self.tokens is None else self.tokens.holders
+        passwords = self._passwords
+        for client in self._present:
+            holder = client.holder
+            if holder in tokens or (passwords is not None and passwords.knows(holder)):
+                continue
+            log.warning(
+                "%s: its token was taken back",
+                holder.device,
+                extra={"event": "thingsboard.revoked", "device": holder.device},
+            )
+            client.writer.transport.abort()
 
     def note(self, client: Client, why: str) -> None:
         """Something of a client has no effect."""
@@ -252,14 +329,21 @@ async def serve(
     config: ThingsBoardConfig,
     bridge: Taker,
     outbox: Outbox,
+    memory: Memory,
     clock: Clock,
     on_ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Take readings until it is cancelled. Raises ConfigError, OSError."""
     assert config.port is not None, "it is wanted"
-    tokens = None if config.tokens_file is None else DeviceTokens(config.tokens_file)
-    door = Door(config, bridge, outbox, tokens, clock)
-    server = await asyncio.start_server(door.serve, config.host, config.port)
+    door = Door(config, bridge, outbox, memory, clock)
+    await door.look()
+    encrypted = None
+    if config.cert_file is not None and config.key_file is not None:
+        encrypted = tls.serving(config.cert_file, config.key_file, "cert_file", "key_file")
+    within_s = None if encrypted is None else HELLO_S
+    server = await asyncio.start_server(
+        door.serve, config.host, config.port, ssl=encrypted, ssl_handshake_timeout=within_s
+    )
     log.info(
         "takes what ThingsBoard's devices send at %s:%s",
         config.host,
@@ -268,9 +352,12 @@ async def serve(
     )
     on_ready()
     try:
+        began_s, is_said = clock.monotonic_s(), False
         while True:
             await clock.sleep(LOOK_S)
-            if tokens is not None and await asyncio.to_thread(tokens.look):
-                door.close_revoked(tokens.holders)
+            await door.look()
+            if not is_said and clock.monotonic_s() - began_s > STRANDED_S:
+                is_said = True
+                door.say_stranded()
     finally:
         server.close()

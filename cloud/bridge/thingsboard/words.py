@@ -5,12 +5,16 @@ v1/devices/me/attributes/request/N                asks for attributes → …/re
 v1/devices/me/rpc/request/N                       asks for something  → …/rpc/response/N
 v1/devices/me/rpc/request/N (to it), …/response/N a command, and its answer
 v1/devices/me/claim                               is taken, and means nothing here
+v2/fw/request/N/chunk/K, v2/sw/…                  asks for firmware, software → …/response/N/chunk/K
+/provision/request                                asks for a token (`provisioning`)
 v1/gateway/…                                      the same for devices behind it, by their names
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
@@ -29,6 +33,8 @@ _UP: Final = frozenset({DEVICE + "telemetry", ATTRIBUTES})
 _GATEWAY_UP: Final = frozenset(
     {GATEWAY + "telemetry", GATEWAY_ATTRIBUTES, GATEWAY + "connect", GATEWAY + "disconnect"}
 )
+_CHUNK: Final = re.compile(r"v2/(fw|sw)/request/([0-9]{1,10})/chunk/([0-9]{1,10})")
+_NUMBER: Final = re.compile(r"[0-9]{1,10}")
 SET_ATTRIBUTES: Final = "set_attributes"
 """The command that becomes shared attributes; every other one is an RPC of its name."""
 INFLIGHT_MAX: Final = 100
@@ -75,13 +81,30 @@ class Asked(NamedTuple):
     method: str
 
 
+class Chunk(NamedTuple):
+    """A device asks for a piece of its firmware or software."""
+
+    kind: str
+    """`fw` or `sw`."""
+    number: int
+    """The request's."""
+    piece: int
+    size: int
+    """Bytes of a piece; 0: all in one."""
+
+    @property
+    def topic(self) -> str:
+        """Where the answer goes."""
+        return f"v2/{self.kind}/response/{self.number}/chunk/{self.piece}"
+
+
 class Passed(NamedTuple):
     """Nothing is to be done."""
 
     why: str
 
 
-Word: TypeAlias = Up | Attributes | Answered | Asked | Passed
+Word: TypeAlias = Up | Attributes | Answered | Asked | Chunk | Passed
 
 
 class Publish(NamedTuple):
@@ -95,6 +118,8 @@ def read(topic: str, payload: bytes) -> Word:
     """What a message means."""
     if topic in _UP or topic in _GATEWAY_UP:
         return Up(topic, topic in _GATEWAY_UP)
+    if (chunk := _CHUNK.fullmatch(topic)) is not None:
+        return _chunk(chunk, payload)
     body = object_of(payload)
     if topic.startswith(_ASKED) and (number := _number(topic, _ASKED)) is not None:
         return Attributes(number, "", _keys(body.get("clientKeys")), _keys(body.get("sharedKeys")))
@@ -108,6 +133,14 @@ def read(topic: str, payload: bytes) -> Word:
         data = orjson.dumps(body.get("data")).decode()
         return Answered(body["id"], str(body.get("device", "")), data)
     return Passed("claim" if topic.endswith("/claim") else f"nothing is done about {topic[:200]!r}")
+
+
+def _chunk(found: re.Match[str], payload: bytes) -> Word:
+    text = payload.decode("ascii", "replace").strip() or "0"
+    if not _NUMBER.fullmatch(text):
+        return Passed(f"a piece of firmware of {text[:20]!r} bytes: expected a number")
+    kind, number, piece = found.groups()
+    return Chunk(kind, int(number), int(piece), int(text))
 
 
 def _of_gateway(body: Mapping[str, Any]) -> Word:
@@ -160,14 +193,21 @@ def replied(asked: Asked) -> Publish:
     return Publish(f"{_RPC_ANSWERED}{asked.number}", orjson.dumps(body))
 
 
-def command(asked: Command, number: int, device: str) -> Publish:
-    """A command as an RPC, or as shared attributes. `device`: behind a gateway; empty: itself."""
-    if asked.name == SET_ATTRIBUTES:
-        values = shared_of(asked)
-        if device:
-            body = {"device": device, "data": values}
-            return Publish(GATEWAY_ATTRIBUTES, orjson.dumps(body))
-        return Publish(ATTRIBUTES, orjson.dumps(values))
+def number_of(command_id: str) -> int:
+    """A command's number as an RPC: the same at each bridge, however often it is sent."""
+    return int.from_bytes(blake2b(command_id.encode(), digest_size=4).digest()) & 0x7FFF_FFFF
+
+
+def shared(values: Mapping[str, Any], device: str) -> Publish:
+    """Shared attributes that were set. `device`: behind a gateway; empty: itself."""
+    if device:
+        return Publish(GATEWAY_ATTRIBUTES, orjson.dumps({"device": device, "data": values}))
+    return Publish(ATTRIBUTES, orjson.dumps(values))
+
+
+def command(asked: Command, device: str) -> Publish:
+    """A command as an RPC. `device`: behind a gateway; empty: itself."""
+    number = number_of(asked.id)
     call = {"method": asked.name, "params": _params(asked.args)}
     if device:
         body = {"device": device, "data": {"id": number, **call}}

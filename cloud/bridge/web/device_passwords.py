@@ -36,6 +36,10 @@ class DevicePasswords:
         self._failed = ""
         self._entries = self._read()
 
+    def knows(self, holder: Holder) -> bool:
+        """Has it a password, whichever?"""
+        return holder.device in self._entries
+
     def holder_of(self, name: str, password: str) -> Holder | None:
         """The device of that name, where the password is its own.
 

@@ -26,11 +26,15 @@ from edgewake.cloud.bridge.admission.catalogue import too_much
 from edgewake.cloud.bridge.admission.mapped import Part
 from edgewake.cloud.bridge.admission.records import device_in
 from edgewake.cloud.bridge.mqtt.ack_ledger import Awaited
+from edgewake.cloud.bridge.web import provisioning
+from edgewake.cloud.bridge.web.provisioning import Provisioning
 from edgewake.cloud.bridge.web.requests import Asked, Requests, readings_in
 from edgewake.cloud.client_share import Bound, Clients
 from edgewake.cloud.web.host import is_local
+from edgewake.cloud.web.limits import CERTIFICATE
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.maps.http_forms import Head, Outcome, Reply
+from edgewake.protocol.maps.http_asking import NO_BROWSER, is_of_a_page
+from edgewake.protocol.maps.http_forms import JSON, Head, Outcome, Reply
 
 TAKE_S: Final = 4.0
 """Seconds that a request waits for Kafka: clients of others have patience for 5 and more."""
@@ -78,11 +82,12 @@ class Door:
         clients: Clients,
         clock: Clock,
         trusts_machine: bool = False,
+        tokens_for: Provisioning | None = None,
     ) -> None:
         """A door that is closed until it is served.
 
         `bodies`: the bound on the bytes of all requests. `trusts_machine`: clients on this machine
-        need no credentials.
+        need no credentials. `tokens_for`: answers who asks for a token; None: nobody does.
         """
         self._requests = requests
         self._bridge = bridge
@@ -94,12 +99,18 @@ class Door:
         self._clients = clients
         self._clock = clock
         self._trusts_machine = trusts_machine
+        self._provisioning = tokens_for
         self._readers = asyncio.Semaphore(READERS_MAX)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = _headers(scope)
+        if self._provisioning is not None and scope["path"] == provisioning.PATH:
+            answer = await self._provisioned(receive, self._client(scope, headers), headers)
+            await answer(scope, receive, send)
+            return
         is_trusted = self._trusts_machine and is_local(scope)
-        asked = self._requests.asked(_head(scope, headers), is_trusted=is_trusted)
+        shown = scope.get("state", {}).get(CERTIFICATE)
+        asked = self._requests.asked(_head(scope, headers), is_trusted=is_trusted, shown=shown)
         if isinstance(asked, Reply):
             self._outcomes["asked" if asked.status < 300 else "denied"] += 1
             await _response(asked)(scope, receive, send)
@@ -115,6 +126,30 @@ class Door:
         self._outcomes[_word(outcome)] += 1
         answer = _response(asked.reply(outcome), ceil(wait_s))
         await answer(scope, receive, send)
+
+    async def _provisioned(
+        self, receive: Receive, client: str, headers: Mapping[str, str]
+    ) -> Response:
+        """Answer who asks for a token, in ThingsBoard's words."""
+        assert self._provisioning is not None, "it was asked"
+        if is_of_a_page(headers):
+            return Response(provisioning.refused(NO_BROWSER), 403, media_type=JSON)
+        chunks: list[bytes] = []
+        try:
+            refused = await self._read(receive, client, chunks)
+            if refused is not None:
+                body = provisioning.refused(refused.detail)
+                return Response(body, refused.status, media_type=JSON)
+            said = provisioning.asked(b"".join(chunks))
+        finally:
+            self._release(client, chunks)
+        return Response(await self._provisioning.answer(said), media_type=JSON)
+
+    def _release(self, client: str, chunks: Sequence[bytes]) -> None:
+        """These bytes are held no more."""
+        self._held[client] -= sum(map(len, chunks))
+        if self._held[client] <= 0:
+            del self._held[client]
 
     def _client(self, scope: Scope, headers: Mapping[str, str]) -> str:
         peer = scope.get("client")
@@ -132,9 +167,7 @@ class Door:
                 return refused, RETRY_S
             return await self._of_body(asked, b"".join(chunks), account)
         finally:
-            self._held[client] -= sum(map(len, chunks))
-            if self._held[client] <= 0:
-                del self._held[client]
+            self._release(client, chunks)
 
     async def _read(self, receive: Receive, client: str, chunks: list[bytes]) -> Outcome | None:
         """Read the body; what it holds is counted as long as it is in `chunks`."""

@@ -12,16 +12,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import mqtt5
 
 from edgewake.cloud.bridge.admission import batches, request_key
 from edgewake.cloud.bridge.admission.mapped import OWN, Mapper, Part
+from edgewake.cloud.web.tls import Certificate
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frames.record import TRACE_HEADERS
-from edgewake.protocol.maps.device_tokens import DeviceTokens
+from edgewake.protocol.maps.device_tokens import DeviceTokens, Holder
 from edgewake.protocol.maps.http_asking import Passwords, known, refused
 from edgewake.protocol.maps.http_forms import (
     Form,
@@ -38,6 +39,13 @@ _KINDS: Final = frozenset({batches.SENML_TYPE, *batches.LINES_TYPES})
 """Content types that say how a plain device's readings are written; all others are JSON, for
 `curl` calls everything a form."""
 _OUR_TYPES: Final = "application/vnd.edgewake"
+
+
+class Certificates(Protocol):
+    """Devices with a certificate."""
+
+    def holder_of(self, shown: Certificate) -> Holder | None:
+        """The device whose certificate it is; None: it was taken back, or is nobody's."""
 
 
 class Asked(NamedTuple):
@@ -84,28 +92,39 @@ class Requests:
         prefix: str,
         body_bytes_max: int,
         passwords: Passwords | None = None,
+        certificates: Certificates | None = None,
     ) -> None:
         self.mapper = mapper
         self._tokens = tokens
         self._passwords = passwords
+        self._certificates = certificates
         self._prefix = prefix
         self._body_bytes_max = body_bytes_max
 
-    def asked(self, head: Head, *, is_trusted: bool = False) -> Asked | Reply:
+    def asked(
+        self, head: Head, *, is_trusted: bool = False, shown: Certificate | None = None
+    ) -> Asked | Reply:
         """What a request is, by its head, or an answer in place of taking it.
 
-        `is_trusted`: its sender is not asked who he is, and may be any device.
+        `is_trusted`: its sender is not asked who he is, and may be any device. `shown`: the
+        certificate that came with it.
         """
         is_own = head.path.startswith(OWN)
         form = Form.OTHER if is_own else form_of(head)
+        certified = None
+        if shown is not None and self._certificates is not None:
+            certified = self._certificates.holder_of(shown)
+            if certified is None:
+                taken_back = f"the certificate of {shown.name!r} was taken back, or is another's"
+                return refused(form, head, 401, taken_back)
         if is_trusted:
             found = known(head, None, None, form=form)
         else:
-            found = known(head, None, self._tokens, self._passwords, form=form)
+            found = known(head, None, self._tokens, self._passwords, form=form, certified=certified)
         if isinstance(found, Reply):
             return found
-        shown = head.headers.get("idempotency-key")
-        if shown is not None and not 1 <= len(shown) <= request_key.KEY_CHARS_MAX:
+        key = head.headers.get("idempotency-key")
+        if key is not None and not 1 <= len(key) <= request_key.KEY_CHARS_MAX:
             expected = f"expected 1 to {request_key.KEY_CHARS_MAX} characters"
             return refused(form, head, 400, f"Idempotency-Key: {expected}")
         if not is_own:

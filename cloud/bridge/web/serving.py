@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from edgewake.cloud.bridge.admission.mapped import Mapper
 from edgewake.cloud.bridge.bridge import Bridge
 from edgewake.cloud.bridge.http_config import HttpConfig
+from edgewake.cloud.bridge.web import provisioning
+from edgewake.cloud.bridge.web.device_certificates import DeviceCertificates
 from edgewake.cloud.bridge.web.device_passwords import DevicePasswords
 from edgewake.cloud.bridge.web.door import Door
 from edgewake.cloud.bridge.web.requests import Requests
@@ -28,10 +30,14 @@ async def serve(config: HttpConfig, bridge: Bridge, clock: Clock, stop: asyncio.
     maps = MapFile(config.file, config.map_presets, zone=config.zone, needs_names=True)
     tokens = None if config.tokens_file is None else DeviceTokens(config.tokens_file)
     passwords = None if config.password_file is None else DevicePasswords(config.password_file)
-    encrypted = tls.context(config.also_cert_file, config.also_key_file)
+    book = config.certificates_file
+    certificates = None if book is None else DeviceCertificates(book)
+    encrypted = tls.context(config.also_cert_file, config.also_key_file, config.also_client_ca_file)
     listeners = http_part.bind_all((config.host, *config.also_hosts), config.port)
     mapper = Mapper(maps.maps, config.prefix)
-    requests = Requests(mapper, tokens, config.prefix, config.body_bytes_max, passwords)
+    requests = Requests(
+        mapper, tokens, config.prefix, config.body_bytes_max, passwords, certificates
+    )
     clients = Clients(config.trusted_proxies)
     door = Door(
         requests,
@@ -42,8 +48,9 @@ async def serve(config: HttpConfig, bridge: Bridge, clock: Clock, stop: asyncio.
         clients=clients,
         clock=clock,
         trusts_machine=config.local,
+        tokens_for=provisioning.opened(config.enrol_url, config.enrol_ca_file),
     )
-    following = asyncio.create_task(_follow(maps, mapper, (tokens, passwords), clock))
+    following = asyncio.create_task(_follow(maps, mapper, (tokens, passwords, certificates), clock))
     try:
         await http_part.serve(
             door,
@@ -67,7 +74,7 @@ async def serve(config: HttpConfig, bridge: Bridge, clock: Clock, stop: asyncio.
 async def _follow(
     maps: MapFile,
     mapper: Mapper,
-    holders: Iterable[DeviceTokens | DevicePasswords | None],
+    holders: Iterable[DeviceTokens | DevicePasswords | DeviceCertificates | None],
     clock: Clock,
 ) -> None:
     while True:

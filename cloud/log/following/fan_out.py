@@ -56,8 +56,8 @@ class Watching(Protocol):
     def on_found(self, found: Sequence[Candidate], end: Positions, end_key: ChunkKey) -> None:
         """All there is for those who are covered between where they stand and `end`."""
 
-    def uncover(self) -> None:
-        """Nobody looks for them any more: who was covered reads on."""
+    def uncover(self, which: Callable[[Positions], bool]) -> None:
+        """Nobody looks for those who stand there any more: they read on."""
 
 
 class Tailed(Protocol):
@@ -234,7 +234,7 @@ class FanOut:
         """Records came faster than they were looked at, and are in memory no more."""
         for view, lookout in self._lookouts.items():
             if stream in lookout.streams:
-                view.uncover()
+                view.uncover(lookout.is_overrun)
         looked = zip(stream.tails, stream.looked, strict=True)
         stream.move_to(tuple(max((tail.start, 0), position) for tail, position in looked))
 
@@ -271,6 +271,14 @@ class Lookout:
             tail.has_passed(position, passed)
             for stream, row in zip(self.streams, positions, strict=True)
             for tail, position, passed in zip(stream.tails, row, stream.passed, strict=True)
+        )
+
+    def is_overrun(self, positions: Positions) -> bool:
+        """Are records after these positions in memory no more?"""
+        return not all(
+            tail.has(position)
+            for stream, row in zip(self.streams, positions, strict=True)
+            for tail, position in zip(stream.tails, row, strict=True)
         )
 
     def moved(self, positions: Positions) -> Positions:

@@ -182,10 +182,12 @@ class View(Generic[C]):
             # A filter that fails on some value, or an encoding: it must not reach other views.
             self.fail(error)
 
-    def uncover(self) -> None:
-        """Let covered cohorts read on by themselves."""
+    def uncover(self, which: Callable[[Positions], bool] = lambda _: True) -> None:
+        """Let covered cohorts that stand there read on by themselves."""
         self.end_key = None
         for cohort in list(filter(self._has_come_along, list(self._covered))):
+            if not which(cohort.positions):
+                continue
             self._covered.discard(cohort)
             cohort.is_parked = False
             self._start(cohort, live=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel
 
 from edgewake.cloud.ops.routes.shared import (
@@ -14,8 +16,9 @@ from edgewake.cloud.ops.routes.shared import (
     names_after,
     page_of,
 )
-from edgewake.protocol.leases.delivery import EndpointKind
+from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.leases.delivery_record import Delivery, DeliveryState
+from edgewake.protocol.leases.endpoint_kind import EndpointKind
 from edgewake.protocol.leases.group_record import Group
 
 
@@ -44,6 +47,22 @@ class DeliveryLine(BaseModel):
     letters: int
     """Events that the endpoint refused for good."""
     created_at: int
+    tested_at: int | None
+    """When an operator had its endpoint called without an event, last."""
+    test_error: str
+    """What that call failed by; empty: it was taken."""
+
+
+DeliveryId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+
+
+class TestView(BaseModel):
+    """The outcome of a call without an event."""
+
+    taken: bool
+    error: str
+    """What it failed by; empty: it was taken."""
+    endpoint_host: str
 
 
 class GroupLine(BaseModel):
@@ -75,6 +94,17 @@ def router(services: Services) -> APIRouter:
             lambda name: _delivery(shared.deliveries[name], shared.letters[name]),
             limit=limit,
             total=len(shared.deliveries),
+        )
+
+    @routes.post("/v1/deliveries/{delivery}/test", responses=problems(404, 503))
+    async def test(delivery: DeliveryId, request: Request) -> TestView:
+        """Call its endpoint once, signed as always, with `edgewake.test` and without an event."""
+        desk = services.clients
+        found = await desk.test_delivery(delivery, by=request.state.holder.name)
+        return TestView(
+            taken=found.test_error == "",
+            error=found.test_error,
+            endpoint_host=found.endpoint_host,
         )
 
     @routes.get("/v1/shares")

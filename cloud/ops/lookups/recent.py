@@ -8,7 +8,8 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -16,13 +17,19 @@ from confluent_kafka import Message
 from pydantic import BaseModel
 
 from edgewake.cloud.alerts.judge import readings_of
+from edgewake.cloud.log.filters.filter import compile_select, compile_where
+from edgewake.cloud.log.filters.filter_syntax import Sets
 from edgewake.cloud.ops.lookups.kafka_lookup import DeadlinePassed, KafkaSession
 from edgewake.protocol import topics
+from edgewake.protocol.errors import FilterError
+from edgewake.protocol.ops.named_set import NamedSet
 
 RECORDS_MAX: Final = 2_000
 """Records of one stream in one answer, the newest."""
 EVENTS_MAX: Final = 5_000
 """Readings and rows in one answer; the oldest are left out, and that is said."""
+EVENTS_FILTERED_MAX: Final = 100_000
+"""Readings and rows that one answer's filter looks at, the newest first."""
 RECORDS_OF_DEVICE_MAX: Final = 20_000
 """The records that are scanned for one device; those of others are skipped without decoding."""
 PLACE_CHARS_MAX: Final = 4_096
@@ -107,11 +114,57 @@ def read(
     return sorted(found, key=lambda one: one[1].timestamp()[1]), places, is_cut
 
 
-def events_of(found: Sequence[tuple[str, Message]]) -> tuple[list[dict[str, Any]], bool]:
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What of the events is shown."""
+
+    passes: Callable[[Mapping[str, Any]], bool] | None = None
+    """None: all of them."""
+    project: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
+
+
+ALL: Final = Shown()
+
+
+class KnownSets:
+    """The named sets of the tables, for filters. Keep one: filters are compiled once for each."""
+
+    def __init__(self, sets: Mapping[str, NamedSet]) -> None:
+        self._sets = sets
+
+    def members(self, name: str) -> frozenset[str] | None:
+        """The texts in a set; None where there is no such set."""
+        found = self._sets.get(name)
+        return None if found is None else frozenset(found.members)
+
+
+def shown(where: str | None, select: str | None, sets: Sets) -> Shown:
+    """What a filter and columns show, as at the access servers. Raises FilterError."""
+    condition = compile_where(where, sets) if where else None
+    for name in sorted(condition.sets if condition else ()):
+        if sets.members(name) is None:
+            raise FilterError(f"where: no set is named {name!r}; make it first")
+    return Shown(
+        passes=condition.passes if condition else None,
+        project=compile_select(select).project if select else dict,
+    )
+
+
+def events_of(
+    found: Sequence[tuple[str, Message]], wanted: Shown = ALL
+) -> tuple[list[dict[str, Any]], bool]:
     """Readings and rows, and whether there were too many."""
     events: list[dict[str, Any]] = []
-    for name, message in found:
+    for seen, event in enumerate(_newest_first(found)):
+        if len(events) == EVENTS_MAX or seen == EVENTS_FILTERED_MAX:
+            return events[::-1], True
+        if wanted.passes is None or wanted.passes(event):
+            events.append(wanted.project(event))
+    return events[::-1], False
+
+
+def _newest_first(found: Sequence[tuple[str, Message]]) -> Iterator[Mapping[str, Any]]:
+    for name, message in reversed(found):
         is_row = str(message.topic()).startswith(topics.QUERY_PREFIX)
-        for event in readings_of(message):
-            events.append({**event, "query": name} if is_row else dict(event))
-    return events[-EVENTS_MAX:], len(events) > EVENTS_MAX
+        for event in reversed(readings_of(message)):
+            yield {**event, "query": name} if is_row else event

@@ -22,13 +22,17 @@ from edgewake.cloud.ops.routes.shared import (
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol import topics
-from edgewake.protocol.names import DEVICE_PATTERN, STREAM_PATTERN
+from edgewake.protocol.errors import FilterError
+from edgewake.protocol.names import DEVICE_PATTERN, STREAM_PATTERN, SYSTEM_STREAMS
 from edgewake.protocol.ops.board import Board, BoardText
 
 SOURCES_MAX: Final = 16
 """Streams and queries of one question."""
+FILTER_CHARS_MAX: Final = 4_096
+"""Characters of a filter, or of columns; the head of a request has room for both."""
 BoardName = Annotated[str, Path(pattern=f"^{STREAM_PATTERN.pattern}$")]
 DeviceAsked = Annotated[str | None, Query(pattern=f"^{DEVICE_PATTERN.pattern}$")]
+FilterAsked = Annotated[str | None, Query(max_length=FILTER_CHARS_MAX)]
 SourceName = Annotated[str, Query(pattern=f"^{STREAM_PATTERN.pattern}$")]
 
 
@@ -54,6 +58,7 @@ def router(services: Services) -> APIRouter:
     """List, show, keep and remove boards; what came lately."""
     routes = APIRouter(tags=["boards"])
     boards, desk = services.tables.boards, services.boards
+    known = recent.KnownSets(services.tables.sets)
 
     @routes.get("/v1/boards")
     async def all_boards(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[BoardView]:
@@ -95,12 +100,18 @@ def router(services: Services) -> APIRouter:
         after: Annotated[str | None, Query(max_length=PLACE_CHARS_MAX)] = None,
         minutes: Annotated[int, Query(ge=1, le=60)] = 15,
         device: DeviceAsked = None,
+        where: FilterAsked = None,
+        select: FilterAsked = None,
     ) -> Recent:
         """Return the recent readings of streams and queries.
 
         They are of the last minutes; with `after` those since then; with `device` only those of
-        this one.
+        this one. `where` and `select` are as at the access servers; 422 says what is wrong in them.
         """
+        try:
+            wanted_events = recent.shown(where, select, known)
+        except FilterError as error:
+            raise Problem(422, "filter", str(error)) from error
         try:
             places = {} if after is None else recent.decode(after)
         except ValueError as error:
@@ -110,15 +121,20 @@ def router(services: Services) -> APIRouter:
         begin = services.clock.now_ms() - minutes * 60_000
         return await services.lookup.run(
             lambda session: _answer(
-                *recent.read(session, wanted, places, begin=begin, device=device)
+                *recent.read(session, wanted, places, begin=begin, device=device), wanted_events
             )
         )
 
     return routes
 
 
-def _answer(found: list[tuple[str, Message]], places: recent.Places, is_cut: bool) -> Recent:
-    events, too_many = recent.events_of(found)
+def _answer(
+    found: list[tuple[str, Message]],
+    places: recent.Places,
+    is_cut: bool,
+    wanted: recent.Shown,
+) -> Recent:
+    events, too_many = recent.events_of(found, wanted)
     return Recent(events=events, place=recent.encode(places), is_cut=is_cut or too_many)
 
 
@@ -129,7 +145,7 @@ def _view(board: Board) -> BoardView:
 
 def _topic_of(services: Services, name: str) -> str | None:
     tables = services.tables
-    if name in tables.streams:
+    if name in tables.streams or name in SYSTEM_STREAMS:
         return topics.stream_topic(name)
     query = tables.queries.get(name)
     return None if query is None else query.topic

@@ -112,6 +112,7 @@ def router(services: Services) -> APIRouter:
             await services.writer.write(topics.DEVICES, key, None)
         if device in notes:
             await services.writer.write(topics.NOTES, device, None)
+        await services.writer.remove_unread(topics.ATTRIBUTES, device)
 
     return routes
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
 
 import orjson
 from fastapi import APIRouter, Request, Response
@@ -14,6 +16,9 @@ from edgewake.cloud.ops.routes.shared import Services
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.errors import LocalError, QueryError, QueryFault
+
+LOOK_EVERY_S: Final = 0.5
+"""Seconds between two looks whether the one who asked is still there."""
 
 
 class SqlColumn(BaseModel):
@@ -69,10 +74,12 @@ def router(services: Services) -> APIRouter:
             raise _refused(QueryFault("expected one SELECT", 1, 1))
         try:
             holder = request.state.holder.name
-            answer = await services.asking.ask(
-                body.model_dump(exclude={"objects"}), services.tables.passed, holder=holder
+            question = body.model_dump(exclude={"objects"})
+            answer = await while_wanted(
+                services.asking.ask(question, services.tables.passed, holder=holder),
+                request.is_disconnected,
             )
-            answer = as_objects(answer) if body.objects else answer
+            answer = as_objects(answer) if body.objects and answer else answer
             return Response(answer, media_type="application/json")
         except QueryError as error:
             raise _refused(error.faults[0]) from error
@@ -80,6 +87,21 @@ def router(services: Services) -> APIRouter:
             raise Problem(501, "no_sql", str(error)) from error
 
     return routes
+
+
+async def while_wanted(
+    work: Coroutine[Any, Any, bytes], has_left: Callable[[], Awaitable[bool]]
+) -> bytes:
+    """The answer; who asked and left is not worked for any more, and gets an empty one."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not task.done():
+            await asyncio.wait({task}, timeout=LOOK_EVERY_S)
+            if not task.done() and await has_left():
+                return b""
+        return task.result()
+    finally:
+        task.cancel()
 
 
 def as_objects(answer: bytes) -> bytes:

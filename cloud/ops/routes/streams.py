@@ -26,7 +26,6 @@ from edgewake.cloud.ops.routes.shared import (
 )
 from edgewake.cloud.ops.services.catalogue_editor import StreamChange
 from edgewake.cloud.ops.streams.look import StreamLook, look_at
-from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol import topics
@@ -61,10 +60,16 @@ class StreamView(BaseModel):
     records_per_s: float | None
     """Records a second over the last 30 s, as the sequencer counts them; a record is a frame of one
     or many readings."""
+    readings_per_s: float | None
+    """Readings a second over the same time."""
     events_path: str
+    """The path of its readings on an access server."""
+    events_urls: list[str]
+    """Their URL on each access server that this API's configuration names."""
 
 
-def _view(tables: OpsTables, stream: Stream) -> StreamView:
+def _view(services: Services, stream: Stream) -> StreamView:
+    tables, path = services.tables, f"/v1/streams/{stream.name}/events"
     topic = topics.stream_topic(stream.name)
     found = tables.offsets.get(topic)
     offsets = zip(found.first, found.next, strict=True) if found else ()
@@ -78,7 +83,9 @@ def _view(tables: OpsTables, stream: Stream) -> StreamView:
             for p, (first, end) in enumerate(offsets)
         ],
         records_per_s=tables.rates.per_s(stream.name),
-        events_path=f"/v1/streams/{stream.name}/events",
+        readings_per_s=tables.rates.readings_per_s(stream.name),
+        events_path=path,
+        events_urls=[url.rstrip("/") + path for url in services.access_urls],
     )
 
 
@@ -120,7 +127,7 @@ def router(services: Services) -> APIRouter:
         names = names_after(tables.streams, after)
         return page_of(
             names,
-            lambda name: _view(tables, tables.streams[name]),
+            lambda name: _view(services, tables.streams[name]),
             limit=limit,
             total=len(tables.streams),
         )
@@ -131,7 +138,7 @@ def router(services: Services) -> APIRouter:
         found = tables.streams.get(name)
         if found is None:
             raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
-        return _view(tables, found)
+        return _view(services, found)
 
     @routes.get("/v1/streams/{name}/gaps", responses=problems(404, 503))
     async def gaps(
@@ -162,6 +169,6 @@ def router(services: Services) -> APIRouter:
 
         After it, another type than the decided one is refused for good.
         """
-        return _view(tables, await services.editor.change(name, body))
+        return _view(services, await services.editor.change(name, body))
 
     return routes

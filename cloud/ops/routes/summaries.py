@@ -28,6 +28,9 @@ ASKED_MAX: Final = 20
 """Ranks or texts in one question."""
 TEXT_CHARS_MAX: Final = 256
 
+OF_A_FIELD: Final = Asked(distinct=True, ranks=(0.5, 0.99))
+"""What is told of each field of a stream."""
+
 T = TypeVar("T")
 
 
@@ -50,6 +53,17 @@ class SummaryView(BaseModel):
     """minute, hour, day, or all: one row of the whole time."""
     rows: list[Row]
     """Rows by time; steps without readings are left out."""
+
+
+class StreamSummary(BaseModel):
+    """What the fields of a stream held, of all devices."""
+
+    start: int
+    """ms since 1970 UTC."""
+    end: int
+    fields: dict[str, Row]
+    """By field: exact figures, different values, the median and the 99th percentile. A field that
+    is not summed up (yet) is left out."""
 
 
 class Comparison(BaseModel):
@@ -91,6 +105,19 @@ def router(services: Services) -> APIRouter:
             return await reads.run(question)
         except TooMuch as error:
             raise Problem(422, "too_much", str(error)) from error
+
+    @routes.get("/v1/streams/{name}/summary", responses=problems(404), tags=["streams"])
+    async def stream_summary(
+        name: QueryName, minutes: Annotated[int, Query(ge=1, le=60)] = 15
+    ) -> StreamSummary:
+        """What each field of a stream held in the last whole minutes, by its summaries."""
+        found = services.tables.streams.get(name)
+        if found is None:
+            raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
+        end = clock.now_ms()
+        span = Span.of(end - minutes * 60_000, end, None)
+        all_of = [Series(name, field, "") for field in found.fields]
+        return await ask(lambda view: _of_stream(view, all_of, span))
 
     @routes.get("/v1/summaries")
     async def series(
@@ -245,6 +272,21 @@ def _answer(
         steps = gather.by_step(view, one, step, span.start_ms, span.end_ms, asked.kinds)
         rows = [answered(start, start + step.ms, found, asked) for start, found in steps.items()]
     return SummaryView(**about, rows=rows)
+
+
+def _of_stream(view: View, all_of: list[Series], span: Span) -> StreamSummary:
+    start, end = span.start_ms, span.end_ms
+    gathered = {
+        one.field: gather.over(view, one, start, end, OF_A_FIELD.kinds)
+        for one in all_of
+        if one in view
+    }
+    fields = {
+        field: answered(start, end, summary, OF_A_FIELD)
+        for field, summary in gathered.items()
+        if summary.readings
+    }
+    return StreamSummary(start=start, end=end, fields=fields)
 
 
 def _check_known(view: View, one: Series) -> None:

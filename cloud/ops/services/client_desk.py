@@ -1,4 +1,7 @@
-"""Ends and wakes clients: a word goes to the server that has them, and is waited for."""
+"""Ends and wakes clients, tests deliveries: a word goes to the server that has them.
+
+What comes of it is waited for.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,9 @@ from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.leases.delivery_record import Delivery
 from edgewake.protocol.leases.lease_record import Lease, LeaseState
-from edgewake.protocol.ops.open_client import WAKE, Ending
+from edgewake.protocol.ops.open_client import TEST, WAKE, Ending
 
 HEARD_S: Final = 10.0
 """How long a word may take until its server has heard it: it looks once a second, and says so."""
@@ -83,6 +87,32 @@ class ClientDesk:
             await self.clock.sleep(LOOK_S)
         await self.writer.write(topics.ENDINGS, key, None)
         return now, now.wakes > before.wakes
+
+    async def test_delivery(self, delivery_id: str, *, by: str) -> Delivery:
+        """Have an endpoint called once without an event; the delivery as it is then.
+
+        Raises Problem or Unavailable.
+        """
+        before = self._delivery(delivery_id)
+        key = TEST + delivery_id
+        await self.writer.write(topics.ENDINGS, key, Ending(at=self.clock.now_ms(), by=by))
+        deadline_s = self.clock.monotonic_s() + CALLED_S
+        while self._delivery(delivery_id).tested_at == before.tested_at:
+            if self.clock.monotonic_s() > deadline_s:
+                detail = (
+                    f"its endpoint was not called within {CALLED_S:g} s; is a push proxy there?"
+                )
+                raise Problem(503, "not_called_yet", detail)
+            await self.clock.sleep(LOOK_S)
+        await self.writer.write(topics.ENDINGS, key, None)
+        return self._delivery(delivery_id)
+
+    def _delivery(self, delivery_id: str) -> Delivery:
+        found = self.tables.shared.deliveries.get(delivery_id)
+        if found is None:
+            detail = f"unknown delivery {delivery_id!r}; GET /v1/deliveries lists them"
+            raise Problem(404, "no_such_delivery", detail)
+        return found
 
     async def _say(self, key: str, word: Ending, *, is_there: Callable[[], bool]) -> None:
         await self.writer.write(topics.ENDINGS, key, word)

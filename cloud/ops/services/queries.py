@@ -49,6 +49,13 @@ class QueryView(BaseModel):
     """Kafka offsets of its streams not yet computed: records, and about one marker a
     transaction."""
     readings_per_s: float | None = None
+    state_rows: int | None = None
+    """Rows of state that Spark keeps of open windows, of all queries of its lane together; null
+    where it keeps none, does not count them (RocksDB), or said nothing yet."""
+    state_bytes: int | None = None
+    """The memory that these take; null where it keeps none, or said nothing yet."""
+    keys: list[str] = []
+    """The columns that, with the window, tell its rows apart; none until it runs."""
     late: int = 0
     kept: float = 1.0
     """The share of readings that it takes now: less than 1 only where its header says `shed`, and

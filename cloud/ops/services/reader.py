@@ -144,6 +144,7 @@ class Reader:
                 topics.UP,
                 topics.CLIENTS,
                 topics.HISTORY,
+                topics.ATTRIBUTES,
             ],
         )
         settings: dict[str, Any] = {

@@ -14,8 +14,7 @@ from edgewake.protocol.ops.device import DeviceSeen
 TURNS: Final = 4
 """A B A B: there and back again is what a thing may do that moves."""
 WITHIN_MS: Final = 60_000
-"""The turns are within this time, and are told for so long. A report of each gateway comes every
-5 s."""
+"""ms within which these turns come, and how long they are told; a gateway reports every 5 s."""
 FRESH_MS: Final = 30_000
 """A newest reading older than this when it came had been kept."""
 THINGS_MAX: Final = 1_000

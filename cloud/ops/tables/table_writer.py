@@ -52,6 +52,10 @@ class TableWriter:
                 )
             await self._clock.sleep(READ_BACK_POLL_S)
 
+    async def remove_unread(self, topic: str, key: str) -> None:
+        """Remove a row of a table that is not read here. Raises Unavailable."""
+        await self.blocking(lambda: self._produce(topic, key, None))
+
     def _produce(self, topic: str, key: str, value: bytes | None) -> int:
         failed: list[KafkaError] = []
         offsets: list[int] = []

@@ -20,10 +20,10 @@ async function asked(path, options) {
   return answer;
 }
 
-/** JSON in and out; null for an empty answer. */
-export async function api(method, path, body) {
+/** JSON in and out; null for an empty answer. `signal`: an AbortSignal, for what somebody may stop. */
+export async function api(method, path, body, signal) {
   const sent = body === undefined ? {} : { headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
-  const answer = await asked(path, { method, ...sent });
+  const answer = await asked(path, { method, signal, ...sent });
   return answer.status === 204 ? null : answer.json().catch(() => ({}));
 }
 

@@ -68,6 +68,11 @@ const Filter = ({ streams, where }) => html`${streams.join(", ")}${where && html
 /** Every event of a stream to an endpoint. */
 function Deliveries() {
   const loaded = useLoaded(() => get("/v1/deliveries?limit=500"), "deliveries");
+  const tested = (id) => async () => {
+    const { taken, error, endpoint_host: host } = await api("POST", `/v1/deliveries/${enc(id)}/test`);
+    loaded.again();
+    return taken ? `taken by ${host}` : `not taken: ${error}`;
+  };
   return html`<h2 class="gap">Deliveries</h2>
     <${Loaded} loaded=${loaded} empty=${html`Nothing is delivered to a webhook: <code>edgewake delivery apply FILE</code>`}>${({ items }) => html`<${Rows} caption="Deliveries" rows=${items} sorts columns=${[
       ["name"], ["streams", "delivers", { view: (row) => html`<${Filter} ...${row} />` }], ["endpoint_host", "to"],
@@ -75,6 +80,8 @@ function Deliveries() {
       ["events", "delivered", { number: true }], ["delivered_at", "last", { view: (row) => html`<${Ago} at=${row.delivered_at} />` }],
       ["failures", "failures", { number: true }], ["letters", "refused", { number: true }],
       ["error", "what is wrong", { wraps: true, view: (row) => row.why || row.error || "–" }],
+      ["tested_at", "last test", { view: (row) => (row.tested_at ? html`${row.test_error ? html`<span title=${row.test_error}>not taken</span>` : "taken"} <small><${Ago} at=${row.tested_at} /></small>` : "–") }],
+      ["id", "what to do", { view: (row) => html`<${Do} act=${tested(row.id)} label=${`Test ${row.name}`}>Test<//>` }],
     ]} />`}<//>`;
 }
 

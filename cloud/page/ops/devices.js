@@ -26,7 +26,8 @@ export function Devices({ params }) {
     event.preventDefault();
     location.hash = linkTo("#/devices", params, { q: event.target.elements.q.value });
   };
-  return html`<form class="actions bare" role="search" onSubmit=${find}><label>Name <input name="q" type="search" value=${chosen.q ?? ""} maxlength="64" /></label><button type="submit">Find</button>
+  // A default value: with `value` each look at the list took away what somebody was typing.
+  return html`<form class="actions bare" role="search" onSubmit=${find}><label>Name <input name="q" type="search" key=${chosen.q} defaultValue=${chosen.q ?? ""} maxlength="64" /></label><button type="submit">Find</button>
       ${chosen.stream && html`<a class="button" href=${linkTo("#/devices", params, { stream: "" })}>of ${chosen.stream} ×</a>`}</form>
     <div class="chip-rows"><${Chips} path="#/devices" params=${params} name="state" label="state" values=${STATES} counts=${counts} />
       <${Chips} path="#/devices" params=${params} name="has" label="with" values=${MARKS} counts=${counts} />

@@ -8,9 +8,10 @@ export const LOOK_MS = 1_000; /* between two questions for what came */
 const HIDDEN_FACTOR = 10; /* so much slower while nobody looks */
 
 /** Ask from now on. `key` changes: begin anew. `begin`: awaited before the first question; `take(event)` gets each, oldest first.
-    {now, fault, isCut}: when it was answered last, what is wrong, and whether older events were left out. */
-export function useRecent({ key, names, device, minutes = 15, isPaused = false, begin, take }) {
-  const [state, setState] = useState({ now: Date.now(), fault: "", isCut: false });
+    `where`, `select`: as at the access servers. What the server refuses is not asked again before `key` changes.
+    {now, fault, isRefused, isCut}: when it was answered last, what is wrong, whether with the question, and whether older events were left out. */
+export function useRecent({ key, names, device, where, select, minutes = 15, isPaused = false, begin, take }) {
+  const [state, setState] = useState({ now: Date.now(), fault: "", isRefused: false, isCut: false });
   const paused = useRef(isPaused);
   paused.current = isPaused;
   const calls = useRef({});
@@ -19,7 +20,7 @@ export function useRecent({ key, names, device, minutes = 15, isPaused = false, 
     let timer, over = false, place = null, isCut = false;
     const ask = async () => {
       if (place === null) await calls.current.begin?.();
-      const query = new URLSearchParams([...names.map((one) => ["source", one]), ["minutes", minutes], ...(device ? [["device", device]] : []), ...(place ? [["after", place]] : [])]);
+      const query = new URLSearchParams([...names.map((one) => ["source", one]), ["minutes", minutes], ...Object.entries({ device, where, select }).filter(([, said]) => said), ...(place ? [["after", place]] : [])]);
       const found = await get(`/v1/recent?${query}`);
       if (over) return;
       isCut ||= found.is_cut;
@@ -27,14 +28,16 @@ export function useRecent({ key, names, device, minutes = 15, isPaused = false, 
       found.events.forEach((event) => calls.current.take(event));
     };
     const look = async () => {
-      let fault = "";
+      let fault = "", isRefused = false;
       try {
         if (names.length && !paused.current) await ask();
       } catch (error) {
         fault = error.message;
+        isRefused = error.status === 422;
       }
       if (over) return;
-      setState({ now: Date.now(), fault, isCut });
+      setState({ now: Date.now(), fault, isRefused, isCut });
+      if (isRefused) return;
       timer = setTimeout(look, document.hidden ? HIDDEN_FACTOR * LOOK_MS : LOOK_MS);
     };
     look();
@@ -56,8 +59,9 @@ export function useModels({ names, owned = [], device, minutes }) {
     live.current = Object.assign(new Live(), { own: new Map(owned.map(([one]) => [one, new Series()])) });
   }
   const begin = async () => {
-    const queries = new Set((await get("/v1/queries?limit=500")).items.map((one) => one.name));
-    live.current.know(names.map((name) => ({ name, kind: queries.has(name) ? "query" : "stream" })));
+    const queries = new Map((await get("/v1/queries?limit=500")).items.map((one) => [one.name, one.keys]));
+    /* A query that does not run yet has no keys: each of its texts is taken for one. */
+    live.current.know(names.map((name) => ({ name, kind: queries.has(name) ? "query" : "stream", keys: queries.get(name)?.length ? queries.get(name) : null })));
   };
   const take = (event) => {
     live.current.take(event, event.received_at ?? Date.now());

@@ -2,9 +2,9 @@
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
 import { Chart } from "../live/detail.js";
-import { moment, value, words } from "../live/format.js";
+import { moment, value, whole as wholeNumber, words } from "../live/format.js";
 import { enc, get } from "./api.js";
-import { Facts, Loaded, Rows, useLoaded } from "./ui.js";
+import { Facts, linkTo, Loaded, Rows, useLoaded } from "./ui.js";
 
 const SPANS = [["1h", "1 h", 3_600_000, "minute"], ["24h", "24 h", 86_400_000, "hour"], ["7d", "7 days", 7 * 86_400_000, "hour"], ["30d", "30 days", 30 * 86_400_000, "day"]];
 const RANKS = [0.01, 0.25, 0.5, 0.75, 0.99];
@@ -21,36 +21,70 @@ export function Summaries({ params }) {
       ]} />`}<//>`;
 }
 
-/** `name`: STREAM.FIELD. */
+const BESIDE = [["", "alone"], ["before", "the time before"], ["day", "a day before"], ["week", "a week before"], ["month", "30 days before"]];
+const DAYS = { day: 1, week: 7, month: 30 };
+
+/** `name`: STREAM.FIELD. `params`: span, devices, beside (of BESIDE, or when the other time ends, ms), value. */
 export function SummaryPage({ name, params }) {
   const [stream, field] = name.split(".");
   const [key, , span, step] = SPANS.find(([one]) => one === params.get("span")) ?? SPANS[0];
   const devices = params.get("devices") ?? "";
-  const before = params.get("beside") === "1";
-  const link = (more) => `#/summaries/${enc(name)}?${new URLSearchParams({ span: key, devices, ...(before && { beside: "1" }), ...more })}`;
+  const beside = params.get("beside") ?? "";
+  const text = params.get("value") ?? "";
+  const [now] = useState(() => Date.now());
+  const other = BESIDE.some(([one]) => one === beside) ? backOf(beside, span) : now - Number(beside);
+  const link = (more) => linkTo(`#/summaries/${enc(name)}`, params, { span: key, ...more });
+  const asked = { path: `/v1/summaries/${enc(stream)}/${enc(field)}`, field, devices, span, step, text };
+  const count = (event) => {
+    event.preventDefault();
+    location.hash = link({ value: new FormData(event.target).get("value") });
+  };
   return html`<nav class="crumbs"><a href="#/summaries">Summaries</a> › ${stream} › ${field}${devices && ` › ${devices}`}</nav>
-    <p class="chips" role="group" aria-label="Time">${SPANS.map(([one, title]) => html`<a href=${link({ span: one })} aria-current=${one === key ? "true" : "false"}>${title}</a>`)}
-      <a href=${link({ beside: before ? "" : "1" })} aria-current=${before ? "true" : "false"}>beside the time before</a></p>
-    <div class=${before ? "halves" : ""}><${Side} stream=${stream} field=${field} devices=${devices} span=${span} step=${step} back=${0} />
-      ${before && html`<${Side} stream=${stream} field=${field} devices=${devices} span=${span} step=${step} back=${span} />`}</div>`;
+    <p class="chips" role="group" aria-label="Time"><small>the last</small>${SPANS.map(([one, title]) => html`<a href=${link({ span: one })} aria-current=${one === key ? "true" : "false"}>${title}</a>`)}</p>
+    <p class="chips" role="group" aria-label="Beside it"><small>beside it</small>${BESIDE.map(([one, title]) => html`<a href=${link({ beside: one })} aria-current=${one === beside ? "true" : "false"}>${title}</a>`)}
+      <label>the time to <input type="datetime-local" value=${Number(beside) ? localInput(Number(beside)) : ""} onChange=${({ target }) => target.value && (location.hash = link({ beside: Date.parse(target.value) }))} /></label></p>
+    <form class="actions" aria-label="How often a value occurred" onSubmit=${count}><label>How often was it <input name="value" defaultValue=${text} placeholder="a value, as it is written" autocomplete="off" spellcheck=${false} /></label><button type="submit">Count</button></form>
+    ${other > 0 && html`<${InBoth} ...${asked} other=${other} />`}
+    <div class=${other > 0 ? "halves" : ""}><${Side} ...${asked} back=${0} />${other > 0 && html`<${Side} ...${asked} back=${other} />`}</div>`;
 }
 
-function Side({ stream, field, devices, span, step, back }) {
-  const path = `/v1/summaries/${enc(stream)}/${enc(field)}`;
+const backOf = (beside, span) => (beside === "before" ? span : (DAYS[beside] ?? 0) * 86_400_000);
+
+/** Local time as the browser's field of date and time has it. */
+function localInput(ms) {
+  const at = new Date(ms);
+  return new Date(ms - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+}
+
+/** What two times have in common: different values of the one, the other, and both. */
+function InBoth({ path, devices, span, other }) {
+  const loaded = useLoaded(() => {
+    const to = Date.now();
+    return get(`${path}/compare?${new URLSearchParams({ from: to - span, to, devices, with_from: to - other - span, with_to: to - other })}`);
+  }, `both ${path} ${devices} ${span} ${other}`, 30_000);
+  const { data } = loaded;
+  if (!data?.union) return "";
+  return html`<p class="quiet">Different values: ${estimate(data.union)} in either time, ${estimate(data.intersection)} in both, ${estimate(data.difference)} only in the later one.</p>`;
+}
+
+function Side({ path, field, devices, span, step, text, back }) {
   const loaded = useLoaded(async () => {
     const to = Date.now() - back;
     const time = { from: to - span, to, devices };
     const ranks = RANKS.map((rank) => ["quantile", rank]);
+    const counted = text ? [["count_of", text], ["contains", text]] : [];
     const [whole, steps] = await Promise.all([
-      get(`${path}?${new URLSearchParams([...Object.entries(time), ["distinct", "true"], ["frequent", "10"], ...ranks])}`),
+      get(`${path}?${new URLSearchParams([...Object.entries(time), ["distinct", "true"], ["frequent", "10"], ...ranks, ...counted])}`),
       get(`${path}?${new URLSearchParams({ ...time, step })}`),
     ]);
     return { whole: whole.rows[0], steps: steps.rows, from: time.from, to };
-  }, `summary ${path} ${devices} ${span} ${back}`, 30_000);
-  return html`<div class="stack"><${Loaded} loaded=${loaded}>${({ whole, steps, from, to }) => html`
+  }, `summary ${path} ${devices} ${span} ${back} ${text}`, 30_000);
+  const of = back ? " of the time beside it" : "";
+  return html`<section class="stack" aria-label=${back ? "The time beside it" : "The time"}><${Loaded} loaded=${loaded}>${({ whole, steps, from, to }) => html`
     <p class="quiet">${moment(from)} to ${moment(to)}</p>
+    ${text && html`<${Counted} text=${text} row=${whole} />`}
     <${Facts} of=${[
-      ["readings", whole.figures.readings == null ? null : value(whole.figures.readings)],
+      ["readings", whole.figures.readings == null ? null : wholeNumber(whole.figures.readings)],
       ["mean", value(whole.figures.mean)],
       ["least", value(whole.figures.min)],
       ["most", value(whole.figures.max)],
@@ -58,14 +92,23 @@ function Side({ stream, field, devices, span, step, back }) {
     ]} />
     ${steps.some((one) => typeof one.figures.mean === "number") && html`<section class="card"><h2>Mean, least and most of each ${step}</h2>
       <${Chart} span=${[from, to]} steps=${steps.map((one) => [one.start, one.figures.mean, one.figures.min, one.figures.max])} name=${field} /></section>`}
-    ${whole.quantiles.length > 0 && html`<${Rows} caption="Quantiles" rows=${whole.quantiles.map((one) => ({ id: one.rank, ...one }))} columns=${[
+    ${whole.quantiles.length > 0 && html`<${Rows} caption=${`Quantiles${of}`} rows=${whole.quantiles.map((one) => ({ id: one.rank, ...one }))} columns=${[
       ["rank", "of the readings", { view: ({ rank }) => `${Math.round(rank * 100)} %` }],
       ["value", "are at most", { number: true, view: (row) => value(row.value) }],
       ["low", "surely between", { number: true, view: (row) => `${value(row.low)} – ${value(row.high)}` }],
     ]} />`}
-    ${whole.frequent.length > 0 && html`<${Rows} caption="Most frequent values" rows=${whole.frequent.map((one) => ({ id: one.text, ...one }))} columns=${[
+    ${whole.frequent.length > 0 && html`<${Rows} caption=${`Most frequent values${of}`} rows=${whole.frequent.map((one) => ({ id: one.text, ...one }))} columns=${[
       ["text", "most frequent"], ["value", "readings", { number: true, view: estimate }],
-    ]} />`}`}<//></div>`;
+    ]} />`}`}<//></section>`;
+}
+
+/** How often one value occurred, and whether it did at all. */
+function Counted({ text, row }) {
+  const [often] = row.occurrences;
+  const [there] = row.contains;
+  const isNever = there && there.value === false;
+  if (!often && !there) return html`<p class="card quiet">Nothing is kept that tells how often ${text} occurred: this field has no such sketch in this time.</p>`;
+  return html`<p class="card lead" role="status"><b>${text}</b> ${isNever ? "did not occur, for certain." : often ? html`occurred ${estimate(often)} times${row.figures.readings ? html` <small>of ${wholeNumber(row.figures.readings)} readings</small>` : ""}.` : "occurred, most likely."}</p>`;
 }
 
 const estimate = (one) => (one == null ? null : one.low === one.high ? value(one.value) : `${value(one.value)} (${value(one.low)} – ${value(one.high)})`);

@@ -102,6 +102,12 @@ export function Do({ act, confirm: question, done = "done", danger, label, disab
   return html`<button type="button" class=${danger ? "danger" : ""} disabled=${isBusy || disabled} aria-label=${label} onClick=${onClick}>${children}</button><span class="said" role="status">${said}</span>`;
 }
 
+/** Ways to get the same elsewhere: [where, a line to copy, or a link]. */
+export const Ways = ({ of }) => html`<dl class="ways">${of.map(([where, way]) => html`<dt>${where}</dt><dd>${typeof way === "string" ? html`<${Line} text=${way} label=${`Copy the line ${where}`} />` : way}</dd>`)}</dl>`;
+
+/** A line to copy; browsers have a clipboard only where the page came safely. */
+export const Line = ({ text, label }) => html`<code>${text}</code>${navigator.clipboard && html` <${Do} act=${() => navigator.clipboard.writeText(text)} done="copied" label=${label}>Copy<//>`}`;
+
 export const bytes = (n) => (n == null ? "–" : n < 1024 ? `${n} B` : n < 1 << 20 ? `${(n / 1024).toFixed(1)} KB` : `${(n / (1 << 20)).toFixed(1)} MB`);
 
 /** What of the address's parameters is said: an object of those with a value. */

@@ -212,7 +212,7 @@ def _entry(where: str | None, target: T, sets: Sets | None) -> _Entry[T]:
     plain = _PLAIN.fullmatch(where)
     if plain is not None and _is_field(plain[1]):
         return _Entry(None, target, Demand(plain[1], (("text", plain[2]),)))
-    demand = demand_of(parse_where(where, has_lists=False))
+    demand = demand_of(parse_where(where))
     if demand is not None and demand.is_whole:
         return _Entry(None, target, demand)
     return _Entry(compile_where(where, sets).passes, target, demand)

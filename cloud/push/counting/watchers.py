@@ -13,6 +13,7 @@ import contextlib
 import gc
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from edgewake.cloud.client_share import Bound
@@ -66,6 +67,11 @@ stop everything for a fifth of a second to go through a hundred thousand, passes
 on. Not for fewer: what is garbage at that moment is never collected."""
 IDLE_S: Final = 10.0
 """Seconds that streams are followed without a lease."""
+VALUES_MAX: Final = 1_000_000
+"""Values in long lists of the filters of one set of streams, some 250 bytes each with their places
+in the index: what rights name. One client has its share."""
+VALUES_FREE: Final = 100
+"""Values of a filter that are not counted there: its text is small."""
 ADMITTED_S: Final = 60.0
 """Seconds that such a filter counts against the bound while its lease is being stored."""
 
@@ -91,6 +97,7 @@ class Watchers:
         self._scanned = Bound(
             "filters that demand no value of a field", scanned_filters_max, client_share
         )
+        self._values = Bound("values in lists of filters", VALUES_MAX, client_share)
         self._hub = Hub(HUB, config, name=name, codec=codec, clock=clock, has_named=True)
         self._clock = clock
         self._tasks: asyncio.TaskGroup | None = None
@@ -125,9 +132,11 @@ class Watchers:
             raise CursorError(
                 "subscription", "the cursor belongs to other streams than the subscription names"
             )
-        refused = self._watcher(wanted.streams).refusal(wanted.where, self._scanned, client)
+        refused = self._watcher(wanted.streams).refusal(
+            wanted.where, client, scanned=self._scanned, values=self._values
+        )
         if refused is not None:
-            raise TooManyFilters(f"{refused}: add a condition such as device = 'car-7'")
+            raise TooManyFilters(refused)
 
     def add(self, counter: Counter, cursor: str) -> None:
         """See the port."""
@@ -175,6 +184,15 @@ class _Steps:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """A filter with many values: the client that asked for it first, and when."""
+
+    client: str
+    count: int
+    at: float
+
+
 class _Turns:
     """Lets others run when the current turn has lasted TURN_S."""
 
@@ -212,6 +230,8 @@ class StreamWatcher:
         they were admitted."""
         self._askers: dict[str, str] = {}
         """The first client to ask for each such filter, since this process runs."""
+        self._lists: dict[str, _Listed] = {}
+        """The filters with more than VALUES_FREE values."""
         self._new: list[Counter] = []
         self._far: list[tuple[Counter, Positions]] = []
         self._has_new = asyncio.Event()
@@ -235,17 +255,43 @@ class StreamWatcher:
         """Leases that are not at the live end yet."""
         return len(self._cursors)
 
-    def refusal(self, where: str | None, bound: Bound, client: str) -> str | None:
+    def refusal(
+        self, where: str | None, client: str, *, scanned: Bound, values: Bound
+    ) -> str | None:
         """Why a lease may not have this filter; None: it may.
 
-        The filters that are evaluated for every event are bounded by `bound`.
+        `scanned` bounds the filters that are evaluated for every event, `values` what long lists
+        hold. A filter that is there already costs nothing more.
         """
-        if (
-            where is None
-            or self._matcher.get(where) is not None
-            or demand_of(parse_where(where, has_lists=False)) is not None
-        ):
+        if where is None or self._matcher.get(where) is not None:
             return None
+        demand = demand_of(parse_where(where))
+        if demand is None:
+            why = self._refusal_of_scanned(where, scanned, client)
+            return None if why is None else f"{why}: add a condition such as device = 'car-7'"
+        if len(demand.keys) <= VALUES_FREE:
+            return None
+        return self._refusal_of_list(where, len(demand.keys), values, client)
+
+    def _refusal_of_list(self, where: str, count: int, bound: Bound, client: str) -> str | None:
+        now = self._clock.monotonic_s()
+        self._lists = {
+            one: listed for one, listed in self._lists.items() if self._is_used(one, listed.at, now)
+        }
+        others = [listed for one, listed in self._lists.items() if one != where]
+        held = sum(listed.count for listed in others if listed.client == client)
+        total = sum(listed.count for listed in others)
+        refused = bound.refusal(total=total + count - 1, held=held + count - 1)
+        if refused is None:
+            self._lists[where] = _Listed(client, count, now)
+        return refused
+
+    def _is_used(self, where: str, admitted_at: float, now: float) -> bool:
+        """Has a lease this filter, or may one that is stored now, or is behind?"""
+        is_new = bool(self._cursors) or now - admitted_at < ADMITTED_S
+        return is_new or self._matcher.get(where) is not None
+
+    def _refusal_of_scanned(self, where: str, bound: Bound, client: str) -> str | None:
         now = self._clock.monotonic_s()
         self._admitted = {
             one: at

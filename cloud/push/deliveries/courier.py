@@ -243,7 +243,7 @@ class Courier:
 
     async def _take_failure(self, outcome: webhook.Failed, batch: Batch) -> bool:
         delivery, now, count = self.delivery, self._clock.now_ms(), len(batch.events)
-        if delivery_state.is_gone(outcome, delivery.kind):
+        if webhook.is_gone(outcome, delivery.kind):
             await self._end(outcome.why)
             return True
         if delivery_state.is_refusal(outcome) and count > 1:
@@ -269,8 +269,15 @@ class Courier:
 
     async def _call(self, number: int, body: str) -> webhook.Outcome:
         target, secrets = self.target()
-        signed = webhook.Signed(secrets, message_id(self.delivery, number), body)
+        id_ = message_id(self.delivery, number)
+        signed = webhook.Signed(secrets, id_, body, target.headers)
         return await self._services.caller.call(target.url, signed)
+
+    async def tell_tested(self, error: str) -> None:
+        """Store how a call without an event went; under the lock of its owner. Raises NotOwner."""
+        now = self._clock.now_ms()
+        self.delivery = self.delivery.but(tested_at=now, test_error=error)
+        await self._store()
 
     async def seal_anew(self) -> None:
         """Seal with the first key what another one has sealed, so that the other can go."""
@@ -289,9 +296,7 @@ class Courier:
         """The endpoint, and the secrets that sign. Raises UnknownKey and Damaged."""
         delivery = self.delivery
         found = self._services.sealer.open(delivery.id, delivery.sealed)
-        until = delivery.old_secret_until
-        has_two = until is not None and self._clock.now_ms() < until
-        return found, found.secret if has_two else found.secret.split()[0]
+        return found, found.signing(delivery.old_secret_until, now=self._clock.now_ms())
 
     async def replay(self, letter: Letter) -> webhook.Outcome:
         """Send a letter once more; taken, it is one no longer. Raises Unavailable and NotOwner."""

@@ -19,7 +19,7 @@ from hashlib import blake2b
 from typing import Final
 from weakref import WeakValueDictionary
 
-from edgewake.cloud.calls import sealing, webhook
+from edgewake.cloud.calls import own_headers, sealing, webhook
 from edgewake.cloud.calls.sealing import Endpoint
 from edgewake.cloud.client_share import Bound
 from edgewake.cloud.log.request import RequestError, normal
@@ -95,6 +95,8 @@ class Deliveries:
         self._bound = Bound("deliveries", deliveries_max, client_share)
         self._partitions: dict[int, _Partition] = {}
         self._tasks = GuardedTasks()
+        self._testing: set[str] = set()
+        """Ids of deliveries whose endpoint is being called for an operator."""
 
     # Ownership
 
@@ -155,7 +157,9 @@ class Deliveries:
                 self._check_room(owner)
             else:
                 self._check_letters(old, reader)
-            host = await self._services.caller.check(str(asked.url))
+            url = str(asked.url)
+            headers = own_headers.after(asked.headers, url, _known_target(old))
+            host = await self._services.caller.check(url)
             wanted = normal(
                 Subscription(streams=asked.streams, where=asked.where, select=asked.select)
             )
@@ -196,6 +200,7 @@ class Deliveries:
                 and lease_rights.sees_the_same(base.right, reader, wanted.streams, Action.READ)
             )
             # An id belongs to its events: where the events may differ now, the batch is made again.
+            endpoint = Endpoint(url, secrets, "", headers)
             delivery = delivery_state.enabled(base, now=now).but(
                 streams=wanted.streams,
                 where=wanted.where,
@@ -204,7 +209,7 @@ class Deliveries:
                 cursor=cursor,
                 pending=base.pending if is_same else None,
                 endpoint_host=host,
-                sealed=self._services.sealer.seal(id_, Endpoint(str(asked.url), secrets, "")),
+                sealed=self._services.sealer.seal(id_, endpoint),
                 kind=asked.kind,
                 events_max=asked.events_max,
                 events_at_once=None,
@@ -220,9 +225,9 @@ class Deliveries:
         if given is not None:
             _check_secret(given)
             return None, given
-        if old is not None:
-            with contextlib.suppress(sealing.UnknownKey, sealing.Damaged):
-                return None, old.target()[0].secret
+        target = _known_target(old)
+        if target is not None:
+            return None, target.secret
         made = webhook.make_secret(self._random_bytes)
         return made, made
 
@@ -315,7 +320,7 @@ class Deliveries:
             _check_secret(new)
             target = _target(courier)[0]
             await courier.stop()
-            both = Endpoint(target.url, f"{new} {target.secret.split()[0]}", "")
+            both = Endpoint(target.url, f"{new} {target.newest_secret}", "", target.headers)
             delivery = courier.delivery
             now = self._clock.now_ms()
             changed = delivery.but(
@@ -348,11 +353,42 @@ class Deliveries:
 
     async def test(self, name: str, reader: Principal, client: str) -> webhook.Outcome:
         """Call the endpoint once with no event, now."""
-        courier = self.get(name, reader, client)
+        return await self._call_without_event(self.get(name, reader, client))
+
+    def test_soon(self, delivery_id: str) -> bool:
+        """Have its endpoint called once for an operator; False where it is not one of this proxy's.
+
+        Its row says how it went. A second test while one is under way is that one.
+        """
+        for partition in self._partitions.values():
+            courier = partition.couriers.get(delivery_id)
+            if courier is not None:
+                if delivery_id not in self._testing:
+                    self._testing.add(delivery_id)
+                    self._tasks.spawn(self._test(partition, courier), f"test-{delivery_id}")
+                return True
+        return False
+
+    async def _test(self, partition: _Partition, courier: Courier) -> None:
+        delivery_id, owner = courier.delivery.id, courier.delivery.owner
+        try:
+            try:
+                outcome = await self._call_without_event(courier)
+                error = "" if isinstance(outcome, webhook.Taken) else outcome.why
+            except Unavailable as caught:
+                error = str(caught)
+            async with partition.lock(owner):
+                if partition.couriers.get(delivery_id) is courier:
+                    await courier.tell_tested(error)
+        finally:
+            self._testing.discard(delivery_id)
+
+    async def _call_without_event(self, courier: Courier) -> webhook.Outcome:
         target, secrets = _target(courier)
-        number = self._random_bytes(ID_BYTES).hex()
+        number, name = self._random_bytes(ID_BYTES).hex(), courier.delivery.name
         body = f'{{"type":"{TEST_TYPE}","delivery":"{name}","events":[]}}'
-        signed = webhook.Signed(secrets, f"msg_{courier.delivery.id}_test_{number}", body)
+        id_ = f"msg_{courier.delivery.id}_test_{number}"
+        signed = webhook.Signed(secrets, id_, body, target.headers)
         return await self._services.caller.call(target.url, signed)
 
     async def replay(
@@ -426,6 +462,15 @@ def _target(courier: Courier) -> tuple[Endpoint, str]:
         return courier.target()
     except (sealing.UnknownKey, sealing.Damaged) as error:
         raise Unavailable(str(error)) from None
+
+
+def _known_target(courier: Courier | None) -> Endpoint | None:
+    """The endpoint of before; None: there is none, or no key here opens it."""
+    if courier is None:
+        return None
+    with contextlib.suppress(sealing.UnknownKey, sealing.Damaged):
+        return courier.target()[0]
+    return None
 
 
 def _letter(courier: Courier, number: int) -> Letter:

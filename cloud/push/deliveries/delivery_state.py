@@ -18,7 +18,6 @@ from collections.abc import Collection
 from typing import Final
 
 from edgewake.cloud.calls.webhook import Failed
-from edgewake.protocol.leases.delivery import EndpointKind
 from edgewake.protocol.leases.delivery_record import Delivery, DeliveryState, Letter, Pending
 
 RETRY_DELAYS_S: Final = (1, 5, 30, 120, 600, 1800, 3600)
@@ -40,8 +39,6 @@ refuses everything is broken, and its events are not at fault."""
 LETTERS_BYTES_MAX: Final = 2 * 1024 * 1024
 """Bytes of their events, which are kept in memory, 200 deliveries of them at worst; past it the
 delivery waits, too."""
-GONE: Final = 410
-NOT_FOUND: Final = 404
 ERROR_CHARS_MAX: Final = 300
 """Characters that are kept of what went wrong."""
 
@@ -94,11 +91,6 @@ def enabled(delivery: Delivery, *, now: int) -> Delivery:
 def is_refusal(outcome: Failed) -> bool:
     """Does the endpoint not want what it was sent?"""
     return outcome.status in REFUSALS
-
-
-def is_gone(outcome: Failed, kind: EndpointKind) -> bool:
-    """Does this endpoint's kind end it by this answer?"""
-    return outcome.status == NOT_FOUND and kind is EndpointKind.PUSH_SERVICE
 
 
 def halved(delivery: Delivery, events: int, why: str) -> Delivery:

@@ -20,10 +20,10 @@ from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.leases.delivery import (
     NAME_PATTERN,
     DeliveryRequest,
-    EndpointKind,
     SecretChange,
 )
 from edgewake.protocol.leases.delivery_record import DeliveryState, Letter
+from edgewake.protocol.leases.endpoint_kind import EndpointKind
 
 NO_STORE: Final = {"Cache-Control": "no-store"}
 Name = Annotated[str, Path(pattern=NAME_PATTERN)]

@@ -179,7 +179,10 @@ class Groups:
         is_there: Callable[[], Awaitable[bool]],
     ) -> Taken:
         """Events for one client. Raises as `get` does, TooManyGroups and Unavailable."""
-        sharing = self.get(name, reader, client)
+        try:
+            sharing = self.get(name, reader, client)
+        except Elsewhere as error:
+            raise Elsewhere(error.partition, asked.wait_s) from None
         if sharing.waiting >= WAITING_MAX:
             raise TooManyGroups(f"{WAITING_MAX} clients wait for events of {name} already")
         return await _written(

@@ -5,16 +5,17 @@ Pure, but for random bytes, which are an argument.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Final
 
-from edgewake.cloud.calls import webhook
+from edgewake.cloud.calls import own_headers, webhook
 from edgewake.cloud.calls.sealing import Endpoint, Sealer
 from edgewake.cloud.log.request import normal
 from edgewake.cloud.push.leases import lease_rights, lease_state
 from edgewake.cloud.rights.principal import Principal
-from edgewake.protocol.leases.lease import LeaseChange, LeaseRequest
+from edgewake.protocol.leases.endpoint_kind import EndpointKind
+from edgewake.protocol.leases.lease import LeaseChange, LeaseEndpoint, LeaseRequest, Webhook
 from edgewake.protocol.leases.lease_read import hash_token
 from edgewake.protocol.leases.lease_record import Lease, LeaseState
 from edgewake.protocol.ops.proof import Kind
@@ -58,14 +59,16 @@ def new_lease(
 
     `host`: of the endpoint; `client`: of who asks (`Sealer.client_of`).
 
-    Raises ValueError for a text that cannot be a secret.
+    Raises ValueError for a text that cannot be a secret, EndpointRefused for headers.
     """
-    secret = request.endpoint.secret
+    asked = request.endpoint
+    secret = asked.secret
     if secret is None:
         secret = webhook.make_secret(random_bytes)
     else:
         webhook.check_secret(secret)
-    endpoint = Endpoint(str(request.endpoint.url), secret, random_bytes(TOKEN_BYTES).hex())
+    headers = _headers_of(asked, None)
+    endpoint = Endpoint(_url_of(asked), secret, random_bytes(TOKEN_BYTES).hex(), headers)
     wanted = normal(request.subscription)
     lease = Lease(
         id=lease_id,
@@ -77,6 +80,7 @@ def new_lease(
         cursor=request.cursor,
         endpoint_host=host,
         sealed=sealer.seal(lease_id, endpoint),
+        kind=_kind_of(asked),
         wake=request.wake,
         ttl_s=request.ttl_s,
         created_at=now,
@@ -98,7 +102,13 @@ def changed(
     ttl_s = change.ttl_s or lease.ttl_s
     found = lease.but(ttl_s=ttl_s, expires_at=now + ttl_s * 1000, wake=change.wake or lease.wake)
     if change.endpoint is not None:
-        found = found.but(endpoint_host=host, sealed=sealer.seal(lease.id, endpoint))
+        found = found.but(
+            endpoint_host=host,
+            sealed=sealer.seal(lease.id, endpoint),
+            kind=_kind_of(change.endpoint),
+        )
+        if change.endpoint.secret is not None:
+            found = found.but(old_secret_until=now + change.endpoint.keep_old_s * 1000)
     if lease.state is LeaseState.DISABLED and (change.enabled or change.endpoint is not None):
         found = lease_state.enabled(found)
     if change.cursor is not None:
@@ -107,13 +117,29 @@ def changed(
 
 
 def changed_endpoint(change: LeaseChange, before: Endpoint) -> Endpoint:
-    """The endpoint after a PATCH: one without a secret keeps the one it had.
+    """The endpoint after a PATCH: one without a secret keeps what it had.
 
-    Raises ValueError for a text that cannot be a secret.
+    Raises ValueError for a text that cannot be a secret, EndpointRefused for headers.
     """
-    if change.endpoint is None:
+    asked = change.endpoint
+    if asked is None:
         return before
-    secret = change.endpoint.secret
-    if secret is not None:
-        webhook.check_secret(secret)
-    return Endpoint(str(change.endpoint.url), secret or before.secret, before.token)
+    secrets = before.secret
+    if asked.secret is not None:
+        webhook.check_secret(asked.secret)
+        secrets = f"{asked.secret} {before.newest_secret}"
+    return Endpoint(_url_of(asked), secrets, before.token, _headers_of(asked, before))
+
+
+def _url_of(asked: LeaseEndpoint) -> str:
+    return str(asked.url) if isinstance(asked, Webhook) else ""
+
+
+def _kind_of(asked: LeaseEndpoint) -> EndpointKind:
+    return asked.kind if isinstance(asked, Webhook) else EndpointKind.WEBHOOK
+
+
+def _headers_of(asked: LeaseEndpoint, before: Endpoint | None) -> Mapping[str, str]:
+    if not isinstance(asked, Webhook):
+        return {}
+    return own_headers.after(asked.headers, str(asked.url), before)

@@ -11,6 +11,7 @@ whether there is such a field or not.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -54,7 +55,7 @@ def right_of(
         return ""
     expires_at = principal.expires_at
     until = None if expires_at is None else expires_at + round(principal.limits.lease_s * 1000)
-    return orjson.dumps(
+    told = orjson.dumps(
         {
             "kind": proof.kind,
             "digest": proof.digest.hex(),
@@ -68,6 +69,7 @@ def right_of(
             "sets": sets,
         }
     ).decode()
+    return sys.intern(told)
 
 
 def end_of(lease: Lease, rights: Rights, *, now: int) -> End | None:
@@ -103,7 +105,24 @@ def end_of_right(
 
 
 def condition_of(principal: Principal, streams: Sequence[str]) -> str | None:
-    """The condition on devices, as a `where`; None where all of them are seen."""
+    """The condition on devices, as a `where`; None where all of them are seen.
+
+    Raises FilterError where the right names more than `filter_taken.LISTED_MAX`.
+    """
+    text = _condition_of(principal, streams)
+    if text is None:
+        return None
+    try:
+        parse_where(text)
+    except FilterError as error:
+        raise FilterError(
+            f"your right names more devices than a lease can be counted by ({error}); expected "
+            "one that names fewer, or has a pattern such as car-*"
+        ) from None
+    return sys.intern(text)  # many leases of one client have the same
+
+
+def _condition_of(principal: Principal, streams: Sequence[str]) -> str | None:
     scopes = {
         name: principal.scope(Action.WAKE, name)
         for name in streams
@@ -127,7 +146,7 @@ def counted(where: str | None, condition: str | None) -> str | None:
     """What is counted: what the client wants of what it may see."""
     if condition is None or where is None:
         return condition or where
-    return f"({condition}) AND ({where})"
+    return sys.intern(f"({condition}) AND ({where})")
 
 
 def check_fields(principal: Principal, subscription: Subscription) -> None:
@@ -136,7 +155,8 @@ def check_fields(principal: Principal, subscription: Subscription) -> None:
     scopes = [scope for scope in all_scopes if scope is not None]
     nodes: list[Node | None] = []
     if subscription.where is not None:
-        nodes.append(parse_where(subscription.where))
+        # The client's own text is short; what its right names stands beside it.
+        nodes.append(parse_where(subscription.where, has_lists=False))
     if subscription.select is not None:
         nodes += [column.node for column in parse_select(subscription.select)]
     for name in {name for node in nodes if node is not None for name in _fields(node)}:

@@ -142,6 +142,7 @@ def accepted(lease: Lease, *, now: int, rng: random.Random) -> Lease:
         state=after(lease.state, E.ACCEPTED),
         due_at=again,
         pending=None,
+        relayed=lease.pending if lease.is_relay else None,
         wakes=lease.pending.number,
         last_wake_at=now,
         unanswered=unanswered,
@@ -194,7 +195,9 @@ def reads(lease: Lease, *, cursor: str | None, now: int) -> Lease:
     if state is DISABLED:
         return lease
     moved = lease if cursor is None else _at_cursor(lease, cursor)
-    return moved.but(state=state, due_at=now + PAUSE_S * 1000, unanswered=0, pending=None)
+    return moved.but(
+        state=state, due_at=now + PAUSE_S * 1000, unanswered=0, pending=None, relayed=None
+    )
 
 
 def left(lease: Lease) -> Lease:
@@ -205,7 +208,7 @@ def left(lease: Lease) -> Lease:
 def moved(lease: Lease, cursor: str) -> Lease:
     """The client sleeps again, at `cursor`."""
     return _at_cursor(lease, cursor).but(
-        state=after(lease.state, E.MOVED), due_at=None, unanswered=0, pending=None
+        state=after(lease.state, E.MOVED), due_at=None, unanswered=0, pending=None, relayed=None
     )
 
 
@@ -213,7 +216,13 @@ def enabled(lease: Lease) -> Lease:
     """Call the endpoint again; what it has not seen is counted on."""
     state = after(lease.state, E.ENABLED)
     return lease.but(
-        state=state, disabled=None, failures=0, failing_since=None, pending=None, due_at=None
+        state=state,
+        disabled=None,
+        failures=0,
+        failing_since=None,
+        pending=None,
+        relayed=None,
+        due_at=None,
     )
 
 

@@ -23,6 +23,7 @@ from edgewake.cloud.push.leases.lease_writer import NotOwner
 from edgewake.cloud.push.leases.wake_policy import Unseen
 from edgewake.cloud.push.waking.agenda import Agenda
 from edgewake.cloud.push.waking.host_turns import HostTurns
+from edgewake.cloud.push.waking.relay import Relay
 from edgewake.cloud.push.waking.services import Services
 from edgewake.protocol.clock import sleep_or
 from edgewake.protocol.errors import ConfigError, Unavailable
@@ -95,6 +96,7 @@ class Tending:
         *,
         let_wake: Callable[[Tended], None],
         start_wakes: Callable[[], bool],
+        client_share: float,
     ) -> None:
         """`let_wake` gets leases whose wake-up is due; `start_wakes` starts some of them.
 
@@ -104,6 +106,8 @@ class Tending:
         self.leases: dict[str, Tended] = {}
         self.clients: Counter[str] = Counter()
         """Leases of each client."""
+        self.relay = Relay(services.clock, client_share)
+        """Clients that ask for their wake-ups."""
         self._watch = services.watch
         self._sealer = services.sealer
         self._clock = services.clock
@@ -277,6 +281,7 @@ class Tending:
         self.stop_counting(tended)
         if tended.call is not None:
             tended.call.cancel()
+        self.relay.tell(tended.lease.id)
         self._metrics.leases.set(len(self.leases))
 
     def _forget_client(self, client: str) -> None:
@@ -324,6 +329,7 @@ class Tending:
 
     def look_at(self, lease_id: str) -> None:
         """Something about a lease has changed."""
+        self.relay.tell(lease_id)
         tended = self.leases.get(lease_id)
         if tended is not None:
             self._changed.add(lease_id, tended.lease.endpoint_host)

@@ -124,6 +124,8 @@ class Waker:
                 )
             case webhook.Gone(why):
                 await self._finish(tended, lease_state.gone(tended.lease, why=why))
+            case webhook.Failed(why) if webhook.is_gone(outcome, tended.lease.kind):
+                await self._finish(tended, lease_state.gone(tended.lease, why=why))
             case webhook.Failed(why, retry_after_s):
                 failed = lease_state.failed(
                     tended.lease, why=why, retry_after_s=retry_after_s, now=now, rng=self._rng
@@ -141,7 +143,12 @@ class Waker:
             endpoint = self._sealer.open(lease.id, lease.sealed)
         except sealing.Damaged as error:
             return webhook.Gone(str(error))
-        signed = webhook.Signed(endpoint.secret, f"msg_{lease.id}_{pending.number}", pending.body)
+        if lease.is_relay:
+            return webhook.Taken()  # it is kept in the lease until the client asks
+        secrets = endpoint.signing(lease.old_secret_until, now=self._clock.now_ms())
+        signed = webhook.Signed(
+            secrets, webhook.wake_id(lease.id, pending.number), pending.body, endpoint.headers
+        )
         return await self._caller.call(endpoint.url, signed)
 
     def _with_wake_up(self, tended: Tended) -> Lease:

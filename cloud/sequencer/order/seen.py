@@ -23,6 +23,7 @@ class _Seen:
     last_seen: int = 0
     skew_ms: int | None = None
     streams: Counter[str] = field(default_factory=Counter)
+    readings: Counter[str] = field(default_factory=Counter)
     records: int = 0
     newest: int = 0
 
@@ -46,8 +47,9 @@ class Seen:
         sent_at: int | None,
         via: str = "",
         newest: int = 0,
+        readings: int = 0,
     ) -> None:
-        """Note a record of the device.
+        """Note a record of the device, with the number of its readings.
 
         `newest`: the latest event time, ms, of what came by the gateway `via`.
         """
@@ -64,6 +66,7 @@ class Seen:
         if sent_at is not None and (seen.skew_ms is None or received_at - sent_at < seen.skew_ms):
             seen.skew_ms = received_at - sent_at
         seen.streams[stream] += 1
+        seen.readings[stream] += readings
 
     def is_due(self, now_s: float) -> bool:
         """Is there something to report now?"""
@@ -89,6 +92,7 @@ class Seen:
             last_seen=seen.last_seen,
             skew_ms=seen.skew_ms,
             streams=streams,
+            readings=dict(sorted(seen.readings.items())),
             records=seen.records,
             via=via,
             newest=seen.newest or None,

@@ -163,7 +163,7 @@ def is_any_of(stream: str, followed: Container[str]) -> bool:
 
 
 def followed(consumer: ConsumerState, streams: Iterable[str]) -> set[str]:
-    """Those of the streams that it reads."""
+    """The streams that it reads, of these."""
     return {stream for stream in streams if consumer.position(stream) is not None}
 
 

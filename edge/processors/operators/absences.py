@@ -37,7 +37,7 @@ class Absences:
         now_s: float,
         now_ms: int,
     ) -> Self:
-        """Begin with things that were heard before; those whose alert is raised have it still."""
+        """Start with things that were heard before; an alert that is raised stays raised."""
         raised = _raised(kept)
         return cls(
             config,

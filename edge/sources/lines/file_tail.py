@@ -104,6 +104,9 @@ class FileTail:
                 lambda: follower.read(self._clock.monotonic_s())
             )
             self.looked = True
+            for name in follower.packed:
+                intake.remark(f"{name} was packed before it was read to its end: that is lost")
+            follower.packed = ()
             if follower.truncations != truncations:
                 truncations = follower.truncations
                 log.warning(

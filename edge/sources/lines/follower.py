@@ -7,9 +7,11 @@ are read; a FIFO or a terminal is refused before it is opened, since opening it 
 
 from __future__ import annotations
 
+import glob
 import os
 import stat
 import zlib
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -147,6 +149,9 @@ class Follower:
         self._look_s = float("-inf")
         self.truncations = 0
         """Files read from the beginning because the bytes before our offset had changed."""
+        self.packed: Sequence[str] = ()
+        """Files that were rotated and packed while nobody read them: what they had is lost."""
+        self._was_away = position is not None
 
     def read(self, now_s: float) -> Taken | None:
         """The next lines, oldest file first; None where there is nothing now.
@@ -211,6 +216,9 @@ class Follower:
     def _look(self, now_s: float) -> None:
         self._look_s = now_s
         seen = self._list()
+        if self._was_away:
+            self._was_away = False
+            self.packed = self._packed_unread(seen)
         if self._is_first:
             self._begin(seen)
         if not self._since_ns:
@@ -259,6 +267,28 @@ class Follower:
                     f"{self._path} is not a regular file: file_tail follows files; a pipe can be "
                     "read by json_lines"
                 )
+        return found
+
+    def _packed_unread(self, seen: Iterable[Seen]) -> list[str]:
+        """Packed files that changed after our last look, and were not read to their end before.
+
+        Packing keeps the time of the last change.
+        """
+        if not self._since_ns:
+            return []
+        there = {file.identity for file in seen}
+        gone = {known.offset for known in self._known.values() if known.identity not in there}
+        found = []
+        for path in sorted(self._path.parent.glob(f"{glob.escape(self._path.stem)}*")):
+            is_ours = path.suffix in PACKED and is_rotated_name(path.stem, self._path.name)
+            if not is_ours:
+                continue
+            try:
+                is_new = path.stat().st_mtime_ns > self._since_ns
+            except FileNotFoundError:
+                continue
+            if is_new and _unpacked_size(path) not in gone:
+                found.append(path.name)
         return found
 
     def _begin(self, seen: list[Seen]) -> None:
@@ -354,3 +384,15 @@ def _line_end(fd: int, size: int) -> int:
     begin = max(0, size - CHUNK_BYTES)
     found = os.pread(fd, size - begin, begin).rfind(b"\n")
     return size if found < 0 and begin else begin + found + 1
+
+
+def _unpacked_size(path: Path) -> int | None:
+    """Bytes of a file before gzip packed it; None where that is not told. Below 4 GiB."""
+    if path.suffix != ".gz":
+        return None
+    try:
+        with path.open("rb") as file:
+            file.seek(-4, os.SEEK_END)
+            return int.from_bytes(file.read(4), "little")
+    except OSError:
+        return None

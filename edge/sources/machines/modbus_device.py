@@ -102,6 +102,12 @@ class ModbusConfig(SourceConfig):
     point: tuple[PointConfig, ...] = key(min_length=1, max_length=POINTS_MAX)
     """Its values."""
 
+    @property
+    def asked(self) -> str:
+        """What is asked of which unit: sources that ask other things of one do not disturb it."""
+        points = sorted(f"{one.table} {one.address}" for one in self.point)
+        return f"{', '.join(points)} of unit {self.unit}"
+
     def __post_init__(self) -> None:
         names = [point.name for point in self.point]
         if len(set(names)) < len(names):

@@ -26,7 +26,7 @@ class ModbusTcpConfig(ModbusConfig):
         return ModbusDevice(self, context.clock, self.connected)
 
     def owns(self) -> str:
-        return f"unit {self.unit} of {self.host}:{self.port}"
+        return f"{self.asked} of {self.host}:{self.port}"
 
     async def connected(self) -> AsyncModbusTcpClient:
         """A connection.

@@ -272,6 +272,30 @@ async def test_a_socket_without_credits_is_moved_as_it_asked(
         assert await first_seq(running, feed, cursor) == seq
 
 
+async def test_what_is_done_about_a_slow_reader_changes_while_it_is_open(
+    running: Server, new_feed: Callable[..., Feed]
+) -> None:
+    feed = new_feed(partitions=1)
+    feed.send()
+    async with talk(running) as socket:
+        words = {"streams": [feed.name], "from_": "earliest", "slow": "wait", "credits": 1}
+        for name in ("changed", "kept"):
+            await socket.say("subscribe", name, **words)
+            await socket.take(1, name)
+        await socket.say("change", "changed", slow="drop")
+        assert "expected wait, conflate" in (await socket.until("problem"))["detail"]
+        await socket.say("change", "changed", slow="skip", slow_after=5)
+        assert (await socket.until("changed"))["id"] == "changed"
+        feed.send(frames=9)
+        gap = await socket.until("gap")
+        assert (gap["id"], gap["data"]["reason"]) == ("changed", "slow")
+        for name in ("changed", "kept"):
+            await socket.say("credit", name, credits=20)
+        assert len(await socket.take(9, "kept")) == 9, "the control: it has waited"
+        feed.send()
+        assert places(await socket.take(1, "changed")) == [("dev-1", 11)]
+
+
 def acts(running: Server, policy: str) -> float:
     """How often something was done about a slow reader."""
     text = httpx.get(f"{running.url}/metrics", timeout=PATIENCE_S).text

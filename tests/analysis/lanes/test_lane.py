@@ -56,11 +56,13 @@ def send_at(feed: Feed, *times: int, device: str = "d1", **more: Any) -> None:
     feed.send(times, device=device, speed=[1.0] * len(times), **more)
 
 
+def progress_of(feed: Feed, query: str) -> Progress:
+    told = [row.value for row in read(feed.config, topics.PROGRESS) if row.key == query.encode()]
+    return Progress.model_validate(told[-1])
+
+
 def late_of(feed: Feed, query: str) -> int:
-    last = [row.value for row in read(feed.config, topics.PROGRESS) if row.key == query.encode()][
-        -1
-    ]
-    return Progress.model_validate(last).late
+    return progress_of(feed, query).late
 
 
 @BOTH_STORES
@@ -485,6 +487,10 @@ def test_state_of_final_windows_is_evicted(analysis: Analysis, feed: Feed) -> No
         full = state_rows(lane)
         send_at(feed, T0 + 100_000)
         catch_up(lane, feed)
+        told = progress_of(feed, query.query.name)  # as of the batch before
+        assert told.state_rows in {full, None}  # RocksDB does not count them
+        assert told.state_bytes is not None
+        assert told.state_bytes > 0
         send_at(feed, T0 + 101_000)
         catch_up(lane, feed)
         assert full == 20

@@ -17,6 +17,7 @@ from edgewake.cloud.analysis.lanes.batch_rows import BatchRows
 from edgewake.cloud.analysis.results import emit, finish, result_texts
 from edgewake.cloud.queries.query import Registered
 from edgewake.cloud.queries.query_file import parse
+from tests.examples import examples
 
 T0 = 1_790_000_040_000
 SEED = 20_261_124
@@ -78,7 +79,7 @@ def numbers() -> list[float]:
     ]
     for number in tens + twos:
         found += [number, math.nextafter(number, 0), math.nextafter(number, math.inf), -number]
-    for _ in range(20_000):
+    for _ in range(examples(20_000)):
         found.append(struct.unpack("<d", pick.randbytes(8))[0])
         found.append(pick.uniform(-1, 1) * 10 ** pick.randint(-6, 18))
         found.append(round(pick.uniform(-1000, 1000), pick.randint(0, 6)))

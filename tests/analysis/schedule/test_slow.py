@@ -37,6 +37,7 @@ from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.stream import FieldInfo, Stream
 from tests.analysis.repair.test_repairs import ask
 from tests.analysis.support import (
+    ALL_LANES,
     T0,
     Analysis,
     Feed,
@@ -395,13 +396,14 @@ def events(caplog: pytest.LogCaptureFixture) -> Events:
     return lambda: [str(getattr(record, "event", "")) for record in caplog.records]
 
 
+OF_SPARK = pytest.param("", 0.1, True, id="Spark computes it")
+OF_THE_DRIVER = pytest.param(LOOKS_BACK, 0.1, True, id="the driver computes it")
+CONTROL = pytest.param("", 3600.0, False, id="control: it is not looked for")
+
+
 @pytest.mark.parametrize(
     ("also", "slow_s", "is_apart"),
-    [
-        pytest.param("", 0.1, True, id="Spark computes it"),
-        pytest.param(LOOKS_BACK, 0.1, True, id="the driver computes it"),
-        pytest.param("", 3600.0, False, id="control: it is not looked for"),
-    ],
+    [OF_SPARK, OF_THE_DRIVER, CONTROL] if ALL_LANES else [OF_SPARK, CONTROL],
 )
 def test_others_do_not_wait_for_a_slow_query(
     analysis: Analysis,

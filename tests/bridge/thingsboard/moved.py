@@ -3,18 +3,21 @@ its own, with its address changed and nothing else.
 
     moved.py device PORT TOKEN COUNT
     moved.py gateway PORT TOKEN COUNT
+    moved.py new PORT CODE HTTP_PORT    provisions itself, and asks for its firmware
 
 Each thing that happens is a line of JSON.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 import threading
 import time
 from typing import Any
 
+from tb_device_http import TBHTTPDevice
 from tb_device_mqtt import TBDeviceMqttClient
 from tb_gateway_mqtt import TBGatewayMqttClient
 
@@ -110,6 +113,30 @@ def gateway(port: int, token: str, count: int) -> None:
     client.disconnect()
 
 
+def new(port: int, code: str, http_port: int) -> None:
+    web = TBHTTPDevice.provision(f"http://127.0.0.1:{http_port}", "tb-web", "edgewake", code)
+    web.send_telemetry({"degrees": 180}, queued=False)
+    say("sent by http")
+    refused = TBDeviceMqttClient.provision("127.0.0.1", "edgewake", code, device_name="", port=port)
+    say("refused", answer=refused)
+    given = TBDeviceMqttClient.provision(
+        "127.0.0.1", "edgewake", code, device_name="tb-new", port=port
+    )
+    say("provisioned", answer=given)
+    token = given["credentialsValue"]
+    client = TBDeviceMqttClient("127.0.0.1", port, username=token, chunk_size=1000)
+
+    def on_firmware(_client: Any, data: bytes, version: str) -> None:
+        say("firmware", size=len(data), sha256=hashlib.sha256(data).hexdigest(), version=version)
+
+    client.set_on_firmware_received_callback(on_firmware)
+    connected(client)
+    # There is none yet. It begins by itself when it is told of one.
+    client.get_firmware_update()
+    sys.stdin.readline()
+    client.disconnect()
+
+
 if __name__ == "__main__":
     kind, port, token, count = sys.argv[1:]
-    {"device": device, "gateway": gateway}[kind](int(port), token, int(count))
+    {"device": device, "gateway": gateway, "new": new}[kind](int(port), token, int(count))

@@ -15,10 +15,11 @@ from edgewake.cloud.bridge.admission.mapped import Part
 from edgewake.cloud.bridge.http_config import ThingsBoardConfig
 from edgewake.cloud.bridge.mqtt.ack_ledger import Awaited
 from edgewake.cloud.bridge.outbox import Outbox
+from edgewake.cloud.bridge.thingsboard import client as clients
 from edgewake.cloud.bridge.thingsboard import door as module
 from edgewake.cloud.bridge.thingsboard.door import Door
+from edgewake.cloud.bridge.thingsboard.memory import Memory
 from edgewake.protocol.clock import FakeClock, SystemClock
-from edgewake.protocol.maps.device_tokens import DeviceTokens
 from edgewake.protocol.mqtt import PacketReader
 from tests.bridge.web.test_turns import Shares
 from tests.feeds import eventually
@@ -83,7 +84,7 @@ class Here:
 
     def waiting(self, device: str) -> int:
         """Bytes that wait for a client to read them."""
-        found = self.door._clients[device].writer.transport.get_write_buffer_size()
+        found = self.door._present.of(device)[0].writer.transport.get_write_buffer_size()
         return int(found)
 
 
@@ -94,18 +95,20 @@ async def here(folder: Path) -> AsyncIterator[Here]:
     file.chmod(0o600)
     bridge = Told()
     config = ThingsBoardConfig(port=1, tokens_file=file)
-    door = Door(config, bridge, Outbox(), DeviceTokens(file), SystemClock())
+    door = Door(config, bridge, Outbox(), Memory("one", "bridge-1"), SystemClock())
     server = await asyncio.start_server(door.serve, "127.0.0.1", 0)
     async with server:
         yield Here(door, bridge, server.sockets[0].getsockname()[1])
 
 
-@pytest.mark.parametrize("bound", [module.UNREAD_BYTES_MAX, 1 << 40], ids=["", "control"])
+@pytest.mark.parametrize("bound", [clients.UNREAD_BYTES_MAX, 1 << 40], ids=["", "control"])
 async def test_who_asks_and_reads_nothing_is_not_listened_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: int
 ) -> None:
     """A question has 50 bytes. Control: what is answered is kept, for as many as are asked."""
-    monkeypatch.setattr(module, "UNREAD_BYTES_MAX", bound)
+    monkeypatch.setattr(clients, "UNREAD_BYTES_MAX", bound)
+    if bound == 1 << 40:
+        monkeypatch.setattr(clients, "OUT_BYTES_MAX", bound)
     async with here(tmp_path) as site, site.client("DEAF") as deaf, site.client("QUIET") as quiet:
         deaf.writer.write(mqtt5.SubscribePacket(1, [mqtt5.TopicFilter(TOPIC + "/#")]).write())
         await deaf.hears(mqtt5.SubAckPacket)
@@ -149,6 +152,6 @@ async def test_a_device_under_many_client_ids_pushes_out_nobody_else_s_messages(
         for n in range(30):
             async with site.client("DEAF", f"id-{n}"):
                 pass
-        await eventually(lambda: not site.door._clients, "all have left")
+        await eventually(lambda: not site.door.clients, "all have left")
         assert list(site.door._recent["quiet"]) == ["c"]
         assert len(site.door._recent["deaf"]) == module.CLIENT_IDS_MAX

@@ -5,6 +5,7 @@ real bridge, Kafka, sequencer and operations API.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import socket
 import subprocess
@@ -25,7 +26,7 @@ from edgewake.protocol.mqtt import PacketReader
 from tests.bridge.running import World, read, read_some, start
 from tests.bridge.thingsboard.library import environment
 from tests.ops.service import Ops, running
-from tests.services import PATIENCE_S, free_ports, wait_until
+from tests.services import PATIENCE_S, Process, free_ports, wait_until
 
 pytestmark = pytest.mark.services
 FIRST_MS = 1_790_000_000_000
@@ -66,10 +67,10 @@ class Moved:
 
 
 @contextmanager
-def moved(folder: Path, kind: str, port: int, token: str) -> Iterator[Moved]:
+def moved(folder: Path, kind: str, port: int, token: str, last: int = COUNT) -> Iterator[Moved]:
     log = folder / f"{kind}.log"
     script = Path(__file__).with_name("moved.py")
-    command = [sys.executable, str(script), kind, str(port), token, str(COUNT)]
+    command = [sys.executable, str(script), kind, str(port), token, str(last)]
     with (
         log.open("w") as out,
         subprocess.Popen(
@@ -82,12 +83,14 @@ def moved(folder: Path, kind: str, port: int, token: str) -> Iterator[Moved]:
             process.kill()
 
 
-def bridge(here: World, name: str) -> int:
-    """A bridge with the door; its port."""
+def bridge(here: World, name: str, more: str = "") -> int:
+    """A bridge with the door; its port. `more`: lines of its table."""
     (port,) = free_ports(1)
     tokens = here.folder / "tokens"
-    tokens.write_text("token-of-boiler tb-boiler\ntoken-of-hall hall-gw gateway\n")
-    table = f'[thingsboard]\nport = {port}\ntokens_file = "{tokens}"\nprefix = "tb-"\n'
+    tokens.write_text(
+        "token-of-boiler tb-boiler\ntoken-of-hall hall-gw gateway\ntoken-of-valve tb-valve\n"
+    )
+    table = f'[thingsboard]\nport = {port}\ntokens_file = "{tokens}"\nprefix = "tb-"\n{more}'
     here.bridge(name, mqtt=table)
     return port
 
@@ -157,13 +160,106 @@ async def test_a_device_sends_is_commanded_and_asks_although_the_bridge_is_kille
         await done(api, asks(api, "tb-boiler", "set_attributes", '{"interval": 10}'))
         assert await one.says("shared") == {"what": "shared", "interval": 10}
         one.go_on()
-        assert (await one.says("asked", 2))["body"]["shared"] == {"interval": 10}
+        known = {"client": {"firmware": "1.2"}, "shared": {"interval": 10}}
+        assert (await one.says("asked", 2))["body"] == known, "sent before the bridge was killed"
         one.go_on()
-        await asyncio.to_thread(
-            wait_until,
-            lambda: api.client.get("/v1/devices/tb-boiler").json().get("state") == "offline",
-            "it is offline",
+        await state_is(api, "tb-boiler", "offline")
+        await told_once(api, port, killed)
+
+
+async def state_is(api: Ops, device: str, state: str) -> None:
+    await asyncio.to_thread(
+        wait_until,
+        lambda: api.client.get(f"/v1/devices/{device}").json().get("state") == state,
+        f"{device} is {state}",
+    )
+
+
+async def next_is_a_check(api: Ops, one: Raw) -> bool:
+    """Is nothing sent before a command that is new? Commands are sent in their order."""
+    asks(api, "tb-valve", "check")
+    found = await asyncio.to_thread(one.next_call)
+    one.acknowledge(found)
+    return orjson.loads(found.payload)["method"] == "check"
+
+
+async def told_once(api: Ops, port: int, killed: Process) -> None:
+    """A command that a device has is not sent again, one that it may not have is."""
+    one = await asyncio.to_thread(Raw, port, "token-of-valve", listens=True)
+    other = await asyncio.to_thread(Raw, port, "token-of-valve", "other")
+    await state_is(api, "tb-valve", "online")
+    path = asks(api, "tb-valve", "open_valve", "5")
+    first = await asyncio.to_thread(one.next_call)
+    one.close()
+    # Two of a token: it is not gone while one of them is there.
+    again = await asyncio.to_thread(Raw, port, "token-of-valve", listens=True)
+    second = await asyncio.to_thread(again.next_call)
+    assert second.topic == first.topic, "it was not acknowledged: the same number again"
+    again.acknowledge(second)
+    assert await next_is_a_check(api, again), "it has it"
+    again.close()
+    third = await asyncio.to_thread(Raw, port, "token-of-valve", listens=True)
+    assert await next_is_a_check(api, third), "it had it on another connection"
+    assert api.client.get("/v1/devices/tb-valve").json()["state"] == "online"
+    other.close()
+    killed.kill()
+    start(killed)
+    fourth = await asyncio.to_thread(Raw, port, "token-of-valve", listens=True)
+    assert await next_is_a_check(api, fourth), "it had it before the bridge was killed"
+    number = first.topic.rpartition("/")[2]
+    fourth.publish(f"v1/devices/me/rpc/response/{number}", b'{"done":true}')
+    assert json.loads((await done(api, path))["output"]) == {"done": True}
+    third.close()
+    fourth.close()
+    await state_is(api, "tb-valve", "offline")
+
+
+async def test_a_device_gets_its_token_by_a_code_and_then_its_firmware(
+    here: World, tmp_path: Path
+) -> None:
+    image = bytes(range(256)) * 10 + b"end"
+    folder = tmp_path / "firmware" / "boiler"
+    folder.mkdir(parents=True)
+    (folder / "2.0").write_bytes(image)
+    passwords = tmp_path / "passwords"
+    (web,) = free_ports(1)
+    with running(here.node.bootstrap, tmp_path, f'password_file = "{passwords}"\n') as api:
+        port = bridge(
+            here,
+            "b-tbnew",
+            f'password_file = "{passwords}"\nenrol_url = "{api.url}"\n'
+            f'firmware_dir = "{tmp_path / "firmware"}"\n'
+            f'[http]\nport = {web}\npassword_file = "{passwords}"\nenrol_url = "{api.url}"\n',
         )
+        door = here.parts[-1]
+        here.sequencer()
+        wanted = {"count": 2, "life_s": 3600, "prefix": "tb-"}
+        answer = api.client.post("/v1/claims", json=wanted)
+        code = answer.json()["code"]
+        with moved(tmp_path, "new", port, code, web) as one:
+            await one.says("sent by http")
+            assert [*fields(here, "tb-web", "thingsboard").values()] == [{"degrees": 180}]
+            assert (await one.says("refused"))["answer"] is None
+            given = (await one.says("provisioned"))["answer"]
+            assert given["credentialsValue"].startswith("tb-new:")
+            await one.says("connected")
+            wrong = asks(api, "tb-new", "set_attributes", '{"fw_title":"boiler","fw_version":"9"}')
+            await asyncio.to_thread(
+                wait_until,
+                lambda: api.client.get(wrong).json()["state"] == "refused",
+                "there is no such version",
+            )
+            assert "expected the file TITLE/VERSION" in api.client.get(wrong).text
+            versions = '{"fw_title":"boiler","fw_version":"2.0"}'
+            await done(api, asks(api, "tb-new", "set_attributes", versions))
+            got = await one.says("firmware")
+            assert got["size"] == len(image)
+            assert (got["sha256"], got["version"]) == (hashlib.sha256(image).hexdigest(), "2.0")
+            assert api.client.delete("/v1/credentials/tb-new").status_code == 204
+            revoked = '"event":"thingsboard.revoked"'
+            await asyncio.to_thread(
+                wait_until, lambda: revoked in door.output(), "its token was taken back"
+            )
 
 
 async def test_devices_behind_a_gateway_are_devices_with_commands_of_their_own(
@@ -229,13 +325,39 @@ async def test_who_shows_no_token_is_refused(here: World, tmp_path: Path) -> Non
 class Raw:
     """A device of few words, so that a test has both ends of its connections."""
 
-    def __init__(self, port: int, token: str) -> None:
+    def __init__(
+        self, port: int, token: str, client_id: str = "raw", *, listens: bool = False
+    ) -> None:
+        """`listens`: to commands and attributes, at QoS 1."""
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
-        hello = mqtt5.ConnectPacket(client_id="raw", username=token, keep_alive=60)
+        hello = mqtt5.ConnectPacket(client_id=client_id, username=token, keep_alive=60)
         self._socket.sendall(hello.write())
         self._packets = PacketReader()
         self._read: list[object] = []
         assert isinstance(self.next(), mqtt5.ConnAckPacket)
+        if listens:
+            qos = mqtt5.QoS.AT_LEAST_ONCE
+            filters = [
+                mqtt5.TopicFilter(one, max_qos=qos)
+                for one in ("v1/devices/me/rpc/request/+", "v1/devices/me/attributes/response/+")
+            ]
+            self._socket.sendall(mqtt5.SubscribePacket(1, filters).write())
+            assert isinstance(self.next(), mqtt5.SubAckPacket)
+
+    def publish(self, topic: str, payload: bytes) -> None:
+        """At QoS 0."""
+        self._socket.sendall(mqtt5.PublishPacket(topic, payload).write())
+
+    def next_call(self) -> mqtt5.PublishPacket:
+        """The next command."""
+        found = self.next()
+        assert isinstance(found, mqtt5.PublishPacket), found
+        return found
+
+    def acknowledge(self, packet: mqtt5.PublishPacket) -> None:
+        """Say that it came."""
+        assert packet.packet_id is not None
+        self._socket.sendall(mqtt5.PubAckPacket(packet.packet_id).write())
 
     def next(self) -> object:
         """The next packet; None once the other end has closed."""

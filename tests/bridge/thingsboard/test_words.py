@@ -6,7 +6,14 @@ import orjson
 import pytest
 
 from edgewake.cloud.bridge.thingsboard import words
-from edgewake.cloud.bridge.thingsboard.words import Answered, Asked, Attributes, Passed, Up
+from edgewake.cloud.bridge.thingsboard.words import (
+    Answered,
+    Asked,
+    Attributes,
+    Chunk,
+    Passed,
+    Up,
+)
 from edgewake.protocol.downlink.down_message import Command
 
 KNOWN = {"client": {"fw": "1.2"}, "shared": {"interval": 10}}
@@ -31,6 +38,13 @@ KNOWN = {"client": {"fw": "1.2"}, "shared": {"interval": 10}}
         ("v1/devices/me/rpc/response/3", b"[1]", Answered(3, "", "[1]")),
         ("v1/gateway/rpc", b'{"device":"A","id":4,"data":{"x":1}}', Answered(4, "A", '{"x":1}')),
         ("v1/devices/me/claim", b"{}", Passed("claim")),
+        ("v2/fw/request/2/chunk/5", b"1024", Chunk("fw", 2, 5, 1024)),
+        ("v2/sw/request/2/chunk/0", b"", Chunk("sw", 2, 0, 0)),
+        (
+            "v2/fw/request/2/chunk/0",
+            b"-1",
+            Passed("a piece of firmware of '-1' bytes: expected a number"),
+        ),
         ("v1/gateway/rpc", b"broken", Passed("nothing is done about 'v1/gateway/rpc'")),
         (
             "v1/devices/me/rpc/request/x",
@@ -76,18 +90,26 @@ def test_attributes_are_answered(asked: Attributes, topic: str, body: object) ->
 def test_a_command_is_an_rpc_of_its_name(
     args: tuple[str, ...], params: object, device: str
 ) -> None:
-    found = words.command(Command(id="1", name="open", args=args), 9, device)
+    found = words.command(Command(id="1", name="open", args=args), device)
+    number = words.number_of("1")
     body = orjson.loads(found.payload)
     if device:
-        wanted = {"device": "A", "data": {"id": 9, "method": "open", "params": params}}
+        wanted = {"device": "A", "data": {"id": number, "method": "open", "params": params}}
         assert (found.topic, body) == ("v1/gateway/rpc", wanted)
     else:
         wanted = {"method": "open", "params": params}
-        assert (found.topic, body) == ("v1/devices/me/rpc/request/9", wanted)
+        assert (found.topic, body) == (f"v1/devices/me/rpc/request/{number}", wanted)
 
 
 def test_a_command_sets_shared_attributes() -> None:
     asked = Command(id="1", name="set_attributes", args=('{"interval": 10}',))
-    found = words.command(asked, 1, "")
+    found = words.shared(words.shared_of(asked), "")
     assert (found.topic, found.payload) == ("v1/devices/me/attributes", b'{"interval":10}')
-    assert words.command(asked, 1, "A").topic == "v1/gateway/attributes"
+    assert words.shared(words.shared_of(asked), "A").topic == "v1/gateway/attributes"
+
+
+def test_a_command_has_the_same_number_wherever_it_is_sent() -> None:
+    numbers = {words.number_of(f"{n:016x}") for n in range(1000)}
+    assert len(numbers) == 1000
+    assert all(0 <= one < 2**31 for one in numbers)
+    assert words.number_of("9f2c") == words.number_of("9f2c")

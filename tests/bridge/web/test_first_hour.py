@@ -70,7 +70,7 @@ async def test_each_client_sends_as_the_page_says_until_its_device_is_shut_out(
         at = said("OwnTracks", r"`(https[^`]+)`").replace(THERE, url)
         login = {"Authorization": basic(f"boiler:{PASSWORD}")}
         assert (await client.post(at, json=place, headers=login)).status_code == 200
-        at = said("ThingsBoard", r"`(https[^`]+)`").replace(THERE, url)
+        at = said("ThingsBoard's devices, HTTP", r"`(https[^`]+)`").replace(THERE, url)
         assert (await client.post(at, json={"kwh": 7})).status_code == 200
         streams = {stream for stream, _, _ in await rows(here, "boiler", 4)}
         assert streams == {"hour_line", "hour_otlp", "owntracks_location", "thingsboard"}

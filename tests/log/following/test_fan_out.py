@@ -505,3 +505,46 @@ async def _thousand_clients() -> None:
     assert sum(view.chunks_made for view in world.views.values()) - made == 250
     assert {reader.wakes for reader in readers[5:]} == {readers[-1].wakes}
     assert readers[-1].subscriber.positions == readers[0].subscriber.positions
+
+
+def test_who_has_passed_what_is_in_memory_no_more_waits_on() -> None:
+    asyncio.run(_overrun())
+
+
+async def _overrun() -> None:
+    """Records came faster than they were looked at: who stands before them reads on, nobody else.
+
+    The turns of a slow machine end after each step, so the look stands where it was.
+    """
+    size = RECORD_OVERHEAD_BYTES + 10
+    world = World(0.0, 8 * size)
+    before = Reader(world, 0, a_plan("device = 'a'", None))
+    before.read()
+    await _settle(world, [before])
+    for n in range(6):
+        world.send("one", 0, [(DATA, {"device": "b", "n": n})])
+    after = Reader(world, 1, a_plan("device = 'c'", None))
+    after.read()
+    await _settle_alone(world, after)
+    views = [world.views[number] for number in (0, 1)]
+    assert [len(view._covered) for view in views] == [1, 1]
+    for n in range(6):
+        world.send("one", 0, [(DATA, {"device": "a", "n": n})])
+    entry = world.streams.by_name["one"]
+    stream = next(iter(world.fan_out._streams.values()))
+    assert not entry.tails[0].has(stream.looked[0]), "the look was overrun"
+    world.fan_out._overrun(stream)
+    assert [len(view._covered) for view in views] == [0, 1]
+    await _settle(world, [before, after])
+    world.send("one", 0, [(DATA, {"device": "c", "n": 1}), (DATA, {"device": "a", "n": 1})])
+    await _settle(world, [before, after])
+    assert (len(before.found), len(after.found)) == (7, 1)
+    for reader in (before, after):
+        reader.check()
+
+
+async def _settle_alone(world: World, reader: Reader) -> None:
+    """It has read all, while nobody looks for the others."""
+    world.streams.tick()
+    while not reader.subscriber.is_live:
+        await asyncio.sleep(0)

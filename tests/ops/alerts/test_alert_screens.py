@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
-from tests.chromium import accessibility_faults, chromium, open_page
+from tests.chromium import LOOKS_WITHOUT_WALLS, accessibility_faults, chromium, open_page
 from tests.ops.alerts.conftest import Alerts
 from tests.ops.alerts.receivers import Mail
 
@@ -92,9 +92,9 @@ async def test_who_edits_what_another_changed_is_told_and_can_load_it(
     await page.close()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "theme"), LOOKS_WITHOUT_WALLS)
 async def test_every_screen_is_accessible_and_no_wider_than_its_window(
-    browser: Browser, alerts: Alerts, theme: str
+    browser: Browser, alerts: Alerts, width: int, theme: str
 ):
     stream = alerts.stream()
     rule = alerts.rule("wide", stream=stream, when="temperature > 30", by=["device"])
@@ -105,22 +105,21 @@ async def test_every_screen_is_accessible_and_no_wider_than_its_window(
     page.on("pageerror", lambda error: complaints.append(str(error)))
     await page.evaluate("(theme) => (document.documentElement.dataset.theme = theme)", theme)
     await expect(page.get_by_role("listitem").filter(has_text="<img")).to_be_visible()
-    for width in (390, 1440):
-        await page.set_viewport_size({"width": width, "height": 900})
-        for address in (
-            "#/alerts",
-            f"#/alerts/{rule}",
-            f"#/alerts/{rule}?edit=1",
-            "#/alerts?new=1",
-            "#/alerts?show=destinations",
-            "#/alerts/none",
-        ):
-            await page.evaluate("(to) => (location.hash = to)", address)
-            await expect(page.locator("main .card").first).to_be_visible()
-            await expect(page.get_by_text("loading…")).to_have_count(0)
-            shown = await page.evaluate("document.documentElement.scrollWidth")
-            assert shown <= width, address
-            faults = await accessibility_faults(page)
-            assert faults == [], f"{address}: {json.dumps(faults)}"
+    await page.set_viewport_size({"width": width, "height": 900})
+    for address in (
+        "#/alerts",
+        f"#/alerts/{rule}",
+        f"#/alerts/{rule}?edit=1",
+        "#/alerts?new=1",
+        "#/alerts?show=destinations",
+        "#/alerts/none",
+    ):
+        await page.evaluate("(to) => (location.hash = to)", address)
+        await expect(page.locator("main .card").first).to_be_visible()
+        await expect(page.get_by_text("loading…")).to_have_count(0)
+        shown = await page.evaluate("document.documentElement.scrollWidth")
+        assert shown <= width, address
+        faults = await accessibility_faults(page)
+        assert faults == [], f"{address}: {json.dumps(faults)}"
     assert complaints == []
     await page.close()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, BrowserContext, Page, expect
 
-from tests.chromium import chromium, open_page
+from tests.chromium import chromium, shared_context
 from tests.ops.service import Ops, running
 from tests.services import Kafka
 
@@ -38,9 +39,22 @@ class Visit:
         await self.page.evaluate("(to) => (location.hash = to)", address)
 
 
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
+async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
+    async with shared_context(browser, viewport={"width": 1440, "height": 900}) as opened:
+        yield opened
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def visit(browser: Browser, ops: Ops) -> AsyncIterator[Visit]:
-    page = await open_page(browser, viewport={"width": 1440, "height": 900})
+async def visit(context: BrowserContext, ops: Ops) -> AsyncIterator[Visit]:
+    async with visiting(context, ops) as visit:
+        yield visit
+
+
+@asynccontextmanager
+async def visiting(context: BrowserContext, ops: Ops) -> AsyncIterator[Visit]:
+    """A page of its own, that is logged in."""
+    page = await context.new_page()
     visit = Visit(page, ops.url)
     page.on(
         "console",
@@ -49,7 +63,12 @@ async def visit(browser: Browser, ops: Ops) -> AsyncIterator[Visit]:
         ),
     )
     page.on("pageerror", lambda error: visit.complaints.append(str(error)))
-    await page.goto(ops.url + ops.client.post("/v1/tickets").json()["path"])
-    await expect(page.get_by_role("link", name="Devices", exact=True)).to_be_visible()
+    await log_in(visit, ops)
     yield visit
+    await page.evaluate("localStorage.clear()")
     await page.close()
+
+
+async def log_in(visit: Visit, ops: Ops) -> None:
+    await visit.page.goto(ops.url + ops.client.post("/v1/tickets").json()["path"])
+    await expect(visit.page.get_by_role("link", name="Devices", exact=True)).to_be_visible()

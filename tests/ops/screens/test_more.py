@@ -149,29 +149,3 @@ async def test_devices_are_chosen_by_what_is_wrong_and_shown_with_their_readings
     await expect(visit.page.get_by_text("7 readings")).to_be_visible()
     writer.put(topics.DEVICES, f"{device}|status", None)
     writer.put(topics.DEVICES, f"{device}|seen", None)
-
-
-async def test_what_comes_on_a_stream_is_seen_as_it_comes_and_paused(
-    visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
-) -> None:
-    stream, first, second = unique("s"), unique("dev"), unique("dev")
-    declare(writer, stream)
-    eventually(lambda: ops.client.get(f"/v1/streams/{stream}"))
-    await visit.open(f"#/streams/{stream}")
-    await expect(visit.page.get_by_text("Nothing came in the last 5 minutes")).to_be_visible()
-    await visit.page.get_by_label("Only with").fill(first)
-    for device in (first, second):
-        _put_now(writer, device, stream)
-    region = visit.page.get_by_role("region", name="Newest readings")
-    await expect(region).to_contain_text(first)
-    await expect(region).not_to_contain_text(second)
-    await visit.page.get_by_role("button", name="Pause").click()
-    await expect(visit.page.get_by_role("button", name="Go on")).to_be_visible()
-    await visit.page.get_by_label("Only with").fill("")
-    await expect(region).to_contain_text(second)
-
-
-def _put_now(writer: Writer, device: str, stream: str) -> None:
-    """A frame that Kafka keeps with the time of now."""
-    token = writer.received(device, stream, 1)
-    writer.sequenced(device, stream, 1, token)

@@ -14,7 +14,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.frames.dead_letter import DeadLetter
 from edgewake.protocol.ops.device import DeviceSeen
-from tests.chromium import accessibility_faults, open_page
+from tests.chromium import LOOKS, accessibility_faults, open_page
 from tests.ops.conftest import Writer
 from tests.ops.screens.conftest import Visit
 from tests.ops.service import Ops, running
@@ -100,7 +100,7 @@ async def test_a_stream_shows_its_fields_and_leads_to_sql(
     await visit.open(f"#/streams/{stream}")
     await expect(visit.page.get_by_role("region", name="Fields")).to_contain_text("km/h")
     await visit.page.get_by_role("link", name="its newest readings by SQL").click()
-    await expect(visit.page.locator("#sql")).to_have_value(
+    await expect(visit.page.locator("#sql")).to_have_text(
         f"SELECT * FROM {stream} ORDER BY t DESC LIMIT 20"
     )
 
@@ -136,10 +136,9 @@ async def test_who_has_no_session_is_led_to_the_login_and_one_that_ends_is_said(
     await expect(visit.page.get_by_role("alert")).to_contain_text("Your session is over")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1440, 3840])
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
 async def test_every_screen_is_accessible_and_no_wider_than_its_window(
-    visit: Visit, theme: str, width: int
+    visit: Visit, width: int, theme: str
 ):
     await visit.page.set_viewport_size({"width": width, "height": 900})
     await visit.page.evaluate("(theme) => (document.documentElement.dataset.theme = theme)", theme)

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from edgewake.cloud.log.decode import DATA, Event
 from edgewake.cloud.log.filters.filter import compile_where
 from edgewake.cloud.log.filters.filter_syntax import parse_where
-from edgewake.cloud.push.counting.matching import demand_of
+from edgewake.cloud.log.filters.filter_taken import LISTED_MAX
+from edgewake.cloud.push.counting.matching import Matcher, demand_of
 from edgewake.cloud.push.leases import lease_rights
 from edgewake.cloud.push.leases.lease_requests import hash_of
 from edgewake.cloud.rights.config import (
@@ -84,6 +86,27 @@ def test_a_condition_is_found_by_the_index() -> None:
     assert lease_rights.counted(None, condition) == condition
     counted = lease_rights.counted("n > 5 OR 1 = 1", condition)
     assert not passes(counted, device="car-8", n=6)
+
+
+def test_a_right_over_many_devices_can_hold_a_lease() -> None:
+    """200 names were more than a filter's text may have; the client's own text is bounded still."""
+    cars = tuple(f"vehicle-{n:04d}" for n in range(LISTED_MAX))
+    reader = someone(("s", cars, None))
+    condition = lease_rights.condition_of(reader, ["s"])
+    own = Subscription(streams=("s",), where="n > 5")
+    lease_rights.check_fields(reader, own)
+    matcher: Matcher[str] = Matcher()
+    where = lease_rights.counted(own.where, condition)
+    matcher.add(where, "lease")
+    for device, n, seen in ((cars[-1], 6, True), (cars[0], 5, False), ("other", 6, False)):
+        event = Event(DATA, {"stream": "s", "device": device, "n": n}, b"")
+        assert list(matcher.matches(event)) == ["lease"] * seen
+    assert matcher.scanned == 0, "the index finds it"
+    with pytest.raises(FilterError, match=r"right names more devices .* pattern"):
+        lease_rights.condition_of(someone(("s", (*cars, "one-more"), None)), ["s"])
+    long = ", ".join(f"'{car}'" for car in cars[:200])
+    with pytest.raises(FilterError, match="expected at most 1024"):
+        lease_rights.check_fields(reader, Subscription(streams=("s",), where=f"device IN ({long})"))
 
 
 def test_a_condition_for_each_stream() -> None:

@@ -8,15 +8,29 @@ from edgewake.protocol.ops.device import DeviceSeen
 
 def test_a_first_record_is_reported_at_once_and_the_next_ones_later() -> None:
     seen = Seen()
-    seen.note("a", "s", received_at=1000, sent_at=900)
+    seen.note("a", "s", received_at=1000, sent_at=900, readings=50)
     assert seen.due(0.0) == [
-        DeviceSeen(device="a", last_seen=1000, skew_ms=100, streams={"s": 1}, records=1)
+        DeviceSeen(
+            device="a",
+            last_seen=1000,
+            skew_ms=100,
+            streams={"s": 1},
+            readings={"s": 50},
+            records=1,
+        )
     ]
-    seen.note("a", "r", received_at=2000, sent_at=1950)
-    seen.note("a", "s", received_at=2100, sent_at=2080)
+    seen.note("a", "r", received_at=2000, sent_at=1950, readings=1)
+    seen.note("a", "s", received_at=2100, sent_at=2080, readings=2)
     assert seen.due(REPORT_S - 0.1) == []
     assert seen.due(REPORT_S) == [
-        DeviceSeen(device="a", last_seen=2100, skew_ms=20, streams={"r": 1, "s": 1}, records=2)
+        DeviceSeen(
+            device="a",
+            last_seen=2100,
+            skew_ms=20,
+            streams={"r": 1, "s": 1},
+            readings={"r": 1, "s": 2},
+            records=2,
+        )
     ]
 
 

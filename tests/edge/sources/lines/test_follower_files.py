@@ -4,6 +4,7 @@ ways. Each line is taken once.
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 from pathlib import Path
@@ -60,6 +61,44 @@ def path(tmp_path: Path) -> Path:
 def add(path: Path, *lines: bytes, end: bytes = b"\n") -> None:
     with path.open("ab") as file:
         file.write(b"".join(line + end for line in lines))
+
+
+def packed(path: Path, name: str) -> None:
+    """Rotate a file and pack it, as logrotate does without `delaycompress`."""
+    changed_ns = path.stat().st_mtime_ns
+    there = path.with_name(name)
+    with gzip.open(there, "wb") as file:
+        file.write(path.read_bytes())
+    os.utime(there, ns=(changed_ns, changed_ns))
+    path.unlink()
+
+
+def test_what_was_packed_while_nobody_read_is_said_and_what_was_read_before_is_not(
+    path: Path,
+) -> None:
+    add(path, b"one", b"two")
+    watch = Watch(path)
+    assert watch.read() == [b"one", b"two"]
+    watch.follower.close()
+    later_ns = path.stat().st_mtime_ns + 1
+    # Read to its end, although it changed after the last look.
+    os.utime(path, ns=(later_ns, later_ns))
+    packed(path, "in.log.3.gz")
+    add(path, b"three")
+    os.utime(path, ns=(later_ns + 1, later_ns + 1))
+    packed(path, "in.log.2.gz")
+    path.with_name("other.log.1.gz").write_bytes(b"another's")
+    add(path, b"four")
+    again = watch.again()
+    assert again.read() == [b"four"]
+    assert again.follower.packed == ["in.log.2.gz"]
+    # It is said once, and what nobody wanted is no loss.
+    fresh = Watch(path)
+    fresh.read()
+    assert fresh.follower.packed == ()
+    after = again.again()
+    after.read()
+    assert after.follower.packed == []
 
 
 def open_files() -> set[str]:

@@ -39,6 +39,7 @@ from edgewake.edge.sources.machines.beacons import (
     decoded,
 )
 from edgewake.edge.sources.machines.modbus import Block, NumberType, Point, Table, value_of
+from edgewake.protocol.errors import Unavailable
 from tests.edge.sources.cage import caged
 from tests.services import free_ports
 
@@ -69,7 +70,8 @@ async def line(registers: list[int]) -> AsyncIterator[str]:
     for source, target in ((one, two), (two, one)):
         threading.Thread(target=cable, args=(source, target), daemon=True).start()
     device, agent = (os.ttyname(slave) for _, slave in ends)
-    simulated = SimDevice(7, simdata=[SimData(0, values=registers, datatype=DataType.UINT16)])
+    data = [SimData(0, values=registers, datatype=DataType.UINT16)]
+    simulated = [SimDevice(unit, simdata=data) for unit in (7, 9)]
     server = ModbusSerialServer(simulated, port=device, baudrate=9600)
     await server.serve_forever(background=True)
     try:
@@ -99,6 +101,32 @@ async def test_a_device_on_a_serial_line_is_asked_and_what_it_lacks_is_null_alon
             assert one.column("missing")[:2] == [None, None]
             assert any("not there" in what for what in one.intake.remarks)
             assert one.supervisor.failures == 0
+
+
+async def test_several_units_of_one_line_are_asked_side_by_side(tmp_path: Path) -> None:
+    async with line([215, 8]) as port:
+        keys = {"path": port, "interval_s": 0.05, "parity": "none"}
+        points = [{"name": "temperature", "address": 0, "type": "int16", "scale": 0.1}]
+        others = [{"name": "alarm", "address": 1}]
+        (tmp_path / "one").mkdir()
+        (tmp_path / "other").mkdir()
+        first = config("modbus_rtu", unit=7, point=points, **keys)
+        second = config("modbus_rtu", unit=9, point=others, **keys)
+        assert first.owns() != second.owns()
+        async with caged(tmp_path / "one", first) as one:
+            async with caged(tmp_path / "other", second) as other:
+                await other.until(lambda: len(other.column("alarm")) >= 20, "the second one's")
+                assert {*other.column("alarm")} == {8}
+            count = len(one.column("temperature"))
+            assert count >= 2, "the first one was not held up"
+            await one.until(
+                lambda: len(one.column("temperature")) >= count + 2, "it goes on when that ended"
+            )
+            assert {*one.column("temperature")} == {21.5}
+            assert (one.supervisor.failures, other.supervisor.failures) == (0, 0)
+            slower = config("modbus_rtu", unit=9, point=others, baud=4800, **keys)
+            with pytest.raises(Unavailable, match="expected the same in both"):
+                await slower.connected()
 
 
 @pytest.mark.parametrize(

@@ -404,6 +404,28 @@ def test_a_form_is_known_by_its_head(target: str, headers: dict[str, str], form:
     assert form_of(Head.of("POST", target, headers)) is form
 
 
+@pytest.mark.parametrize(
+    ("target", "headers", "device", "fields"),
+    [
+        ("/shellies?hum=47&temp=23.5&id=x", {}, "", {"hum": 47, "temp": 23.5}),
+        ("/shellies?temp=23.5&id=x&token=secret", {}, "boiler", {"temp": 23.5}),
+        ("/shellies?temp=23.5&id=x&u=boiler&p=secret", {}, "boiler", {"temp": 23.5}),
+        # What is no secret stays: it is a pressure here.
+        ("/shellies?id=x&p=2.5", {"authorization": "Bearer t"}, "boiler", {"p": 2.5}),
+        ("/shellies?id=x&p=2.5", {}, "", {"p": 2.5}),
+    ],
+)
+def test_a_report_of_shelly_is_a_reading_without_the_secret_that_it_shows(
+    target: str, headers: dict[str, str], device: str, fields: dict[str, object]
+) -> None:
+    head = Head.of("GET", target, headers)._replace(device=device)
+    (found,) = messages(form_of(head), head, b"", T_MS)
+    maps = compile_presets(["shelly-gen1"], needs_names=True)
+    done = apply(maps, found.topic, found.payload, T_MS, document=found.document)
+    (one,) = done.readings
+    assert (one.device, one.stream, one.body) == ("x", "shelly_report", fields)
+
+
 def test_each_form_hears_its_own_words_of_a_refusal() -> None:
     head = Head.of("POST", "/v1/metrics", {"content-type": "application/x-protobuf"})
     partial = reply(Form.OTLP, head, Outcome(200, 2, 1, "why"))

@@ -1,0 +1,61 @@
+/* Questions in SQL: one at a time, seen while it is under way, and one may stop it. */
+
+import { html, useEffect, useRef, useState } from "../vendor/htm/standalone.module.js";
+import { Table } from "../live/cards.js";
+import { counted } from "../live/format.js";
+import { api, enc } from "./api.js";
+import { faultsOf, SqlEditor } from "./editor.js";
+
+const FIRST = "SELECT * FROM host_metrics ORDER BY t DESC LIMIT 20";
+const TICK_MS = 100;
+const NOTHING = { answer: null, faults: [], began: null };
+
+export function Ask({ params }) {
+  const [sql, setSql] = useState(params.get("sql") ?? FIRST);
+  const [state, setState] = useState(NOTHING);
+  const stopper = useRef(null);
+  useEffect(() => () => stopper.current?.abort(), []);
+  const ask = async () => {
+    if (stopper.current) return;
+    const mine = (stopper.current = new AbortController());
+    setState((before) => ({ ...before, faults: [], began: Date.now() }));
+    history.replaceState(null, "", `#/ask?sql=${enc(sql)}`);
+    try {
+      const answer = await api("POST", "/v1/sql", { sql }, mine.signal);
+      setState({ answer, faults: [], began: null });
+    } catch (error) {
+      setState((before) => ({ ...before, faults: mine.signal.aborted ? [] : faultsOf(error), began: null }));
+    }
+    stopper.current = null;
+  };
+  const write = (next) => {
+    setSql(next);
+    setState((before) => (before.faults.length ? { ...before, faults: [] } : before));
+  };
+  const { answer, faults, began } = state;
+  const rows = answer?.rows.map((row) => Object.fromEntries(answer.columns.map(({ name }, i) => [name, row[i]])));
+  return html`<section class="card"><${SqlEditor} id="sql" label="One SELECT over streams, queries and summaries, past and present" first=${sql} faults=${faults} onText=${write} onSend=${ask} />
+      <p class="actions"><button type="button" class="primary" disabled=${began !== null} onClick=${ask}>Ask</button>
+        ${began === null ? html`<small>Ctrl + Enter</small>` : html`<button type="button" onClick=${() => stopper.current?.abort()}>Stop</button><${Waiting} since=${began} />`}</p></section>
+    ${answer && html`<section class="card" aria-busy=${began !== null}><h2>Answer <small>${counted(rows.length, "rows")} in ${answer.seconds.toFixed(2)} s${answer.is_cut ? ", there are more" : ""}</small></h2>
+      ${rows.length ? html`<div class="console answer"><${Table} rows=${rows} columns=${answer.columns.map(({ name }) => name)} caption="Answer" /></div>` : html`<p class="quiet">No row is like that.</p>`}
+      <p class="quiet">${stands(answer)}</p></section>`}`;
+}
+
+/** How long a question has been under way. */
+function Waiting({ since }) {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), TICK_MS);
+    return () => clearInterval(timer);
+  }, []);
+  return html`<span class="waiting-bar" role="progressbar" aria-label="The question is under way"><i></i></span><small role="timer">${((now - since) / 1000).toFixed(1)} s</small>`;
+}
+
+/** What an answer stands on. */
+function stands({ past, present }) {
+  const read = `${counted(past.rows, "rows")} of ${counted(past.files, "files")} of the lake, ${counted(present.rows, "rows")} of Kafka`;
+  const left = present.records_left ? `; ${counted(present.records_left, "records")} of Kafka were not read` : "";
+  const lost = past.lost_records ? `; ${counted(past.lost_records, "records")} were lost before the lake had them` : "";
+  return `Read: ${read}${left}${lost}.`;
+}

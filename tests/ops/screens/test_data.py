@@ -1,0 +1,314 @@
+"""Streams, queries, summaries and questions on the operations pages, by role and name."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.async_api import Locator, Page, expect
+
+from edgewake.cloud.summaries.summary import MINUTE_MS, Series
+from edgewake.protocol import topics
+from edgewake.protocol.frames import record as records
+from edgewake.protocol.frames.frame import encode, from_plain
+from edgewake.protocol.frames.record import Mode
+from edgewake.protocol.ops.preview import Preview
+from edgewake.protocol.ops.query import Progress, QueryState
+from tests.bridge.running import read
+from tests.chromium import accessibility_faults
+from tests.ops.conftest import Writer
+from tests.ops.screens.conftest import Visit
+from tests.ops.service import ACCESS, Ops
+from tests.ops.test_app import declare, eventually, sql
+from tests.services import wait_until
+from tests.summaries.made import minute
+
+pytestmark = [pytest.mark.services, pytest.mark.asyncio(loop_scope="session")]
+
+UNDERLINED = "() => [...CSS.highlights.get('refused') ?? []].map((range) => range.toString())"
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def send(writer: Writer, device: str, stream: str, **fields: float | str) -> None:
+    """A reading of now, on its stream."""
+    reading = json.dumps({"t": now_ms(), **fields}).encode()
+    value = records.encode(
+        device=device,
+        stream=stream,
+        mode=Mode.ACK,
+        sent_at=None,
+        received_at=now_ms(),
+        frame_bytes=encode(from_plain(reading, received_at=now_ms())),
+    )
+    writer.put(topics.stream_topic(stream), device, value)
+
+
+async def holds_in_both_themes_and_on_a_phone(page: Page) -> None:
+    """Axe finds nothing, and nothing is cut at 390 px; then the page is as wide as before."""
+    before = page.viewport_size
+    for width in (1440, 390):
+        await page.set_viewport_size({"width": width, "height": 900})
+        for theme in ("light", "dark"):
+            await page.evaluate("(one) => (document.documentElement.dataset.theme = one)", theme)
+            assert await accessibility_faults(page) == [], (width, theme)
+        assert await page.evaluate("document.documentElement.scrollWidth") <= width
+    assert before is not None
+    await page.set_viewport_size(before)
+
+
+async def test_a_console_shows_what_a_filter_passes_and_says_what_is_wrong_in_it(
+    visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
+) -> None:
+    stream, page = unique("s"), visit.page
+    declare(writer, stream)
+    eventually(lambda: ops.client.get(f"/v1/streams/{stream}"))
+    for device, speed in (("slow", 20), ("fast", 80)):
+        send(writer, device, stream, speed=speed)
+    await visit.open(f"#/streams/{stream}")
+    readings = page.get_by_role("region", name="Newest readings")
+    await expect(readings).to_contain_text("slow")
+    await page.get_by_role("textbox", name="where").fill("speed > 50 AND device <> 'van''s'")
+    await page.get_by_role("textbox", name="where").press("Enter")
+    await expect(readings).to_contain_text("fast")
+    await expect(readings).not_to_contain_text("slow")
+    await page.get_by_role("textbox", name="select").fill("device, speed / 3.6 AS metres_a_second")
+    await page.get_by_role("button", name="Show").click()
+    await expect(readings.get_by_role("columnheader")).to_have_text(["device", "metres a second"])
+    await expect(readings).to_contain_text("22.2")
+    address = await page.evaluate("location.hash")
+    assert "where=speed+%3E+50" in address
+    curl = page.get_by_text(f"curl -N '{ACCESS}/v1/streams/{stream}/events?from=-5m&where=")
+    await expect(curl).to_contain_text("device%20%3C%3E%20%27van%27%27s%27")
+    await page.get_by_role("button", name="Pause").click()
+    send(writer, "faster", stream, speed=90)
+    await expect(page.get_by_text("paused")).to_be_visible()
+    await page.get_by_role("button", name="Go on").click()
+    await expect(readings).to_contain_text("faster")
+    await page.get_by_role("textbox", name="where").fill("speed >")
+    await page.get_by_role("button", name="Show").click()
+    refused = page.get_by_role("alert")
+    await expect(refused).to_contain_text("where:")
+    await expect(page.get_by_role("textbox", name="where")).to_have_attribute(
+        "aria-invalid", "true"
+    )
+    await holds_in_both_themes_and_on_a_phone(page)
+    await page.get_by_role("textbox", name="where").fill("speed > 85")
+    await page.get_by_role("button", name="Show").click()
+    await expect(refused).to_have_count(0)
+    await page.get_by_role("link", name="these columns as results of their own").click()
+    await expect(page.get_by_role("textbox", name="Query file")).to_contain_text("speed > 85")
+    assert [one for one in visit.complaints if "status of 422" not in one] == []
+
+
+async def test_fields_of_a_stream_show_what_they_held_lately(
+    visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
+) -> None:
+    stream = unique("s")
+    declare(writer, stream)
+    eventually(lambda: ops.client.get(f"/v1/streams/{stream}"))
+    await visit.open(f"#/streams/{stream}")
+    await expect(visit.page.get_by_text("Nothing is summed up")).to_be_visible()
+    start = now_ms() // MINUTE_MS * MINUTE_MS - 3 * MINUTE_MS
+    held = minute(start, [float(one) for one in range(1, 101)], Series(stream, "speed"))
+    writer.put(topics.MINUTES, held.key, held.encode())
+    row = visit.page.get_by_role("region", name="Fields").get_by_role("row", name="speed")
+    await expect(row.get_by_role("cell")).to_have_text(
+        ["speed", "number", "km/h", "1", "50.5", "99", "100"]
+    )
+    found = ops.client.get(f"/v1/streams/{stream}/summary?minutes=15").json()
+    assert found["fields"]["speed"]["figures"]["readings"] == 100
+    assert ops.client.get("/v1/streams/never_there/summary").status_code == 404
+    await holds_in_both_themes_and_on_a_phone(visit.page)
+
+
+async def test_what_a_check_refuses_is_underlined_and_led_to(
+    visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
+) -> None:
+    stream, name, page = unique("s"), unique("q"), visit.page
+    declare(writer, stream)
+    eventually(lambda: ops.client.get(f"/v1/streams/{stream}"))
+    await visit.open("#/queries/new")
+    text = page.get_by_role("textbox", name="Query file")
+    await text.fill(sql(name, stream).replace("avg(speed)", "avg(sped)"))
+    await expect(text.locator(".keyword").first).to_have_text("SELECT")
+    await text.press("Control+Enter")
+    place = page.get_by_role("button", name="line 3, column")
+    await expect(place).to_be_visible()
+    await expect(text).to_have_attribute("aria-invalid", "true")
+    assert await page.evaluate(UNDERLINED) == ["sped"]
+    await holds_in_both_themes_and_on_a_phone(page)
+    await place.press("Enter")
+    await page.keyboard.type("speed")
+    await expect(text).to_contain_text("avg(speed)")
+    await expect(place).to_have_count(0)
+    assert await page.evaluate(UNDERLINED) == []
+    await page.get_by_role("button", name="Check").click()
+    await expect(page.get_by_role("list", name="What is done with a reading")).to_contain_text(
+        stream
+    )
+    await expect(page.get_by_text("Columns of its results")).to_contain_text("mean")
+    await text.press("Tab")
+    await expect(text).not_to_be_focused()
+    assert [one for one in visit.complaints if "status of 422" not in one] == []
+
+
+async def test_a_preview_shows_rows_of_the_chosen_time(
+    visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
+) -> None:
+    """The analysis is played by the test: it answers on the topic of previews."""
+    stream, name, page = unique("s"), unique("q"), visit.page
+    declare(writer, stream)
+    eventually(lambda: ops.client.get(f"/v1/streams/{stream}"))
+    await visit.open("#/queries/new")
+    await page.get_by_role("textbox", name="Query file").fill(sql(name, stream))
+    await page.get_by_label("the last").select_option("hour")
+    await page.get_by_role("button", name="Preview").click()
+    asked: list[Preview] = []
+
+    def heard() -> bool:
+        found = [one.value() for one in read(writer.config, topics.PREVIEWS) if one.value()]
+        asked[:] = [one for one in map(Preview.model_validate_json, found) if name in one.text]
+        return bool(asked)
+
+    wait_until(heard, "a preview is asked for")
+    assert asked[0].asked_at - asked[0].since == 3_600_000
+    assert asked[0].rows_max == 50
+    end = now_ms() // 10_000 * 10_000
+    row = {"window_start": end - 10_000, "window_end": end, "device": "car-07", "mean": 41.5}
+    answer = asked[0].model_copy(update={"rows": (json.dumps(row),)})
+    writer.put(topics.PREVIEWS, answer.id, answer.model_dump_json().encode())
+    preview = page.get_by_role("region", name="Preview")
+    await expect(preview).to_contain_text("car-07")
+    await expect(preview).to_contain_text("41.5")
+    await expect(page.get_by_text("of the last hour; nothing is registered")).to_be_visible()
+
+
+class Found:
+    """A query whose results the test writes, as the analysis does."""
+
+    def __init__(self, ops: Ops, writer: Writer, stream: str, name: str) -> None:
+        self._writer = writer
+        text = sql(name, stream).replace("device", "road")
+        declare_road(writer, stream)
+        eventually(lambda: ops.client.get(f"/v1/streams/{stream}"))
+        made = ops.client.post("/v1/queries", json={"text": text})
+        assert made.status_code == 201, made.text
+        self.name, self.topic = name, made.json()["topic"]
+        self.stream, self.end = stream, now_ms() // 10_000 * 10_000
+        eventually(lambda: ops.client.get(f"/v1/queries/{name}"))
+
+    def runs(self, **more: Any) -> None:
+        """It runs, and says how far it is."""
+        told = Progress(
+            query=self.name, stream=self.stream, state=QueryState.RUNNING, keys=("road",),
+            updated_at=now_ms() + 1000, **more,
+        )  # fmt: skip
+        self._writer.put(topics.PROGRESS, self.name, told.model_dump_json().encode())
+
+    def row(self, road: int, mean: float, revision: int, **more: Any) -> None:
+        """A row of the newest window, as `more` says otherwise."""
+        row = {
+            "query": self.name, "window_start": self.end - 10_000, "window_end": self.end,
+            "road": road, "mean": mean, "revision": revision, "final": False, **more,
+        }  # fmt: skip
+        self._writer.put(self.topic, f"{self.end}|{road}", json.dumps(row).encode())
+
+
+def declare_road(writer: Writer, name: str) -> None:
+    fields = {one: {"type": "number"} for one in ("speed", "road")}
+    writer.put(topics.STREAMS, name, json.dumps({"name": name, "fields": fields}).encode())
+    writer.put(topics.stream_topic(name), "d", b"{}")
+
+
+async def test_results_are_the_newest_of_each_window_and_group_with_those_before(
+    visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
+) -> None:
+    query = Found(ops, writer, unique("s"), unique("q"))
+    before = {"window_start": query.end - 20_000, "window_end": query.end - 10_000}
+    query.runs(watermark=query.end - 10_000, late=3)
+    query.row(7, 30.0, 1, final=True, **before)
+    query.row(7, 33.0, 5, final=True, **before)
+    query.row(7, 41.0, 3)
+    query.row(7, 40.0, 2)
+    query.row(8, 50.0, 3)
+    fields = {"late_query": query.name, "late_stream": query.stream, "readings": 3,
+              "window_ends": query.end - 60_000, "examples": '[{"device":"car-07"}]'}  # fmt: skip
+    send(writer, "analysis", "late_readings", **fields)
+    send(writer, "analysis", "late_readings", **(fields | {"late_query": "another", "readings": 9}))
+    await visit.open(f"#/queries/{query.name}")
+    results = visit.page.get_by_role("region", name="Newest results")
+    rows = results.get_by_role("row")
+    await expect(rows).to_have_count(4)
+
+    async def cells(row: Locator) -> list[str]:
+        return (await row.get_by_role("cell").all_inner_texts())[1:3]
+
+    shown = sorted([await cells(rows.nth(1)), await cells(rows.nth(2))])
+    assert shown == [["7", "41"], ["8", "50"]]
+    await expect(rows.filter(has_text="50")).to_contain_text("open")
+    corrected = rows.nth(3)
+    await expect(corrected).to_contain_text("corrected")
+    await corrected.get_by_text("2 revisions").click()
+    await expect(corrected.get_by_role("listitem")).to_contain_text("mean 30")
+    late = visit.page.get_by_role("region", name="Late readings")
+    await expect(late.get_by_role("row")).to_have_count(2)
+    await expect(late).to_contain_text("car-07")
+    await expect(visit.page.get_by_text("3 since it was registered")).to_be_visible()
+    await holds_in_both_themes_and_on_a_phone(visit.page)
+    assert visit.complaints == []
+
+
+async def test_two_times_stand_side_by_side_and_a_value_is_counted(
+    visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
+) -> None:
+    stream, page = unique("s"), visit.page
+    start = now_ms() // MINUTE_MS * MINUTE_MS - 3 * MINUTE_MS
+    for at, values in ((start, [7.0] * 3 + [8.0]), (start - 60 * MINUTE_MS, [7.0] * 2 + [9.0])):
+        held = minute(at, values, Series(stream, "price"))
+        writer.put(topics.MINUTES, held.key, held.encode())
+    path = f"/v1/summaries/{stream}/price?from={start - 61 * MINUTE_MS}"
+    eventually(lambda: ops.client.get(path), lambda one: one["rows"][0]["figures"]["readings"] == 7)
+    await visit.open(f"#/summaries/{stream}.price")
+    now, before = (page.get_by_label(one, exact=True) for one in ("The time", "The time beside it"))
+    await expect(now).to_contain_text("7.25")
+    await page.get_by_role("link", name="the time before").click()
+    await expect(before).to_contain_text("7.667")
+    await expect(page.get_by_text("Different values: 3 in either time")).to_be_visible()
+    await page.get_by_label("How often was it").fill("7")
+    await page.get_by_role("button", name="Count").click()
+    await expect(now.get_by_role("status")).to_contain_text("7 occurred 3")
+    await expect(before.get_by_role("status")).to_contain_text("7 occurred 2")
+    assert "beside=before" in await page.evaluate("location.hash")
+    await holds_in_both_themes_and_on_a_phone(page)
+    assert visit.complaints == []
+
+
+SLOW = "SELECT max(a.i * b.i % 7) FROM range(2000000) a(i), range(2000000) b(i)"
+
+
+async def test_a_question_is_seen_under_way_and_stopped(visit: Visit) -> None:
+    page = visit.page
+    await visit.open("#/ask")
+    text = page.locator("#sql")
+    await text.fill(SLOW)
+    await text.press("Control+Enter")
+    await expect(page.get_by_role("progressbar", name="The question is under way")).to_be_visible()
+    await expect(page.get_by_role("timer")).to_contain_text("s")
+    await expect(page.get_by_role("button", name="Ask")).to_be_disabled()
+    await holds_in_both_themes_and_on_a_phone(page)
+    await page.get_by_role("button", name="Stop").click()
+    await expect(page.get_by_role("progressbar")).to_have_count(0)
+    await text.fill("SELECT 6 * 7 AS answer")
+    await page.get_by_role("button", name="Ask").click()
+    await expect(page.get_by_role("region", name="Answer")).to_contain_text("42")
+    await text.fill("SELECT 6 *\n  seven")
+    await text.press("Control+Enter")
+    await expect(page.get_by_role("button", name="line 2, column")).to_be_visible()
+    assert await page.evaluate(UNDERLINED) == ["seven"]
+    assert [one for one in visit.complaints if "status of 422" not in one] == []
