@@ -50,7 +50,8 @@ key_file = "{readers}"
 [rights.roles.reader]
 grants = [{{ streams = ["power", "power_mean"], devices = ["$device"] }}]
 """
-"""Of the access server: everybody reads everything, but for who says that it is one thing's app."""
+"""Rights at the access server: everybody reads everything, but for who says that it is one
+thing's app."""
 ANSWER_S = 10.0
 
 

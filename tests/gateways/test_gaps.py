@@ -52,8 +52,8 @@ def test_what_is_lost_of_a_thing_at_its_gateway_is_a_gap_of_that_thing(here: Flo
 
     def is_whole(thing: Thing) -> bool:
         thing.send("gw-gap")
-        counted = sum(one["lost"] for one in gaps(here, thing.name))
-        return here.values("power", thing.name).total() + counted == thing.made
+        counted = sum(int(one["lost"]) for one in gaps(here, thing.name))
+        return here.values("power", thing.name).total() == thing.made - counted
 
     wait_until(lambda: is_whole(hall), "what came and what is said to be lost is all of it")
     assert gaps(here, hall.name), "something was lost"

@@ -22,7 +22,7 @@ HERS = f"device IN ('{HALL}', '{BATH}', '{GATEWAY}')"
 
 
 def devices_of(rows: list[dict[str, Any]]) -> set[str]:
-    """Of readings, and of gaps: these pass each filter, but no right."""
+    """Devices of readings, and of gaps: these pass each filter, but no right."""
     return {row["device"] for row in rows if "device" in row}
 
 
