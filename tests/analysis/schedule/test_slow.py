@@ -239,7 +239,7 @@ OF_A_LANE: Mapping[LaneKind, str] = {
     LaneKind.TABLE: "-- table: device\nSELECT speed FROM {s}",
 }
 """A query of each kind of lane."""
-ROWS_MADE = ("query", "part", "window_start", "window_end", "key", "readings", "t", "values")
+ROWS_MADE = ("query", "part", "window_start", "window_end", "key", "readings", "t", "values", "of")
 ROWS_READ = (
     "partition",
     "offset",
