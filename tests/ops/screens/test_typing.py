@@ -76,23 +76,25 @@ async def test_what_is_typed_while_a_list_is_asked_for_stays(visit: Visit) -> No
     await page.unroute_all(behavior="wait")
 
 
-FILLED: Final = """(mark) => {
-  const kinds = "input:not([type]), input[type=search], textarea";
-  const all = [...document.querySelectorAll(`main :is(${kinds})`)];
-  for (const one of all) {
-    one.value = one.name === "seq" || one.name === "epoch" ? "1" : one.value + mark;
-    one.dispatchEvent(new Event("input", { bubbles: true }));
-  }
+FIELDS: Final = ":is(input:not([type]), input[type=search], textarea, .sql)"
+"""Where somebody types a text; an editor of SQL is an element whose text is its own."""
+FILLED: Final = f"""(mark) => {{
+  const all = [...document.querySelectorAll("main {FIELDS}")];
+  for (const one of all) {{
+    if (one.matches(".sql")) one.textContent += mark;
+    else one.value = one.name === "seq" || one.name === "epoch" ? "1" : one.value + mark;
+    one.dispatchEvent(new Event("input", {{ bubbles: true }}));
+  }}
   return all.length;
-}"""
-VALUES: Final = """() => [...document.querySelectorAll(
-  "main :is(input:not([type]), input[type=search], textarea)")].map((one) => one.value)"""
+}}"""
+VALUES: Final = f"""() => [...document.querySelectorAll("main {FIELDS}")]
+  .map((one) => one.value ?? one.textContent)"""
 
 
 async def typed_into_all(page: Page, address: str) -> None:
     """What stands in every field of a screen is there after the screen was loaded twice more."""
     await page.evaluate("(to) => (location.hash = to)", address)
-    await expect(page.locator("main :is(input, textarea)").first).to_be_visible()
+    await expect(page.locator(f"main {FIELDS}").first).to_be_visible()
     await expect(page.get_by_text("loading…")).to_have_count(0)  # now all fields are there
     assert await page.evaluate(FILLED, "xyz") > 0, address
     before = await page.evaluate(VALUES)
