@@ -129,6 +129,10 @@ class Writer:
             value = watermark_value(query, until_ms, next(self._revisions))
             self._commit(Record(self._queries[query].topic, WATERMARK_KEY, value))
 
+    def registered(self) -> list[str]:
+        """The names of all queries that were registered here."""
+        return list(self._queries)
+
     def remove(self, *queries: str) -> None:
         """Remove queries' registrations, as the operations API does."""
         with self._lock:
