@@ -30,6 +30,7 @@ RULES = {
     "/docs": OPEN, "/docs/{file}": OPEN, "/openapi.json": OPEN, "/healthz": OPEN,
     "/readyz": OPEN, "/metrics": OPEN,
     "/v1/leases": BY_RIGHT, "/v1/leases/{lease_id}": BY_LEASE,
+    "/v1/leases/{lease_id}/wake": BY_LEASE,
     "/v1/deliveries": BY_RIGHT, "/v1/deliveries/{name}": BY_RIGHT,
     "/v1/deliveries/{name}/enable": BY_RIGHT, "/v1/deliveries/{name}/secret": BY_RIGHT,
     "/v1/deliveries/{name}/test": BY_RIGHT, "/v1/deliveries/{name}/letters": BY_RIGHT,

@@ -26,7 +26,7 @@ from edgewake.protocol.mqtt import PacketReader
 from tests.bridge.running import World, read, read_some, start
 from tests.bridge.thingsboard.library import environment
 from tests.ops.service import Ops, running
-from tests.services import PATIENCE_S, Process, free_ports, wait_until
+from tests.services import PATIENCE_S, Process, free_ports, port_is_open, wait_until
 
 pytestmark = pytest.mark.services
 FIRST_MS = 1_790_000_000_000
@@ -329,6 +329,7 @@ class Raw:
         self, port: int, token: str, client_id: str = "raw", *, listens: bool = False
     ) -> None:
         """`listens`: to commands and attributes, at QoS 1."""
+        wait_until(lambda: port_is_open(port), "a bridge that has just started listens")
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
         hello = mqtt5.ConnectPacket(client_id=client_id, username=token, keep_alive=60)
         self._socket.sendall(hello.write())

@@ -48,6 +48,9 @@ class Memory:
     def lose(self, count: int, reason: LossReason) -> None:
         self.lost[reason] += count
 
+    def lose_these(self, readings: Sequence[Reading], reason: LossReason) -> None:
+        self.lose(len(readings), reason)
+
     def put(
         self, readings: Sequence[Reading], position: tuple[str, str] | None, lost: Mapping[str, int]
     ) -> None:
