@@ -7,7 +7,8 @@ is. What the cards show is read as any stream is, so a board gives nobody a righ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from itertools import islice
 from typing import Annotated
 
@@ -18,6 +19,7 @@ from starlette.responses import Response
 from edgewake.cloud.log.catalogue import Catalogue
 from edgewake.cloud.rights.guard import ReaderAsks
 from edgewake.cloud.rights.principal import Action, Principal
+from edgewake.cloud.rights.scope import Scope
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.errors import Unavailable
@@ -59,15 +61,61 @@ class BoardSeen(BaseModel):
 
 Groups = Callable[[str], Sequence[str]]
 """The devices in a group, by name."""
+_Members = Callable[[str, Scope | None], tuple[str, ...]]
+"""The devices of a group that are seen with such a scope, at most MEMBERS_MAX."""
 
 
 def seen_by(reader: Principal, board: Board, groups: Groups) -> BoardSeen | None:
     """What a reader sees of a board; None: not that there is one."""
-    seen = (_seen(reader, card, groups) for card in board.cards if _may_see(reader, card))
-    cards = tuple(card for card in seen if card is not None)
-    if all(card.source is None for card in cards):
+    cards = _cards(reader, board, _members_of(groups))
+    if not cards:
         return None
-    return BoardSeen(name=board.name, title=board.title, version=board.version, cards=cards)
+    seen = tuple(CardSeen(**card.model_dump(), members=members) for card, members in cards)
+    return BoardSeen(name=board.name, title=board.title, version=board.version, cards=seen)
+
+
+def lines_for(reader: Principal, boards: Mapping[str, Board], groups: Groups) -> list[BoardLine]:
+    """The boards that a reader sees, by name; each group is looked through once for a scope."""
+    members = _members_of(groups)
+    found = (
+        BoardLine(name=name, title=board.title, cards=len(_cards(reader, board, members)))
+        for name, board in sorted(boards.items())
+    )
+    return [line for line in found if line.cards]
+
+
+def _cards(
+    reader: Principal, board: Board, members_of: _Members
+) -> list[tuple[Card, tuple[str, ...] | None]]:
+    """The cards that a reader sees, with the devices of their groups; none: he sees no board."""
+    found: list[tuple[Card, tuple[str, ...] | None]] = []
+    for card in board.cards:
+        if not _may_see(reader, card):
+            continue
+        if card.group is None or card.source is None:
+            found.append((card, None))
+            continue
+        scope = reader.scope(Action.READ, card.source)
+        members = members_of(card.group, scope)
+        if members or scope is None:
+            found.append((card, members))
+    return found if any(card.source is not None for card, _ in found) else []
+
+
+def _members_of(groups: Groups) -> _Members:
+    """For one request: what was found of a group with a scope is kept."""
+
+    @cache
+    def members(group: str, scope: Scope | None) -> tuple[str, ...]:
+        found: Iterable[str] = groups(group)
+        named = None if scope is None else scope.named_devices
+        if named is not None:
+            found = sorted(named.intersection(found))
+        elif scope is not None:
+            found = filter(scope.sees, found)
+        return tuple(islice(found, MEMBERS_MAX))
+
+    return members
 
 
 def _may_see(reader: Principal, card: Card) -> bool:
@@ -80,18 +128,6 @@ def _may_see(reader: Principal, card: Card) -> bool:
         return True
     is_device_seen = card.device is None or scope.sees(card.device)
     return is_device_seen and (card.field is None or scope.shows_field(card.field))
-
-
-def _seen(reader: Principal, card: Card, groups: Groups) -> CardSeen | None:
-    """None: it shows a group of which they may see no device."""
-    if card.group is None or card.source is None:
-        return CardSeen(**card.model_dump())
-    scope = reader.scope(Action.READ, card.source)
-    found = (one for one in groups(card.group) if scope is None or scope.sees(one))
-    members = tuple(islice(found, MEMBERS_MAX))
-    if scope is not None and not members:
-        return None
-    return CardSeen(**card.model_dump(), members=members)
 
 
 def router(catalogue: Catalogue) -> APIRouter:
@@ -110,13 +146,7 @@ def router(catalogue: Catalogue) -> APIRouter:
     async def boards(reader: ReaderAsks, response: Response) -> BoardLines:
         """Lists the boards that show something that you may read."""
         response.headers["Cache-Control"] = "no-store"
-        found = (seen_by(reader, board, members) for _, board in sorted(kept().items()))
-        lines = [
-            BoardLine(name=one.name, title=one.title, cards=len(one.cards))
-            for one in found
-            if one is not None
-        ]
-        return BoardLines(boards=lines)
+        return BoardLines(boards=lines_for(reader, kept(), members))
 
     @routes.get("/v1/boards/{name}", responses=problems(404, 503))
     async def board(name: BoardName, reader: ReaderAsks, response: Response) -> BoardSeen:

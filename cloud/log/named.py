@@ -7,6 +7,7 @@ is replaced whole.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from threading import Lock
 
 from edgewake.cloud.rights.principal import Action, Principal
 from edgewake.protocol.errors import RemoteError
@@ -35,6 +36,11 @@ class Named:
         self._boards: dict[str, Board] = {}
         self._groups: dict[str, tuple[str, ...]] = {}
         """Device → the groups that operators put it into."""
+        self._members: dict[str, set[str]] = {}
+        """Group → the devices in it."""
+        self._sorted: dict[str, tuple[str, ...]] = {}
+        """Group → the devices in it, by name; where it changed, only when it is asked for."""
+        self._grouping = Lock()
         self._sets: dict[str, frozenset[str]] = {}
         self._stamps: dict[str, tuple[int, int]] = {}
         """Set → its version, and when it was made."""
@@ -72,15 +78,26 @@ class Named:
     def take_note(self, device: str, value: bytes | None) -> None:
         """A row of the notes. Raises ValueError for one that cannot be read."""
         groups = () if value is None else DeviceNote.model_validate_json(value).groups
-        if groups:
-            self._groups[device] = groups
-        else:
-            self._groups.pop(device, None)
+        with self._grouping:
+            before = self._groups.pop(device, ())
+            if groups:
+                self._groups[device] = groups
+            for group in set(before).difference(groups):
+                self._members[group].discard(device)
+                if not self._members[group]:
+                    del self._members[group]
+                self._sorted.pop(group, None)
+            for group in set(groups).difference(before):
+                self._members.setdefault(group, set()).add(device)
+                self._sorted.pop(group, None)
 
-    def in_group(self, group: str) -> list[str]:
+    def in_group(self, group: str) -> tuple[str, ...]:
         """The devices in a group, by name."""
-        found = list(self._groups.items())
-        return sorted(device for device, groups in found if group in groups)
+        with self._grouping:
+            found = self._sorted.get(group, ())
+            if not found and group in self._members:
+                found = self._sorted[group] = tuple(sorted(self._members[group]))
+            return found
 
     @property
     def boards(self) -> Mapping[str, Board]:

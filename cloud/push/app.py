@@ -291,7 +291,7 @@ def _let_others_ask(app: FastAPI, origins: Sequence[str]) -> None:
             allow_origins=origins,
             allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key"],
-            expose_headers=["Location", "Retry-After"],
+            expose_headers=["Location", "Retry-After", *SIGNATURE],
             max_age=3600,
         )
 

@@ -292,7 +292,13 @@ class Proxy:
         tended = self._authorized(lease_id, hash_token(token))  # it may have ended meanwhile
         old = tended.lease
         new = lease_requests.changed(
-            old, change, endpoint=endpoint, host=host, sealer=self._sealer, now=self._clock.now_ms()
+            old,
+            change,
+            before=before,
+            endpoint=endpoint,
+            host=host,
+            sealer=self._sealer,
+            now=self._clock.now_ms(),
         )
         tended.lease = new
         try:

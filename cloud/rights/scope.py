@@ -36,6 +36,14 @@ class Scope:
         """Is anything of this device seen? None: what names no device."""
         return any(part.devices is None or device in part.devices for part in self.parts)
 
+    @property
+    def named_devices(self) -> frozenset[str] | None:
+        """The only devices that are seen; None: which they are a pattern says, or all are."""
+        found = [part.devices for part in self.parts]
+        if any(devices is None or devices.patterns for devices in found):
+            return None
+        return frozenset(name for devices in found if devices is not None for name in devices.exact)
+
     def cut(self, event: Mapping[str, Any], *, is_result: bool) -> Mapping[str, Any] | None:
         """The visible fields of a data event, in their order; None where the event is hidden.
 

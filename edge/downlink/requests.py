@@ -8,7 +8,7 @@ the log, also while the agent runs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -29,11 +29,14 @@ from edgewake.protocol.topics import stream_and_thing
 log = logging.getLogger("edgewake.downlink")
 
 WAITING_MAX: Final = 100
-"""Requests without a reply that are remembered, as many as the cloud takes of a device; the oldest
+"""Requests without a reply that are remembered of the device, and of each thing behind it: as many
+as the cloud takes of one. Its oldest go."""
+WAITING_OF_ALL_MAX: Final = 1_000
+"""Requests without a reply that are remembered of all together; the oldest of who has the most
 go."""
 ENDED_MAX: Final = 20
-"""Replies that are remembered; the oldest go."""
-BYTES_MAX: Final = 256 * 1024
+"""Replies that are remembered of all together; the oldest of who has the most go."""
+BYTES_MAX: Final = 384 * 1024
 """Bytes of the book: it is written whole with each request and each reply. The oldest replies go,
 the last one stays."""
 
@@ -127,16 +130,33 @@ class Book:
         entries = {key: one for key, one in self.entries.items() if key != entry.key} | {
             entry.key: entry
         }
-        waiting = [key for key, one in entries.items() if one.state == "waiting"]
-        ended = [key for key, one in entries.items() if one.state != "waiting"]
-        gone = (
-            waiting[: max(0, len(waiting) - WAITING_MAX)] + ended[: max(0, len(ended) - ENDED_MAX)]
-        )
+        waiting = [one for one in entries.values() if one.state == "waiting"]
+        ended = [one for one in entries.values() if one.state != "waiting"]
+        gone = _too_many(waiting, WAITING_MAX, WAITING_OF_ALL_MAX)
+        gone |= _too_many(ended, ENDED_MAX, ENDED_MAX)
         book = Book({key: one for key, one in entries.items() if key not in gone})
-        left = [key for key in ended if key not in gone]
+        left = [one.key for one in ended if one.key not in gone]
         while len(left) > 1 and len(book.encode()) > BYTES_MAX:
             del book.entries[left.pop(0)]
         return book
+
+
+def _too_many(entries: Sequence[Entry], own_max: int, all_max: int) -> set[str]:
+    """Keys of what goes, so that the device and each thing have `own_max` and all `all_max`.
+
+    No thing pushes out what others asked while it has more than they have.
+    """
+    by_thing: dict[str, list[str]] = {}
+    for entry in entries:
+        by_thing.setdefault(entry.thing, []).append(entry.key)
+    gone: set[str] = set()
+    for keys in by_thing.values():
+        beyond = max(0, len(keys) - own_max)
+        gone.update(keys[:beyond])
+        del keys[:beyond]
+    for _ in range(len(entries) - len(gone) - all_max):
+        gone.add(max(by_thing.values(), key=len).pop(0))
+    return gone
 
 
 def _at(entry: Entry, now_ms: int) -> Entry:

@@ -135,7 +135,7 @@ class ThingSink:
             return ""
         try:
             name = device_name(value if isinstance(value, str) else f"{value:g}")
-        except ValueError:
+        except (ValueError, OverflowError):  # an integer may be larger than any float
             return ""
         return "" if name == self._device else name
 

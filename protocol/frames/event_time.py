@@ -127,7 +127,7 @@ def _number(value: Any) -> float:
         raise ValueError(f"time {value!r}: expected a number")
     try:
         return float(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"time {str(value)[:40]!r}: expected a number") from error
 
 

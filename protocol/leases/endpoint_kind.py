@@ -1,4 +1,4 @@
-"""What kind of endpoint is called: what its answers mean."""
+"""The kind of an endpoint says what its answers mean."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class EndpointKind(StrEnum):
-    """What an answer 404 means."""
+    """Endpoints differ by what an answer 404 of theirs means."""
 
     WEBHOOK = "webhook"
     """A deployment that lasts a minute: it is tried again."""

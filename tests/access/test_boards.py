@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from edgewake.cloud.access.boards import seen_by
+from edgewake.cloud.access.boards import lines_for, seen_by
 from edgewake.cloud.log.named import Named
 from edgewake.cloud.rights.names import Names
 from edgewake.cloud.rights.principal import ANYBODY, Action, Grant, Kind, Principal, Proof
+from edgewake.cloud.rights.scope import Scope
 from edgewake.protocol.ops.board import Board, Card
 from edgewake.protocol.ops.device_note import DeviceNote
 
@@ -84,14 +85,50 @@ def test_of_a_group_those_devices_are_named_that_their_reader_may_see() -> None:
     assert seen_by(some, board(far), in_group) is None
 
 
+@pytest.mark.parametrize(
+    ("devices", "cards"), [(None, 2), (["car-1"], 1), (["car-*"], 2), (["bus-1"], 0)]
+)
+def test_a_group_is_looked_through_once_for_all_cards_of_all_boards(
+    devices: list[str] | None, cards: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+
+    def groups(name: str) -> list[str]:
+        looks.append(name)
+        return in_group(name)
+
+    asked: list[object] = []
+    sees = Scope.sees
+
+    def counted(scope: Scope, device: object) -> bool:
+        asked.append(device)
+        return sees(scope, device)
+
+    monkeypatch.setattr(Scope, "sees", counted)
+    yellow = Card(kind="bars", source="position", field="speed", group="yellow")
+    far = yellow.model_copy(update={"group": "far"})
+    boards = {name: board(yellow, far).model_copy(update={"name": name}) for name in "cba"}
+    who = reader(streams=STREAM, devices=None if devices is None else Names.of(devices))
+    found = lines_for(who, boards, groups)
+    assert [(one.name, one.cards) for one in found] == [(name, cards) for name in "abc" if cards]
+    assert looks == ["yellow", "far"]
+    in_both = len(GROUPS["yellow"]) + len(GROUPS["far"])
+    assert len(asked) == (in_both if devices == ["car-*"] else 0), "names are looked up at once"
+
+
 def test_the_groups_are_those_that_operators_wrote() -> None:
     named = Named()
     note = DeviceNote(device="car-1", groups=("yellow", "vans"), changed_at=1)
     named.take_note("car-1", note.model_dump_json().encode())
     other = note.model_copy(update={"device": "car-0", "groups": ("yellow",)})
     named.take_note("car-0", other.model_dump_json().encode())
-    assert (named.in_group("yellow"), named.in_group("vans")) == (["car-0", "car-1"], ["car-1"])
+    assert (named.in_group("yellow"), named.in_group("vans")) == (("car-0", "car-1"), ("car-1",))
+    assert named.in_group("yellow") is named.in_group("yellow"), "it is not sorted for each card"
+    moved = note.model_copy(update={"groups": ("vans", "far")})
+    named.take_note("car-1", moved.model_dump_json().encode())
+    found = [named.in_group(name) for name in ("yellow", "vans", "far", "none")]
+    assert found == [("car-0",), ("car-1",), ("car-1",), ()]
     named.take_note("car-1", None)
-    assert (named.in_group("yellow"), named.in_group("vans")) == (["car-0"], [])
+    assert (named.in_group("yellow"), named.in_group("vans")) == (("car-0",), ())
     with pytest.raises(ValueError, match="device"):
         named.take_note("car-2", b"{}")

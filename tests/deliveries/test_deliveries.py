@@ -339,11 +339,16 @@ async def test_two_secrets_sign_while_one_is_exchanged_and_headers_stay(
     async with receiving() as receiver:
         name, old = await made(push, stream, receiver.url)
         new = (await ask(push, "POST", f"/{name}/secret", {"keep_old_s": 3600}))["secret"]
+        again = {"streams": [stream.stream], "url": receiver.url}
+        same = {"secret": new}
+        until_ms = (await ask(push, "GET", f"/{name}"))["old_secret_until"]
+        for method, path, body in (("POST", "/secret", same), ("PUT", "", again | same)):
+            found = await ask(push, method, f"/{name}{path}", body)
+            assert found["old_secret_until"] == until_ms, "said again it takes no other's place"
         stream.add(1)
         (call, *_) = await receiver.got(1)
         for secret in (old, new):
             Webhook(secret).verify(call.body, call.headers)
-        again = {"streams": [stream.stream], "url": receiver.url}
         own = {"headers": {"Authorization": "Bearer capability"}}
         for body in (again | own, again):  # left out they stay, and no answer shows them
             assert "capability" not in json.dumps(await ask(push, "PUT", f"/{name}", body))

@@ -25,6 +25,7 @@ from edgewake.protocol.frames import record
 from edgewake.protocol.frames.dead_letter import DeadLetter
 from tests.bridge.topic_reader import TopicReader
 from tests.services import (
+    PATIENCE_S,
     Kafka,
     Mosquitto,
     Process,
@@ -52,7 +53,6 @@ grants = [{{ streams = ["power", "power_mean"], devices = ["$device"] }}]
 """
 """Rights at the access server: everybody reads everything, but for who says that it is one
 thing's app."""
-ANSWER_S = 10.0
 
 
 @dataclass
@@ -135,7 +135,7 @@ class Floor:
             {"Content-Type": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
                 return bool(answer.status < 300)
         except (urllib.error.URLError, OSError):
             return False
@@ -149,7 +149,7 @@ class Floor:
             method=method,
         )
         try:
-            with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
                 text = answer.read()
                 return answer.status, json.loads(text) if text else None
         except urllib.error.HTTPError as error:
@@ -165,7 +165,7 @@ class Floor:
         query = f"from=earliest&limit=10000{where and '&where=' + urllib.parse.quote(where)}"
         address = f"http://127.0.0.1:{self.access_port}/v1/streams/{stream}/events?{query}"
         try:
-            with urllib.request.urlopen(address, timeout=ANSWER_S) as answer:
+            with urllib.request.urlopen(address, timeout=PATIENCE_S) as answer:
                 return list(json.loads(answer.read())["events"])
         except urllib.error.HTTPError:
             return []

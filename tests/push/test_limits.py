@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.push.app import SIGNATURE
 from tests.push.service import Reader, Readings, Service, readings, serving
 from tests.services import PATIENCE_S, Kafka, run_kafka
 
@@ -172,3 +173,7 @@ async def test_pages_of_other_sites_may_ask_only_where_they_are_named(
     ) as named:
         assert await allowed(named.url, site) == (200, site)
         assert await allowed(named.url, other) == (400, None)
+        async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
+            answer = await http.get(f"{named.url}/readyz", headers={"Origin": site})
+        read = {one.strip() for one in answer.headers["access-control-expose-headers"].split(",")}
+        assert read >= set(SIGNATURE), "or a page could not check a wake-up that it asked for"

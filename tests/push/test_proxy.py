@@ -320,7 +320,10 @@ async def test_two_secrets_sign_while_one_takes_the_place_of_the_other() -> None
         change = LeaseChange(
             endpoint=Webhook(url=w.receiver.url, secret=new, keep_old_s=3600), cursor="c0"
         )
-        await w.proxy.change(granted.lease.id, granted.endpoint.token, change)
+        once = await w.proxy.change(granted.lease.id, granted.endpoint.token, change)
+        w.clock.advance(60)
+        twice = await w.proxy.change(granted.lease.id, granted.endpoint.token, change)
+        assert twice.old_secret_until == once.old_secret_until, "its answer was lost on the way"
         for expected in ({old, new}, {new}):
             w.log.add()
             await settle(w)

@@ -20,6 +20,9 @@ from edgewake.protocol.frames.frame import Frame, Gap
 
 RECORDS_MAX: Final = 20_000
 """Records of one partition that one question looks at, the newest."""
+HELD_BYTES_MAX: Final = 1024
+"""Bytes of a record that is held for its device, until one knows whether a gap follows it: 20 MB of
+a partition of RECORDS_MAX devices. A larger one is decoded at once."""
 
 
 class GapView(BaseModel):
@@ -59,8 +62,9 @@ class _Search:
 
     wanted: str | None
     found: list[GapView] = field(default_factory=list)
-    _before: dict[bytes, bytes] = field(default_factory=dict)
-    """Device → its last record with readings; decoded only where a gap follows it."""
+    _before: dict[bytes, bytes | int | None] = field(default_factory=dict)
+    """Device → its last record with readings, decoded only where a gap follows it; of one larger
+    than HELD_BYTES_MAX the event time of its last reading."""
     _open: dict[bytes, list[GapView]] = field(default_factory=dict)
     """Device → its gaps behind which no reading has come yet."""
 
@@ -75,11 +79,12 @@ class _Search:
             self.found.append(view)
             self._open.setdefault(key, []).append(view)
             return
-        self._before[key] = value
+        self._before[key] = value if len(value) <= HELD_BYTES_MAX else _time_of(value, -1)
         for one in self._open.pop(key, ()):
             one.after_t = _time_of(value, 0)
 
     def _view(self, message: Message, key: bytes, frame: Frame, gap: Gap) -> GapView:
+        before = self._before.get(key)
         return GapView(
             device=key.decode("utf-8", "replace"),
             at=message.timestamp()[1],
@@ -87,7 +92,7 @@ class _Search:
             count=gap.count,
             epoch=frame.epoch,
             seq=frame.seq,
-            before_t=_time_of(self._before.get(key, b""), -1),
+            before_t=_time_of(before, -1) if isinstance(before, bytes) else before,
             after_t=None,
             partition=message.partition() or 0,
             offset=message.offset() or 0,

@@ -222,10 +222,11 @@ class Deliveries:
 
     def _secrets(self, given: str | None, old: Courier | None) -> tuple[str | None, str]:
         """The secret that was made, and what is kept. Raises RequestError."""
+        target = _known_target(old)
         if given is not None:
             _check_secret(given)
-            return None, given
-        target = _known_target(old)
+            if target is None or given != target.newest_secret:
+                return None, given
         if target is not None:
             return None, target.secret
         made = webhook.make_secret(self._random_bytes)
@@ -319,6 +320,8 @@ class Deliveries:
             new = asked.secret or made or ""
             _check_secret(new)
             target = _target(courier)[0]
+            if new == target.newest_secret:  # asked again: the old one goes on signing
+                return courier, None
             await courier.stop()
             both = Endpoint(target.url, f"{new} {target.newest_secret}", "", target.headers)
             delivery = courier.delivery

@@ -93,7 +93,14 @@ def new_lease(
 
 
 def changed(
-    lease: Lease, change: LeaseChange, *, endpoint: Endpoint, host: str, sealer: Sealer, now: int
+    lease: Lease,
+    change: LeaseChange,
+    *,
+    before: Endpoint,
+    endpoint: Endpoint,
+    host: str,
+    sealer: Sealer,
+    now: int,
 ) -> Lease:
     """The lease after a PATCH; `endpoint` and `host` are those from now on.
 
@@ -107,7 +114,7 @@ def changed(
             sealed=sealer.seal(lease.id, endpoint),
             kind=_kind_of(change.endpoint),
         )
-        if change.endpoint.secret is not None:
+        if endpoint.newest_secret != before.newest_secret:
             found = found.but(old_secret_until=now + change.endpoint.keep_old_s * 1000)
     if lease.state is LeaseState.DISABLED and (change.enabled or change.endpoint is not None):
         found = lease_state.enabled(found)
@@ -117,7 +124,9 @@ def changed(
 
 
 def changed_endpoint(change: LeaseChange, before: Endpoint) -> Endpoint:
-    """The endpoint after a PATCH: one without a secret keeps what it had.
+    """The endpoint after a PATCH: one without a secret, or with the newest, keeps what it had.
+
+    So a PATCH that is repeated does not throw the old secret away.
 
     Raises ValueError for a text that cannot be a secret, EndpointRefused for headers.
     """
@@ -127,7 +136,8 @@ def changed_endpoint(change: LeaseChange, before: Endpoint) -> Endpoint:
     secrets = before.secret
     if asked.secret is not None:
         webhook.check_secret(asked.secret)
-        secrets = f"{asked.secret} {before.newest_secret}"
+        if asked.secret != before.newest_secret:
+            secrets = f"{asked.secret} {before.newest_secret}"
     return Endpoint(_url_of(asked), secrets, before.token, _headers_of(asked, before))
 
 

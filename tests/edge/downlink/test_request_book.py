@@ -14,8 +14,17 @@ from hypothesis import strategies as st
 
 from edgewake.edge.downlink import requests as module
 from edgewake.edge.downlink.ledger import DONE_MAX, Ledger, Step
-from edgewake.edge.downlink.requests import BYTES_MAX, ENDED_MAX, WAITING_MAX, Book, Entry, kept_in
-from edgewake.protocol.downlink.downlink import REPLIES, REQUESTS
+from edgewake.edge.downlink.requests import (
+    BYTES_MAX,
+    ENDED_MAX,
+    WAITING_MAX,
+    WAITING_OF_ALL_MAX,
+    Book,
+    Entry,
+    kept_in,
+)
+from edgewake.edge.log.consumer import STATE_BYTES_MAX
+from edgewake.protocol.downlink.downlink import BODY_CHARS_MAX, EXPIRES_S_MAX, REPLIES, REQUESTS
 from edgewake.protocol.errors import LocalError
 from tests.edge.helpers import opened
 
@@ -45,6 +54,47 @@ def test_the_oldest_reply_goes_when_there_is_one_too_many(count: int, oldest: st
     for number in range(count):
         book = replied(book, f"e{number}")
     assert (len(book.entries), next(iter(book.entries))) == (ENDED_MAX, oldest)
+
+
+def test_a_thing_that_asks_much_pushes_out_what_it_asked_itself() -> None:
+    book = asked(Book(), "own").asked(1, ASKED | {"id": "quiet"}, "meter-1")
+    for number in range(WAITING_MAX + 1):
+        book = book.asked(1, ASKED | {"id": f"w{number}"}, "meter-2")
+    assert {"own", "meter-1/quiet"} <= book.entries.keys()
+    assert "meter-2/w0" not in book.entries
+    assert len(book.entries) == 2 + WAITING_MAX
+
+
+def test_many_things_have_a_bound_together_and_who_has_the_most_loses_the_oldest() -> None:
+    book = asked(Book(), "own").asked(1, ASKED | {"id": "a"}, "first")
+    for number in range(WAITING_MAX):
+        book = book.asked(1, ASKED | {"id": f"w{number}"}, "many")
+    others = WAITING_OF_ALL_MAX - len(book.entries)
+    for number in range(others + 1):
+        book = book.asked(1, ASKED | {"id": "a"}, f"t{number}")
+    assert len(book.entries) == WAITING_OF_ALL_MAX
+    gone = {"own", "first/a", "many/w0", "many/w1", "t0/a"} - book.entries.keys()
+    assert gone == {"many/w0"}
+
+
+def test_a_book_full_of_what_waits_has_room_for_replies_and_can_be_stored() -> None:
+    waiting = [
+        Entry("i" * 56, "n" * 64, 2**43, EXPIRES_S_MAX, thing=f"{number:064d}")
+        for number in range(WAITING_OF_ALL_MAX)
+    ]
+    book = Book({entry.key: entry for entry in waiting})
+    for key in ("e0", "e1"):
+        book = replied(book, key, body="\N{GRINNING FACE}" * BODY_CHARS_MAX)
+    assert {"e0", "e1"} <= book.entries.keys()
+    assert len(book.encode()) <= BYTES_MAX < STATE_BYTES_MAX
+
+
+def test_replies_to_one_thing_push_out_none_to_others() -> None:
+    book = replied(Book(), "own").replied(1, REPLY | {"id": "a"}, "meter-1")
+    for number in range(ENDED_MAX):
+        book = book.replied(1, REPLY | {"id": f"e{number}"}, "meter-2")
+    assert {"own", "meter-1/a"} <= book.entries.keys()
+    assert len(book.entries) == ENDED_MAX
 
 
 def test_replies_never_push_out_what_still_waits() -> None:

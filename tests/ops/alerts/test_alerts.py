@@ -176,7 +176,6 @@ def test_of_two_servers_one_judges_and_the_other_goes_on_when_it_is_killed(
             facts = {"stream": kitchen, "when": "temperature > 30", "tell": [hook], "group_s": 0}
             alerts.ask("PUT", f"/v1/alerts/{young}", facts)
             alerts.send(kitchen, "kettle", 31.0)
-            assert leads not in second.process.output(), "a rule that nobody judges yet"
             second.process.wait_for(leads)
             wait_until(lambda: len(receiver.ids()) == 3, "the other judges on")
             told = {tuple(call["firing"]) for call in receiver.calls}

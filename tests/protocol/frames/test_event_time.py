@@ -76,6 +76,7 @@ BERLIN = zone_of("Europe/Berlin")
             {"t": 1_767_225_600_000, "v": 1}, []),
         (TimeRule("tst"), {"v": 1}, {"v": 1}, ["no time in tst"]),
         (TimeRule("tst"), {"tst": "soon", "v": 1}, {"tst": "soon", "v": 1}, ["no time in tst"]),
+        (TimeRule("tst"), {"tst": 10**310}, {"tst": 10**310}, ["no time in tst"]),
         (TimeRule("auto"), {"last_seen": MS, "v": 1}, {"t": MS, "v": 1},
             ["time from last_seen (ms)"]),
         (TimeRule("auto"), {"Time": "2026-07-01T12:00:00", "v": 1}, {"t": NOON, "v": 1},
@@ -89,7 +90,7 @@ BERLIN = zone_of("Europe/Berlin")
         (TimeRule(), {"t": 1_790_000_000, "v": 1}, {"t": 1_790_000_000_000, "v": 1}, ["t in s"]),
         (TimeRule(), {"t": MS, "v": 1}, {"t": MS, "v": 1}, []),
     ],
-    ids=range(16),
+    ids=range(17),
 )  # fmt: skip
 def test_the_time_of_a_reading_and_what_is_said_of_it(
     rule: TimeRule, body: dict[str, Any], found: dict[str, Any], said: list[str]
