@@ -43,6 +43,8 @@ LOOKS: Final = (
 makes wrong are colours, which are the same in every width."""
 LOOKS_WITHOUT_WALLS: Final = [look for look in LOOKS if look[0] < WIDTHS[-1]]
 """For pages that no wall shows."""
+ZONE: Final = "UTC"
+"""Of every browser of the tests, wherever they run: they type times of day, and read them."""
 expect.set_options(timeout=PATIENCE_MS)
 
 
@@ -59,7 +61,7 @@ async def open_page(browser: Browser, **options: Any) -> Page:
     """A blank page that shares no cookies with others, and waits as long as a busy machine needs;
     close it.
     """
-    page = await browser.new_page(device_scale_factor=SCALE, **options)
+    page = await browser.new_page(device_scale_factor=SCALE, timezone_id=ZONE, **options)
     page.set_default_timeout(PATIENCE_MS)
     return page
 
@@ -69,7 +71,7 @@ async def shared_context(browser: Browser, **options: Any) -> AsyncIterator[Brow
     """For pages that are loaded one after the other and may share cookies: what a site sent once
     is there, so each costs half of the processor that `open_page` takes.
     """
-    context = await browser.new_context(device_scale_factor=SCALE, **options)
+    context = await browser.new_context(device_scale_factor=SCALE, timezone_id=ZONE, **options)
     context.set_default_timeout(PATIENCE_MS)
     # The last page that closes would take the process that drew it along.
     await context.new_page()

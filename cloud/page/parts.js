@@ -1,7 +1,6 @@
 /* The state of every part, as the supervisor says it every two seconds on the stream `part_status`. */
 
 import { byId, duration, make, number, say } from "./dom.js";
-import { bound } from "./tally.js";
 
 export const PARTS_MAX = 40;
 export const STALE_MS = 6_000; /* three reports missed: what we show is history */

@@ -28,7 +28,9 @@ class Newest {
 
 /** The newest revision of each (window, group) of one query. `keys`: its group columns; without them every text column is taken for one. */
 export class Windows {
-  constructor() {
+  /** `kept`: rows at most. */
+  constructor(kept = ROWS_KEPT) {
+    this.kept = kept;
     this.rows = new Map(); /* window and group as text -> row */
     this.keys = null;
   }
@@ -40,11 +42,17 @@ export class Windows {
     if (known && known.revision > row.revision) return;
     this.rows.delete(id); /* so that the order is that of the newest word */
     this.rows.set(id, row);
-    bound(this.rows, ROWS_KEPT);
+    bound(this.rows, this.kept);
   }
 
+  /** All that are not withdrawn, the newest window first. */
+  get all() {
+    return [...this.rows.values()].filter((row) => !row.withdrawn).sort((a, b) => b.window_end - a.window_end);
+  }
+
+  /** As many of them as a tile shows. */
   get newest() {
-    return [...this.rows.values()].filter((row) => !row.withdrawn).sort((a, b) => b.window_end - a.window_end).slice(0, ROWS_MAX);
+    return this.all.slice(0, ROWS_MAX);
   }
 }
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-from tests.house.source import FLOORS, ROOT, forbidden, imports, module_name, modules
+from tests.house.source import FLOORS, ROOT, files, forbidden, imports, module_name, modules
 
 CLOUD_LIBRARIES = (
     "pyspark",
@@ -200,3 +201,22 @@ def test_only_who_can_wait_for_a_leader_asks_kafka_where_a_topic_ends():
         if "get_watermark_offsets(" in (ROOT / path).read_text()
     }
     assert asking == MAY_ASK_WHERE_A_TOPIC_ENDS
+
+
+def test_what_a_module_of_the_pages_imports_is_used():
+    """No linter reads them."""
+    of_pages = [
+        path
+        for path in files()
+        if path.suffix == ".js" and path.is_relative_to("cloud/page") and "vendor" not in path.parts
+    ]
+    assert len(of_pages) > 40
+    unused = [
+        (path.as_posix(), name)
+        for path in of_pages
+        for text in [(ROOT / path).read_text("utf-8")]
+        for names in re.findall(r"^import \{([^}]*)\}", text, re.MULTILINE)
+        for name in (one.split(" as ")[-1].strip() for one in names.split(","))
+        if len(re.findall(rf"\b{name}\b", text)) < 2
+    ]
+    assert unused == []

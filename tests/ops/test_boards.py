@@ -313,6 +313,45 @@ async def test_cards_never_lie_on_one_another(page: Page):
     assert await page.evaluate(script, [[cards[0] | {"x": 99, "w": 40}], 0]) == [[0, 0]]
 
 
+async def test_cards_of_a_query_show_all_groups_of_its_newest_window_by_their_names(page: Page):
+    script = """async () => {
+      const { html, render } = await import("/page/vendor/htm/standalone.module.js");
+      const { BoardCard } = await import("/page/board/card.js");
+      const { Live } = await import("/page/live/model.js");
+      const live = new Live();
+      live.know([{ name: "q", kind: "query", keys: ["road"] }]);
+      for (const end of [10_000, 20_000]) for (let road = 1; road <= 12; road += 1) {
+        const row = { query: "q", window_start: end - 10_000, window_end: end, revision: 1 };
+        live.take({ ...row, road, speed: end / 1000 + road, mode: "fast" }, end);
+      }
+      const shown = (kind, field) => {
+        const ground = document.createElement("div");
+        const card = { kind, source: "q", field };
+        render(html`<${BoardCard} card=${card} live=${live} now=${30_000} />`, ground);
+        return ground;
+      };
+      const texts = (ground, what) =>
+        [...ground.querySelectorAll(what)].map((one) => one.textContent);
+      return {
+        bars: texts(shown("bars", "speed"), "li").map((one) => one.trim()),
+        value: texts(shown("value", "speed"), ".figure, .beside"),
+        gauge: shown("gauge", "speed").querySelector(".gauge").getAttribute("aria-valuenow"),
+        top: texts(shown("top", "mode"), "li b"),
+        states: texts(shown("state", "mode"), "li > span, li > b"),
+        table: shown("table").querySelectorAll("tbody tr").length,
+        tile: live.queries.get("q").rows.length,
+      };
+    }"""
+    found = await page.evaluate(script)
+    assert found["bars"] == [f"{road}{20 + road}" for road in range(12, 0, -1)]
+    assert found["value"] == ["26.5", "mean of 12, 21 – 32"]
+    assert found["gauge"] == "26.5"
+    assert found["top"] == ["12"]
+    states = list(zip(found["states"][::2], found["states"][1::2], strict=True))
+    assert sorted(states) == sorted((str(road), "fast") for road in range(1, 13))
+    assert (found["table"], found["tile"]) == (24, 8)
+
+
 @pytest.mark.parametrize(("width", "theme"), LOOKS_WITHOUT_WALLS)
 async def test_every_screen_of_boards_is_accessible_and_no_wider_than_its_window(
     page: Page, system: Alerts, width: int, theme: str

@@ -92,4 +92,5 @@ async def visit(browser: Browser, server: AccessServer) -> AsyncIterator[Visit]:
     page.on("pageerror", lambda error: visit.complaints.append(str(error)))
     await page.goto(server.url + "/town", wait_until="domcontentloaded")
     yield visit
+    await page.unroute_all(behavior="wait")
     await page.close()

@@ -166,7 +166,7 @@ async def test_goes_on_after_the_server_refused_for_a_while(visit: Visit, writer
         )
         await expect(visit.page.locator("#connection")).to_contain_text("again in")
         seen = _sent(writer, town)
-        await visit.page.unroute("**/v1/events?*")
+        await visit.page.unroute_all(behavior="wait")
         await visit.until(HAS_ALL, seen)
     stats = await visit.stats()
     assert (stats["duplicates"], stats["missing"]) == (0, 0)

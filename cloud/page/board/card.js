@@ -7,7 +7,7 @@ import { age, clock, value, words } from "../live/format.js";
 import { PlaceMap } from "../live/map.js";
 import { Series } from "../live/model.js";
 import { Bars, Gauge, States, Top } from "./kinds.js";
-import { chosen, titleOf } from "./model.js";
+import { chosen, nameOf, newest, titleOf } from "./model.js";
 
 const ROWS_MAX = 100; /* rows of a table; more are on the page of the stream or query */
 
@@ -37,9 +37,9 @@ function Past({ past, field }) {
 
 function Content({ card, model, rows, live, now }) {
   const unit = live.units?.get(`${card.source} ${card.field}`) ?? "";
-  if (card.kind === "bars") return html`<${Bars} rows=${rows} field=${card.field} unit=${unit} label=${`${titleOf(card)}, bars`} />`;
+  if (card.kind === "bars") return html`<${Bars} model=${model} rows=${rows} field=${card.field} unit=${unit} label=${`${titleOf(card)}, bars`} />`;
   if (card.kind === "top") return html`<${Top} model=${model} rows=${rows} card=${card} label=${`${titleOf(card)}, top list`} />`;
-  if (card.kind === "state") return html`<${States} rows=${rows} field=${card.field} now=${now} />`;
+  if (card.kind === "state") return html`<${States} model=${model} rows=${rows} field=${card.field} now=${now} />`;
   if (card.kind === "gauge") return html`<${Gauge} model=${model} rows=${rows} card=${card} unit=${unit} />`;
   if (card.kind === "table") {
     const columns = model.devices ? ["device", ...[...model.fields.keys()]] : ["window", ...columnsOf(rows)];
@@ -47,25 +47,25 @@ function Content({ card, model, rows, live, now }) {
     return html`<${Table} rows=${shown} columns=${columns} caption=${titleOf(card)} />`;
   }
   if (card.kind === "map") {
-    const places = new Map(rows.filter((row) => typeof row.lat === "number").map((row) => [row.device, row]));
+    const places = new Map(newest(rows).filter((row) => typeof row.lat === "number").map((row) => [nameOf(row, model.keys), row]));
     if (places.size === 0) return html`<p class="quiet">It has no fields lat and lon.</p>`;
     return html`<${PlaceMap} stream=${{ name: card.source, devices: places }} />`;
   }
-  const numbers = rows.map((row) => row[card.field]).filter((one) => typeof one === "number");
-  if (card.kind === "value") return html`<${Figure} rows=${rows} numbers=${numbers} field=${card.field} unit=${unit} />`;
+  if (card.kind === "value") return html`<${Figure} rows=${newest(rows)} field=${card.field} unit=${unit} />`;
   const steps = stepsOf(model, card, rows, live);
   return steps.length === 0 ? html`<p class="quiet">${words(card.field)} is no number.</p>` : html`<${Chart} steps=${steps} name=${card.field} />`;
 }
 
-function Figure({ rows, numbers, field, unit }) {
+function Figure({ rows, field, unit }) {
+  const numbers = rows.map((row) => row[field]).filter((one) => typeof one === "number");
   if (numbers.length === 0) return html`<p><b class="figure">${String(rows[0][field] ?? "–")}</b></p>`;
   const mean = numbers.reduce((sum, one) => sum + one, 0) / numbers.length;
   const beside = numbers.length > 1 ? `mean of ${numbers.length}, ${value(Math.min(...numbers))} – ${value(Math.max(...numbers))}` : "";
   return html`<p><b class="figure">${value(mean)}</b>${unit && html` <small>${unit}</small>`} <span class="beside">${beside}</span></p>`;
 }
 
-/** The latest reading of each device, or the rows of a query's newest windows; of those that the card is about. */
-const rowsOf = (model, card) => chosen(model.devices ? [...model.devices.values()].toReversed() : model.rows, card);
+/** The latest reading of each device, or all rows of a query that are kept, the newest window first; of those that the card is about. */
+const rowsOf = (model, card) => chosen(model.devices ? [...model.devices.values()].toReversed() : model.all, card);
 
 function stepsOf(model, card, rows, live) {
   if (model.devices && hasOwn(card)) return live.own.get(ownKey(card))?.steps ?? [];

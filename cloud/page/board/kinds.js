@@ -2,13 +2,13 @@
 
 import { html } from "../vendor/htm/standalone.module.js";
 import { age, cell, counted, value, words } from "../live/format.js";
-import { barsOf, meanOf, scaleOf, topOf } from "./model.js";
+import { barsOf, meanOf, nameOf, newest, scaleOf, topOf } from "./model.js";
 
 const FRESH_MS = 60_000; /* from then on a state says its age */
 
 /** The field of each device, or of each row of a query's newest window, the highest first. */
-export function Bars({ rows, field, unit, label }) {
-  const { shown, more } = barsOf(rows, field);
+export function Bars({ model, rows, field, unit, label }) {
+  const { shown, more } = barsOf(rows, field, model.keys);
   if (shown.length === 0) return html`<p class="quiet">${words(field)} is no number.</p>`;
   const most = Math.max(...shown.map((one) => Math.abs(one.value)), 1e-12);
   return html`<div class="scroll" tabindex="0" role="region" aria-label=${label}><ol class="bars">${shown.map((one) => html`<li key=${one.name}>
@@ -27,13 +27,13 @@ export function Top({ model, rows, card, label }) {
 
 const stateOf = (content) => (typeof content === "boolean" ? (content ? "on" : "off") : cell(content));
 
-/** The field as a word: of one device large, of several beside their names. */
-export function States({ rows, field, now }) {
-  const known = rows.filter((row) => row[field] !== undefined);
+/** The field as a word: of one device, or row of a query's newest window, large, of several beside their names. */
+export function States({ model, rows, field, now }) {
+  const known = newest(rows).filter((row) => row[field] !== undefined);
   if (known.length === 0) return html`<p class="quiet">None of them sends ${words(field)}.</p>`;
   const old = (row) => (now - (row.received_at ?? row.t ?? row.window_end) > FRESH_MS ? age(now - (row.received_at ?? row.t ?? row.window_end)) : "");
   if (known.length === 1) return html`<p><b class="figure">${stateOf(known[0][field])}</b> <span class="beside">${old(known[0])}</span></p>`;
-  return html`<ul class="states">${known.map((row) => html`<li key=${row.device}><span>${row.device}</span> <b>${stateOf(row[field])}</b> <small>${old(row)}</small></li>`)}</ul>`;
+  return html`<ul class="states">${known.map((row) => [nameOf(row, model.keys), row]).map(([name, row]) => html`<li key=${name}><span>${name}</span> <b>${stateOf(row[field])}</b> <small>${old(row)}</small></li>`)}</ul>`;
 }
 
 const [WIDTH, RADIUS, STROKE] = [120, 50, 12];

@@ -70,11 +70,16 @@ export function newest(rows) {
   return last === undefined ? rows : rows.filter((row) => row.window_end === last);
 }
 
-const nameOf = (row) => (row.window_end === undefined ? row.device : Object.entries(row).filter(([name, one]) => typeof one === "string" && !OF_A_ROW.has(name)).map(([, one]) => one).join(", ") || "all");
+/** What a row is of: a device, or a group of a query. `keys`: the query's group columns; where they are not known each text is one. */
+export function nameOf(row, keys) {
+  if (row.window_end === undefined) return row.device;
+  const names = keys?.length ? keys : Object.keys(row).filter((name) => typeof row[name] === "string" && !OF_A_ROW.has(name));
+  return names.map((name) => String(row[name] ?? "–")).join(", ") || "all";
+}
 
 /** {shown: {name, value}, more}: the highest first, and how many others there are. */
-export function barsOf(rows, field) {
-  const all = newest(rows).filter((row) => typeof row[field] === "number").map((row) => ({ name: nameOf(row), value: row[field] })).sort((a, b) => b.value - a.value || a.name.localeCompare(b.name));
+export function barsOf(rows, field, keys) {
+  const all = newest(rows).filter((row) => typeof row[field] === "number").map((row) => ({ name: nameOf(row, keys), value: row[field] })).sort((a, b) => b.value - a.value || a.name.localeCompare(b.name));
   return { shown: all.slice(0, BARS_MAX), more: Math.max(0, all.length - BARS_MAX) };
 }
 

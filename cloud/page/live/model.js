@@ -153,7 +153,7 @@ function isNewer(reading, before) {
 export class QueryModel {
   constructor(name, keys) {
     this.name = name;
-    this.windows = new Windows();
+    this.windows = new Windows(DEVICES_MAX);
     this.windows.keys = keys ?? null;
     this.finalTo = null;
     this.heardAt = null;
@@ -164,8 +164,19 @@ export class QueryModel {
     this.windows.take(row);
   }
 
+  /** Those that a tile shows. */
   get rows() {
     return this.windows.newest;
+  }
+
+  /** All that are kept, the newest window first. */
+  get all() {
+    return this.windows.all;
+  }
+
+  /** Its group columns; null: not known. */
+  get keys() {
+    return this.windows.keys;
   }
 
   isFinal(row) {

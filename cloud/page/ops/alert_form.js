@@ -82,18 +82,18 @@ function Form({ name, params, streams, queries, destinations, rule }) {
         ${form.kind === "problems" && html`<div class="choices" role="group" aria-label="Kinds of problems">${PROBLEMS.map((one) => html`<label><input type="checkbox" checked=${form.problems.includes(one)} onChange=${() => set({ problems: toggled(form.problems, one) })} /> ${one.replace("_", " ")}</label>`)}<small>none chosen: all</small></div>`}
       </fieldset>
       <fieldset><legend>When</legend>
-        ${isData && html`<label>Condition <input required placeholder="temperature > 30" spellcheck="false" list="fields" ...${field("when")} /></label>
+        ${isData && html`<label>Condition <input required placeholder="temperature > 30" spellcheck=${false} list="fields" ...${field("when")} /></label>
           ${fields.length > 0 && html`<p class="hints">Fields: ${fields.map((one) => html`<button type="button" onClick=${() => set({ when: form.when ? `${form.when} ${one}` : `${one} > `, value: form.value || one })}>${one}</button> `)}</p>`}
-          <label>Over when <input placeholder="as soon as the condition is false" spellcheck="false" ...${field("until")} /></label>
-          <label>One alert for each <input placeholder="all together" spellcheck="false" ...${field("by")} /></label>
-          <label>Show the value of <input spellcheck="false" placeholder="a field" ...${field("value")} /></label>`}
+          <label>Over when <input placeholder="as soon as the condition is false" spellcheck=${false} ...${field("until")} /></label>
+          <label>One alert for each <input placeholder="all together" spellcheck=${false} ...${field("by")} /></label>
+          <label>Show the value of <input spellcheck=${false} placeholder="a field" ...${field("value")} /></label>`}
         ${form.kind === "silence" && html`<${Time} label="Nothing heard for" value=${form.silent_s} onChange=${(silent_s) => set({ silent_s })} />
-          <label>Which devices <input placeholder="all; or e.g. starts_with(device, 'meter')" spellcheck="false" ...${field("when")} /></label>`}
+          <label>Which devices <input placeholder="all; or e.g. starts_with(device, 'meter')" spellcheck=${false} ...${field("when")} /></label>`}
         <${Time} label="It must hold for" value=${form.for_s} onChange=${(for_s) => set({ for_s })} />
         <${Time} label="And be over for" value=${form.over_for_s} onChange=${(over_for_s) => set({ over_for_s })} />
       </fieldset>
       <fieldset><legend>Whom to tell</legend>
-        ${!name && html`<label>Name of the rule <input required pattern="[a-z][a-z0-9_]*" placeholder="too_hot" title="a-z, 0-9 and _" spellcheck="false" ...${field("name")} /></label>`}
+        ${!name && html`<label>Name of the rule <input required pattern="[a-z][a-z0-9_]*" placeholder="too_hot" title="a-z, 0-9 and _" spellcheck=${false} ...${field("name")} /></label>`}
         <label>In words <input placeholder="Somewhere it is too hot" maxlength="300" ...${field("text")} /></label>
         <${Choice} label="Severity" names=${["info", "warning", "critical"]} ...${field("severity")} />
         <div class="choices" role="group" aria-label="Destinations">${destinations.map((one) => html`<span><label><input type="checkbox" checked=${form.tell.includes(one.name)} onChange=${() => set({ tell: toggled(form.tell, one.name) })} /> ${one.name}</label> <${Try} name=${one.name} /></span>`)}
@@ -196,7 +196,7 @@ export function Destinations() {
       ["do", "what to do", { view: ({ name }) => html`<${Try} name=${name} /> <${Do} danger act=${() => api("DELETE", `/v1/destinations/${enc(name)}`).then(loaded.again)} confirm=${`Forget ${name}?`} done="forgotten" label=${`Forget ${name}`}>Forget<//>` }],
     ]} />`}<//>
     <section class="card rule"><h2>Add one</h2>
-      <label>Name <input value=${form.name} placeholder="oncall" spellcheck="false" onInput=${({ target }) => setForm({ ...form, name: target.value })} /></label>
+      <label>Name <input value=${form.name} placeholder="oncall" spellcheck=${false} onInput=${({ target }) => setForm({ ...form, name: target.value })} /></label>
       <label>Address <input type="password" autocomplete="off" value=${form.address} placeholder="https://… or mailtos://…" onInput=${({ target }) => setForm({ ...form, address: target.value })} /></label>
       <p class="quiet">A webhook (https://…), or an address of Apprise: <code>mailtos://user:password@mail.example.org?to=oncall@example.org</code>, <code>ntfys://</code>, <code>slack://</code>, <code>matrixs://</code> … It is encrypted and never shown again.</p>
       <p class="actions"><${Do} act=${keep}>Keep<//></p>

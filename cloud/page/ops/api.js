@@ -20,20 +20,29 @@ async function asked(path, options) {
   return answer;
 }
 
+/** What of an answer is read; one whose end never came is an ApiError of status 0. */
+async function read(answer, how) {
+  try {
+    return await answer[how]();
+  } catch {
+    throw new ApiError(0, { detail: "the answer was cut off" });
+  }
+}
+
 /** JSON in and out; null for an empty answer. `signal`: an AbortSignal, for what somebody may stop. */
 export async function api(method, path, body, signal) {
   const sent = body === undefined ? {} : { headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
   const answer = await asked(path, { method, signal, ...sent });
-  return answer.status === 204 ? null : answer.json().catch(() => ({}));
+  return answer.status === 204 ? null : read(answer, "json");
 }
 
 /** Bytes in (a text, or nothing), JSON out. */
 export async function sendBytes(method, path, text) {
   const sent = text === null ? {} : { headers: { "Content-Type": "application/octet-stream" }, body: new TextEncoder().encode(text) };
-  return (await asked(path, { method, ...sent })).json();
+  return read(await asked(path, { method, ...sent }), "json");
 }
 
 /** Bytes out. */
-export const getBytes = async (path) => new Uint8Array(await (await asked(path)).arrayBuffer());
+export const getBytes = async (path) => new Uint8Array(await read(await asked(path), "arrayBuffer"));
 export const get = (path) => api("GET", path);
 export const enc = encodeURIComponent;

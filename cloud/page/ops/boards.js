@@ -70,6 +70,7 @@ function useCharts(cards, live, params) {
     if (spanOf(params).isLive) return undefined;
     if (error) return { fault: error.message };
     if (!data || !isKnown) return null;
+    if (data.faults.has(ownKey(card))) return { fault: data.faults.get(ownKey(card)).message };
     return { steps: data.found.get(ownKey(card))?.get(card.field) ?? [], span: [data.span.from, data.span.to] };
   };
 }
@@ -200,7 +201,7 @@ function CardForm({ card, onPut, onLeave }) {
       ${!isText && html`<label>of <select required aria-label="Stream or query" value=${form.source} onChange=${({ target }) => set({ source: target.value, field: "" })}><option value="">stream or query</option>
         <optgroup label="Streams">${streams.map(({ name }) => html`<option value=${name}>${name}</option>`)}</optgroup><optgroup label="Queries">${queries.map(({ name }) => html`<option value=${name}>${name}</option>`)}</optgroup></select></label>`}
       ${hasField && (isChosen ? html`<label>field <select required aria-label="Field" value=${form.field} onChange=${({ target }) => set({ field: target.value })}><option value="">choose</option>${fields.map((one) => html`<option value=${one}>${one}</option>`)}</select></label>` : html`<label>field <input required aria-label="Field" ...${input("field")} /></label>`)}
-      ${!isText && !form.group && html`<label>device <input placeholder="all" spellcheck="false" ...${input("device")} /></label>`}
+      ${!isText && !form.group && html`<label>device <input placeholder="all" spellcheck=${false} ...${input("device")} /></label>`}
       ${!isText && !form.device && ofGroup && html`<label>group <select aria-label="Group of devices" value=${form.group} onChange=${({ target }) => set({ group: target.value })}><option value="">all</option>${[...new Set([...groups, form.group].filter(Boolean))].map((one) => html`<option value=${one}>${one}</option>`)}</select></label>`}
       ${form.kind === "gauge" && ["low", "high"].map((end) => html`<label>${end === "low" ? "from" : "to"} <input type="number" step="any" class="short" placeholder="seen" aria-label=${end === "low" ? "Begins at" : "Ends at"} ...${input(end)} /></label>`)}
       ${isText && html`<label>text <input required maxlength="2000" ...${input("text")} /></label>`}

@@ -91,24 +91,27 @@ function Values({ device, streams, params }) {
   const infos = useLoaded(() => Promise.all(streams.map((name) => get(`/v1/streams/${enc(name)}`))), `fields ${streams}`, 60_000).data ?? [];
   const wanted = infos.map((one) => ({ key: one.name, source: one.name, fields: numbersOf(one), devices: [device] }));
   const past = usePast(wanted, (at) => spanOf(params, at), `${device} ${params}`);
-  const gaps = useLoaded(() => gapsOf(streams, device, spanOf(params).from), `gaps ${device} ${streams} ${params}`, GAPS_AGAIN_MS).data;
+  const { data: gaps, error: gapsFault } = useLoaded(() => gapsOf(streams, device, spanOf(params).from), `gaps ${device} ${streams} ${params}`, GAPS_AGAIN_MS);
   const { isLive } = spanOf(params);
   const span = isLive || !past.data ? undefined : [past.data.span.from, past.data.span.to];
   const shown = streams.map((name) => live.streams.get(name)).filter((one) => one && (one.heardAt || !isLive));
   return html`${fault && html`<p class="card wrong" role="alert">${fault}; what you see is of before.</p>`}
     ${past.error && !isLive && html`<p class="card wrong" role="alert">${past.error.message}</p>`}
+    ${gapsFault && html`<p class="card wrong" role="alert">What is missing is not known now: ${gapsFault.message}</p>`}
     ${isLive && shown.length === 0 && html`<p class="card quiet">It sent nothing in the last 15 minutes. Choose a longer time above to see what it sent before.</p>`}
     ${isLive && isCut && html`<p class="quiet">So much came that the charts begin later than 15 minutes ago.</p>`}
     ${shown.map((stream) => {
       const info = infos.find((one) => one.name === stream.name);
       const missing = gaps?.get(stream.name) ?? [];
       const ofPast = past.data?.found.get(stream.name);
+      const pastFault = past.data?.faults.get(stream.name);
       const charts = isLive ? stream.shown.filter(([, field]) => field.kind === "number").map(([name, field]) => [name, field.state.steps]) : [...(ofPast ?? [])].filter(([name, steps]) => steps.length > 0 && !PLACES.has(name));
       return html`<section class="card" key=${stream.name}><h2><a href=${`#/streams/${enc(stream.name)}`}>${stream.name}</a> <small>${stream.heardAt ? age(now - stream.heardAt) : "nothing lately"}</small></h2>
       ${stream.heardAt && html`<${Table} rows=${[stream.devices.get(device)]} columns=${[...stream.fields.keys()]} caption=${`Latest of ${stream.name}`} />`}
       ${missing.length > 0 && html`<p class="gap-key"><i></i>${gapsSaid(missing)}</p>`}
       ${stream.hasPlace && html`<${PlaceMap} stream=${stream} />`}
-      ${!isLive && past.data && charts.length === 0 && html`<p class="quiet">It sent no number on it in this time.</p>`}
+      ${!isLive && pastFault && html`<p class="fault" role="alert">${pastFault.message}</p>`}
+      ${!isLive && past.data && !pastFault && charts.length === 0 && html`<p class="quiet">It sent no number on it in this time.</p>`}
       ${!isLive && !past.data && !past.error && html`<p class="quiet" role="status">loading…</p>`}</section>
       <div class="charts">${charts.map(([name, steps]) => html`<section class="card" key=${name}><h2>${words(name)} <small>${[info?.fields[name]?.unit, stream.name].filter(Boolean).join(", ")}</small></h2>
         <${Chart} steps=${steps} name=${name} span=${span} gaps=${missing.map((one) => [one.before_t ?? one.at, one.after_t])} /></section>`)}</div>`;
@@ -117,11 +120,15 @@ function Values({ device, streams, params }) {
 
 const numbersOf = ({ fields }) => Object.entries(fields).filter(([, { type }]) => type === "number").map(([name]) => name);
 
-/** Stream → its gaps of a device since then that may be seen on a chart. */
+/** Stream → its gaps of a device since then that may be seen on a chart. One after the other: each reads Kafka, and who asks may have only some under way. */
 async function gapsOf(streams, device, since) {
   const query = new URLSearchParams({ device, since: Math.round(since), limit: GAPS_SHOWN });
-  const found = await Promise.all(streams.map((name) => get(`/v1/streams/${enc(name)}/gaps?${query}`)));
-  return new Map(streams.map((name, i) => [name, found[i].items.filter((one) => !NOT_MISSING.has(one.reason))]));
+  const found = new Map();
+  for (const name of streams) {
+    const { items } = await get(`/v1/streams/${enc(name)}/gaps?${query}`);
+    found.set(name, items.filter((one) => !NOT_MISSING.has(one.reason)));
+  }
+  return found;
 }
 
 /** `2 gaps in this time: quota (14 readings), open`. */
@@ -182,7 +189,7 @@ function SettingsForm({ device, found, used, again }) {
   const isUsed = found && used === found.version;
   return html`<section class="card"><h2>Settings from afar <small>${found ? `version ${found.version}, ${isUsed ? "in use" : found.state}` : "none were given"}</small></h2>
     <label class="spoken" for="settings">Tables of the agent's configuration</label>
-    <textarea id="settings" rows="5" spellcheck="false" placeholder="[logging]\nmode = ..." value=${text} onInput=${({ target }) => { if (!isTyped) setFrom(version); setText(target.value); }}></textarea>
+    <textarea id="settings" rows="5" spellcheck=${false} placeholder="[logging]\nmode = ..." value=${text} onInput=${({ target }) => { if (!isTyped) setFrom(version); setText(target.value); }}></textarea>
     ${isOvertaken && html`<p class="fault" role="status">Somebody gave version ${version} meanwhile. <button type="button" onClick=${() => setText(null)}>Load it, without what I typed</button></p>`}
     ${found?.answer?.detail && html`<p class="quiet">It says: ${found.answer.detail}</p>`}
     <p class="actions"><${Do} act=${give} disabled=${text === (found?.text ?? "")}>Give<//></p></section>`;

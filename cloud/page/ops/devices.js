@@ -79,6 +79,6 @@ function AskAll({ chosen }) {
     const asked = `${counted(devices.length - refusals.length, "devices")} asked; what each answers stands on its page`;
     return refusals.length ? `${asked}. ${counted(refusals.length, "devices")} not: ${refusals[0]}` : asked;
   };
-  return html`<details class="card"><summary>Ask all of these</summary><p class="actions"><label>Command, of each device's own list <input value=${command} maxlength="64" spellcheck="false" onInput=${({ target }) => setCommand(target.value)} /></label>
+  return html`<details class="card"><summary>Ask all of these</summary><p class="actions"><label>Command, of each device's own list <input value=${command} maxlength="64" spellcheck=${false} onInput=${({ target }) => setCommand(target.value)} /></label>
     <${Do} act=${ask} disabled=${!command} label="Ask all of these devices">Ask<//></p></details>`;
 }

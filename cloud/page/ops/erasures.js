@@ -50,7 +50,7 @@ export function Erase({ name, what, ask, withQueries }) {
     return "asked";
   };
   return html`<section class="card"><h2>Erase for good</h2><p class="quiet">${what} It cannot be undone.</p>
-    <p class="actions"><label>Type <b>${name}</b> to confirm <input value=${typed} autocomplete="off" spellcheck="false" onInput=${({ target }) => setTyped(target.value)} /></label>
+    <p class="actions"><label>Type <b>${name}</b> to confirm <input value=${typed} autocomplete="off" spellcheck=${false} onInput=${({ target }) => setTyped(target.value)} /></label>
       ${withQueries && html`<label><input type="checkbox" checked=${isWith} onChange=${({ target }) => setWith(target.checked)} /> with the queries that read it</label>`}
       <${Do} danger act=${act} disabled=${typed !== name}>Erase<//></p></section>`;
 }

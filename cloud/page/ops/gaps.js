@@ -1,6 +1,6 @@
 /* Gaps: what of streams was lost or is missing. They stand in the log beside the readings, so they are looked for there, when somebody asks. */
 
-import { html, useEffect, useState } from "../vendor/htm/standalone.module.js";
+import { html, useEffect, useRef, useState } from "../vendor/htm/standalone.module.js";
 import { whole } from "../live/format.js";
 import { enc, get } from "./api.js";
 import { Ago, Chips, Do, kept, linkTo, Loaded, Rows, useLoaded } from "./ui.js";
@@ -20,9 +20,11 @@ export function Gaps({ params }) {
 /** Looks through these streams, one after the other; `device`: for its gaps alone; `atOnce`: without being asked. */
 export function Look({ streams, device, atOnce }) {
   const [found, setFound] = useState(null);
+  const isOver = useRef(false);
   const look = async () => {
     const all = { items: [], records: 0, isCut: false, done: 0 };
     for (const stream of streams) {
+      if (isOver.current) break; /* nobody sees it any more */
       const one = await get(`/v1/streams/${enc(stream)}/gaps?${new URLSearchParams({ limit: AT_ONCE, ...(device && { device }) })}`);
       all.items.push(...one.items.map((gap) => ({ ...gap, stream, id: `${stream}:${gap.partition}:${gap.offset}` })));
       all.records += one.records;
@@ -34,6 +36,9 @@ export function Look({ streams, device, atOnce }) {
   };
   useEffect(() => {
     if (atOnce) look().catch((error) => setFound({ items: [], records: 0, done: 0, fault: error.message }));
+    return () => {
+      isOver.current = true;
+    };
   }, []);
   const many = found?.items.length;
   return html`<section class="card"><h2>Lost or missing</h2><p class="actions"><${Do} act=${look} done="">Look for gaps<//></p>

@@ -150,7 +150,7 @@ function Mend({ offset, text, payload, detail }) {
   const at = placeIn(detail, text);
   return html`<section class="card"><h2>${text === null ? "Its bytes" : "Its text"} ${isMended && html`<small>mended</small>`}</h2>
       ${text === null ? html`<pre tabindex="0"><code>${hex(payload)}</code></pre>`
-        : html`<label class="spoken" for="letter">Payload</label><textarea id="letter" rows="10" spellcheck="false" value=${edited} onInput=${({ target }) => setEdited(target.value)}></textarea>
+        : html`<label class="spoken" for="letter">Payload</label><textarea id="letter" rows="10" spellcheck=${false} value=${edited} onInput=${({ target }) => setEdited(target.value)}></textarea>
           ${at !== null && !isMended && html`<p class="quiet">The error is at character ${at}: <code>${text.slice(Math.max(0, at - 20), at)}<mark>${text.slice(at, at + 1) || "⏎"}</mark>${text.slice(at + 1, at + 20)}</code></p>`}`}
       <p class="actions"><${Do} act=${check} done="">Check<//><${Do} act=${giveBack} confirm=${isMended ? "Give back what stands here in the place of what came? The audit says so." : null}>Give back${isMended ? " mended" : ""}<//>
         <a class="button" href=${`/v1/dead-letters/${offset}`} download>Download</a>

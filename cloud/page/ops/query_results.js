@@ -50,14 +50,14 @@ export function Results({ query }) {
   const numbers = columns.filter((one) => isNumber(one) && !query.keys.includes(one));
   const steps = numbers.length ? stepsOf(shown, numbers[0]) : [];
   const isOpen = ({ window_end: end, final }) => !final && (watermark === null || (end ?? 0) > watermark);
-  const rows = shown.map(({ id, newest, before }) => ({ id, ...newest, before, isOpen: isOpen(newest) }));
+  const rows = shown.map(({ id, newest, before }) => ({ id, newest, before, isOpen: isOpen(newest) }));
   return html`${fault && html`<p class="card wrong" role="alert">${fault}; what you see is of before.</p>`}
     ${steps.length > 1 && html`<section class="card"><h2>${words(numbers[0])} <small>mean of its windows, with least and most</small></h2><${Chart} steps=${steps} name=${numbers[0]} /></section>`}
     <section class="card"><h2>Newest results <small>${watermark ? html`final up to <${At} at=${watermark} />` : "nothing is final yet"}</small></h2>${rows.length === 0
       ? html`<p class="quiet">No result in the last 15 minutes. A window is told when its first readings are computed.</p>`
       : html`<div class="console results"><${Rows} caption="Newest results" rows=${rows} columns=${[
-          ["window_end", "window to", { view: (row) => html`<${At} at=${row.window_end} />` }],
-          ...columns.map((one) => [one, words(one), { number: isNumber(one), view: (row) => cell(row[one], one) }]),
+          ["window_end", "window to", { view: ({ newest }) => html`<${At} at=${newest.window_end} />` }],
+          ...columns.map((one) => [one, words(one), { number: isNumber(one), view: ({ newest }) => cell(newest[one], one) }]),
           ["state", "state", { view: (row) => html`<${Standing} row=${row} columns=${numbers} />` }],
         ]} /></div>`}
       <p class="actions"><a class="button" href="#/boards">Put on a board</a><a class="button" href=${`#/ask?sql=${enc(`SELECT * FROM ${name} ORDER BY window_end DESC LIMIT 100`)}`}>Ask in SQL</a>
@@ -66,7 +66,7 @@ export function Results({ query }) {
 }
 
 /** Open, final or corrected; what was said before on a press. */
-function Standing({ row: { isOpen, before, revision }, columns }) {
+function Standing({ row: { isOpen, before }, columns }) {
   const said = isOpen ? "open" : before.some((one) => one.final) ? "corrected" : "final";
   if (before.length === 0) return html`<span class="standing" data-state=${said}>${said}</span>`;
   return html`<details class="standing" data-state=${said}><summary>${said} <small>${before.length + 1} revisions</small></summary>

@@ -56,7 +56,7 @@ export function Search() {
   };
   return html`<form role="search" aria-label="Everywhere" onKeyDown=${onKey} onSubmit=${onSubmit} onFocusOut=${({ relatedTarget, currentTarget }) => { if (!currentTarget.contains(relatedTarget)) leave(); }}>
     <label class="search"><span class="spoken">Search devices, streams, queries, boards and alerts</span>
-      <input ref=${field} type="search" placeholder="Search ( / )" maxlength="64" autocomplete="off" spellcheck="false" onInput=${({ target }) => setText(target.value.trim())} /></label>
+      <input ref=${field} type="search" placeholder="Search ( / )" maxlength="64" autocomplete="off" spellcheck=${false} onInput=${({ target }) => setText(target.value.trim())} /></label>
     <div class="search" role="status">${found && html`<ul ref=${list}>${found.items.map(({ kind, name, title }) => html`<li key=${`${kind} ${name}`}><a href=${`#/${PAGES[kind]}/${enc(name)}`} onClick=${leave}>${title || name} <small>${kind}</small></a></li>`)}
       ${found.items.length === 0 && html`<li class="quiet">${found.fault ?? `Nothing is called “${text}”.`}</li>`}</ul>`}</div></form>`;
 }

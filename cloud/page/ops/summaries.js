@@ -4,6 +4,7 @@ import { html, useState } from "../vendor/htm/standalone.module.js";
 import { Chart } from "../live/detail.js";
 import { moment, value, whole as wholeNumber, words } from "../live/format.js";
 import { enc, get } from "./api.js";
+import { isTime } from "./range.js";
 import { Facts, linkTo, Loaded, Rows, useLoaded } from "./ui.js";
 
 const SPANS = [["1h", "1 h", 3_600_000, "minute"], ["24h", "24 h", 86_400_000, "hour"], ["7d", "7 days", 7 * 86_400_000, "hour"], ["30d", "30 days", 30 * 86_400_000, "day"]];
@@ -32,7 +33,8 @@ export function SummaryPage({ name, params }) {
   const beside = params.get("beside") ?? "";
   const text = params.get("value") ?? "";
   const [now] = useState(() => Date.now());
-  const other = BESIDE.some(([one]) => one === beside) ? backOf(beside, span) : now - Number(beside);
+  const end = isTime(Number(beside)) ? Number(beside) : null;
+  const other = end === null ? backOf(beside, span) : now - end;
   const link = (more) => linkTo(`#/summaries/${enc(name)}`, params, { span: key, ...more });
   const asked = { path: `/v1/summaries/${enc(stream)}/${enc(field)}`, field, devices, span, step, text };
   const count = (event) => {
@@ -42,13 +44,14 @@ export function SummaryPage({ name, params }) {
   return html`<nav class="crumbs"><a href="#/summaries">Summaries</a> › ${stream} › ${field}${devices && ` › ${devices}`}</nav>
     <p class="chips" role="group" aria-label="Time"><small>the last</small>${SPANS.map(([one, title]) => html`<a href=${link({ span: one })} aria-current=${one === key ? "true" : "false"}>${title}</a>`)}</p>
     <p class="chips" role="group" aria-label="Beside it"><small>beside it</small>${BESIDE.map(([one, title]) => html`<a href=${link({ beside: one })} aria-current=${one === beside ? "true" : "false"}>${title}</a>`)}
-      <label>the time to <input type="datetime-local" value=${Number(beside) ? localInput(Number(beside)) : ""} onChange=${({ target }) => target.value && (location.hash = link({ beside: Date.parse(target.value) }))} /></label></p>
+      <label>the time to <input type="datetime-local" value=${end === null ? "" : localInput(end)} onChange=${({ target }) => target.value && (location.hash = link({ beside: Date.parse(target.value) }))} /></label></p>
     <form class="actions" aria-label="How often a value occurred" onSubmit=${count}><label>How often was it <input name="value" defaultValue=${text} placeholder="a value, as it is written" autocomplete="off" spellcheck=${false} /></label><button type="submit">Count</button></form>
     ${other > 0 && html`<${InBoth} ...${asked} other=${other} />`}
     <div class=${other > 0 ? "halves" : ""}><${Side} ...${asked} back=${0} />${other > 0 && html`<${Side} ...${asked} back=${other} />`}</div>`;
 }
 
-const backOf = (beside, span) => (beside === "before" ? span : (DAYS[beside] ?? 0) * 86_400_000);
+/** How long before the time beside it ends; what says none is 0. */
+const backOf = (beside, span) => (beside === "before" ? span : Object.hasOwn(DAYS, beside) ? DAYS[beside] * 86_400_000 : 0);
 
 /** Local time as the browser's field of date and time has it. */
 function localInput(ms) {

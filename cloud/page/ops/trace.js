@@ -3,7 +3,7 @@
 import { html, useState } from "../vendor/htm/standalone.module.js";
 import { moment } from "../live/format.js";
 import { enc, get } from "./api.js";
-import { Ago, Facts, Loaded, Rows, State, useLoaded } from "./ui.js";
+import { Ago, Facts, Loaded, useLoaded } from "./ui.js";
 
 const SAID = {
   sequenced: "on its stream, for everybody to read",
@@ -36,11 +36,11 @@ export function Trace({ params }) {
       setFault(error.message);
     }
   };
-  return html`<form class="card" onSubmit=${go}><p class="actions bare"><label>Token of an acknowledgement <input required size="24" spellcheck="false" placeholder="12.34567" value=${token} onInput=${({ target }) => setToken(target.value)} /></label>
+  return html`<form class="card" onSubmit=${go}><p class="actions bare"><label>Token of an acknowledgement <input required size="24" spellcheck=${false} placeholder="12.34567" value=${token} onInput=${({ target }) => setToken(target.value)} /></label>
       <button class="primary">Follow it</button></p>
       <p class="quiet">Each acknowledgement from end to end has one: <code>edgewake send</code> prints it, agents show their last ones with <code>edgewake-agent status</code>.</p></form>
-    <form class="card" aria-label="By device and number" onSubmit=${find}><p class="actions bare"><label>Or device <input name="device" required size="14" spellcheck="false" placeholder="car-07" /></label>
-      <label>stream <input name="stream" required size="16" spellcheck="false" placeholder="vehicle_position" /></label>
+    <form class="card" aria-label="By device and number" onSubmit=${find}><p class="actions bare"><label>Or device <input name="device" required size="14" spellcheck=${false} placeholder="car-07" /></label>
+      <label>stream <input name="stream" required size="16" spellcheck=${false} placeholder="vehicle_position" /></label>
       <label>number <input name="seq" required size="8" inputmode="numeric" pattern="[0-9]+" placeholder="812" /></label>
       <label>epoch <input name="epoch" size="12" inputmode="numeric" pattern="[0-9]*" placeholder="the newest" /></label><button>Find it</button></p>
       <p class="fault" role="alert">${fault}</p></form>

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import pytest
-from playwright.async_api import Browser, Dialog, expect
+from playwright.async_api import Browser, Dialog, Route, expect
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
@@ -69,21 +71,27 @@ async def test_what_was_lost_is_a_problem_that_is_counted_above_and_leads_to_the
     says(writer, device, lost=5)
     eventually(lambda: ops.client.get(f"/v1/devices/{device}"))
     says(writer, device, lost=12_345)
-    gaps = DeviceGaps(device=device, at=now_ms(), opened=2)
+    gaps = DeviceGaps(device=device, at=now_ms(), opened=2_000)
     writer.put(topics.DEVICES, f"{device}|gaps", gaps.to_json())
     feed.send(device, 2)
     feed.gap(device, 3)
     eventually(lambda: ops.client.get(f"/v1/streams/{feed.name}"))
-    found = eventually(
+    eventually(
         lambda: ops.client.get("/v1/overview"),
-        lambda body: len([one for one in body["problems"] if one["kind"] == "loss"]) == 2,
+        lambda body: (
+            {"lost", "opened"}
+            <= {
+                one["name"]
+                for one in body["problems"]
+                if one["kind"] == "loss" and device in one["text"]
+            }
+        ),
     )
     await visit.open("#/boards")
     pill = page.get_by_role("link", name="How it is:")
     await expect(pill).to_contain_text("problem")
     await pill.click()
     attention = page.get_by_role("region", name="Needs attention")
-    await expect(attention.get_by_role("listitem")).to_have_count(len(found["problems"]))
     lost = attention.get_by_role("link", name="lost for good within the last hour")
     await expect(lost).to_contain_text(device)
     await expect(attention.get_by_role("link", name="opened within the last hour")).to_be_visible()
@@ -143,10 +151,37 @@ async def test_a_device_shows_its_gaps_its_backlog_and_its_past(
     await other.close()
     await visit.open(f"#/devices/{device}?range=1h")
     await expect(page.get_by_text("It sent no number on it in this time.")).to_be_visible()
+    past = await page.evaluate(PAST, [feed.name, device, NOW_MS])
+    assert past["speed"] == [3, 1, 5], "of 701 devices"
+    assert not past["never"]
+    assert "unknown stream, query or summary 'never_there'" in past["refused"]
+    for wrong in ("range=constructor", "from=1&to=99999999999999999"):
+        await visit.open(f"#/devices/{device}?{wrong}")
+        await expect(page.get_by_text("Note and groups")).to_be_visible()
+        await expect(page.get_by_role("img", name="speed over time").first).to_be_visible()
+        assert await page.evaluate("location.hash") == f"#/devices/{device}?{wrong}"
+    await visit.open(f"#/summaries/{feed.name}.speed?beside=1e300")
+    await expect(page.get_by_label("the time to")).to_have_value("")
+    assert [one for one in visit.complaints if "Invalid time" in one] == []
+
+
+PAST = """async ([stream, device, at]) => {
+  const { asked } = await import("/page/ops/past.js");
+  const others = Array.from({ length: 700 }, (_, i) => `another-device-of-${i}`.padEnd(32, "x"));
+  const one = { source: stream, fields: ["speed", "never_sent"], devices: [...others, device] };
+  const span = { from: at - 3600000, to: at + 3600000, step: 7200000 };
+  const found = await asked(one, span);
+  const refused = asked({ ...one, source: "never_there" }, span);
+  return {
+    speed: found.get("speed")?.map(([, ...figures]) => figures).at(-1),
+    never: found.has("never_sent"),
+    refused: await refused.then(() => "", ({ message }) => message),
+  };
+}"""
 
 
 def local(ms: int) -> str:
-    """What stands in a field of date and time; the browser of tests is in UTC."""
+    """What stands in a field of date and time, in a browser of the tests (tests/chromium.py)."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M")
 
 
@@ -154,7 +189,7 @@ async def test_the_question_about_the_past_and_its_steps_are_decided_without_the
     visit: Visit,
 ) -> None:
     script = """async () => {
-      const { pastSql, stepsOf } = await import("/page/ops/past.js");
+      const { isOfField, pastSql, portions, stepsOf } = await import("/page/ops/past.js");
       const { spanOf } = await import("/page/ops/range.js");
       const span = (text) => spanOf(new URLSearchParams(text), 100 * 86400000);
       const days = 86400000;
@@ -166,7 +201,21 @@ async def test_the_question_about_the_past_and_its_steps_are_decided_without_the
         sql: pastSql(asked, { from: 1, to: 2, step: 5000 }),
         all: pastSql({ ...asked, devices: null, isQuery: true }, { from: 1, to: 2, step: 5000 }),
         none: pastSql({ ...asked, devices: [] }, span("")).includes("IN ('')"),
-        steps: [...stepsOf(["a", "b"], [[7, 1, 0, 2, null, null, null]])],
+        steps: [...stepsOf(["a", "b"], [
+          [7, 1, 0, 2, 3, null, null, null, 0], [9, 1, 1, 1, 1, null, null, null, 0],
+          [7, 5, -4, 5, 1, null, null, null, 0],
+        ])],
+        portions: portions(["a".repeat(5000), "b".repeat(4000), "c"], String)
+          .map((one) => one.length),
+        empty: portions([], String),
+        late: span("from=1&to=99999999999999999").isLive, odd: span("range=constructor").isLive,
+        ofField: [
+          [422, 'line 1:79: Referenced column "a" not found in FROM clause!\\nCandidate: "b"'],
+          [422, "No function matches the given name and argument types 'avg(VARCHAR)'"],
+          [422, 'line 1:79: Referenced column "device" not found in FROM clause!'],
+          [422, "not done within 30 s: ask for less, or for more seconds"],
+          [503, 'Referenced column "a" not found'],
+        ].map(([status, message]) => isOfField({ status, message }, ["a"])),
       };
     }"""
     found = await visit.page.evaluate(script)
@@ -178,7 +227,83 @@ async def test_the_question_about_the_past_and_its_steps_are_decided_without_the
     assert "device IN ('it''s')" in found["sql"]
     assert "window_end < make_timestamp_ms(2) GROUP BY" in found["all"]
     assert found["none"]
-    assert found["steps"] == [["a", [[7, 1, 0, 2]]], ["b", []]]
+    assert found["steps"] == [["a", [[7, 2, -4, 5], [9, 1, 1, 1]]], ["b", []]]
+    assert (found["portions"], found["empty"]) == ([1, 2], [[]])
+    assert (found["late"], found["odd"]) == (True, True)
+    assert found["ofField"] == [True, True, False, False, False]
+
+
+async def test_gaps_are_looked_for_one_after_the_other_as_long_as_somebody_sees_them(
+    visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
+) -> None:
+    device, page, streams = unique("dev"), visit.page, [unique("s") for _ in range(3)]
+    for stream in streams:
+        declare(writer, stream)
+        eventually(lambda name=stream: ops.client.get(f"/v1/streams/{name}"))
+    seen = DeviceSeen(
+        device=device,
+        last_seen=now_ms(),
+        skew_ms=0,
+        records=3,
+        streams=dict.fromkeys(streams, 1),
+    )
+    writer.put(topics.DEVICES, f"{device}|seen", seen.to_json())
+    eventually(
+        lambda: ops.client.get(f"/v1/devices/{device}"), lambda body: len(body["streams"]) == 3
+    )
+    under_way: set[Route] = set()
+    at_once: list[int] = []
+    refusal = {"detail": "15 look-ups of yours are under way"}
+
+    async def counted(route: Route) -> None:
+        under_way.add(route)
+        at_once.append(len(under_way))
+        is_third = len(at_once) % 3 == 0
+        response = await route.fetch()
+        under_way.discard(route)
+        if is_third:
+            await route.fulfill(status=429, body=json.dumps(refusal))
+        else:
+            await route.fulfill(response=response)
+
+    await page.route("**/gaps?*", counted)
+    await visit.open(f"#/devices/{device}")
+    said = "What is missing is not known now: 15 look-ups of yours are under way"
+    await expect(page.get_by_role("alert").filter(has_text=said)).to_be_visible()
+    assert set(at_once) == {1}
+    await page.unroute_all(behavior="wait")
+    may_come = asyncio.Event()
+    asked: list[str] = []
+
+    async def held(route: Route) -> None:
+        asked.append(route.request.url)
+        await may_come.wait()
+        await route.continue_()
+
+    await page.route("**/gaps?limit=*", held)
+    async with page.expect_request("**/gaps?limit=*"):
+        await visit.open("#/gaps?look=1")
+    await visit.open("#/none")
+    await expect(page.get_by_text("There is no page at this address")).to_be_visible()
+    async with page.expect_response("**/gaps?limit=*"):
+        may_come.set()
+    await page.evaluate("fetch('/v1/session').then((answer) => answer.text())")
+    assert len(asked) == 1, "nobody sees the other streams' gaps any more"
+    await page.unroute_all(behavior="wait")
+
+
+async def test_an_answer_that_is_cut_off_is_an_error_that_says_so(visit: Visit) -> None:
+    async def cut(route: Route) -> None:
+        await route.fulfill(status=200, body='{"rows": [')
+
+    await visit.page.route("**/v1/cut", cut)
+    script = """async () => {
+      const { api, sendBytes } = await import("/page/ops/api.js");
+      const said = (asked) => asked.then(JSON.stringify, (error) => [error.status, error.message]);
+      return [await said(api("GET", "/v1/cut")), await said(sendBytes("POST", "/v1/cut", "x"))];
+    }"""
+    assert await visit.page.evaluate(script) == [[0, "the answer was cut off"]] * 2
+    await visit.page.unroute_all(behavior="wait")
 
 
 async def test_all_devices_that_are_chosen_are_asked_by_one_press(

@@ -42,6 +42,11 @@ def test_what_says_its_value_hears_what_is_typed() -> None:
     assert deaf == []
 
 
+def test_what_is_no_language_is_not_checked_for_its_spelling() -> None:
+    """The text "false" is true where it is set as a property."""
+    assert [(name, tag) for name, tag in tags() if 'spellcheck="' in tag] == []
+
+
 @pytest.mark.services
 @pytest.mark.asyncio(loop_scope="session")
 async def test_what_is_typed_while_a_list_is_asked_for_stays(visit: Visit) -> None:
@@ -68,26 +73,29 @@ async def test_what_is_typed_while_a_list_is_asked_for_stays(visit: Visit) -> No
     await expect(page.locator("main").get_by_text("No device here")).to_be_visible()
     assert "q=no_such_device" in await page.evaluate("location.hash")
     await expect(name).to_have_value("no_such_device")
+    await page.unroute_all(behavior="wait")
 
 
-FILLED: Final = """(mark) => {
-  const kinds = "input:not([type]), input[type=search], textarea";
-  const all = [...document.querySelectorAll(`main :is(${kinds})`)];
-  for (const one of all) {
-    one.value = one.name === "seq" || one.name === "epoch" ? "1" : one.value + mark;
-    one.dispatchEvent(new Event("input", { bubbles: true }));
-  }
+FIELDS: Final = ":is(input:not([type]), input[type=search], textarea, .sql)"
+"""Where somebody types a text; an editor of SQL is an element whose text is its own."""
+FILLED: Final = f"""(mark) => {{
+  const all = [...document.querySelectorAll("main {FIELDS}")];
+  for (const one of all) {{
+    if (one.matches(".sql")) one.textContent += mark;
+    else one.value = one.name === "seq" || one.name === "epoch" ? "1" : one.value + mark;
+    one.dispatchEvent(new Event("input", {{ bubbles: true }}));
+  }}
   return all.length;
-}"""
-VALUES: Final = """() => [...document.querySelectorAll(
-  "main :is(input:not([type]), input[type=search], textarea)")].map((one) => one.value)"""
+}}"""
+VALUES: Final = f"""() => [...document.querySelectorAll("main {FIELDS}")]
+  .map((one) => one.value ?? one.textContent)"""
 
 
 async def typed_into_all(page: Page, address: str) -> None:
     """What stands in every field of a screen is there after the screen was loaded twice more."""
     await page.evaluate("(to) => (location.hash = to)", address)
-    await expect(page.get_by_text("loading…")).to_have_count(0)
-    await expect(page.locator("main :is(input, textarea)").first).to_be_visible()
+    await expect(page.locator(f"main {FIELDS}").first).to_be_visible()
+    await expect(page.get_by_text("loading…")).to_have_count(0)  # now all fields are there
     assert await page.evaluate(FILLED, "xyz") > 0, address
     before = await page.evaluate(VALUES)
     for _ in range(2):
