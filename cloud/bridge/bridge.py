@@ -22,6 +22,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Final
 
 import mqtt5
@@ -91,6 +92,8 @@ HEALTH_S: Final = 1.0
 CHUNK_LIFE_S: Final = 60
 """Seconds that the broker keeps a chunk of a feed for its device, which asks again after fewer."""
 BEHIND: Final = "the sequencer is too far behind: nothing is accepted until it has caught up"
+ROWS_AT_ONCE: Final = 500
+"""Rows of `ew.attributes` that one turn of the pump writes of those that waited for room."""
 DRAIN_S: Final = 3.0
 """Seconds that a stopping bridge waits for confirmations; the rest comes again from the broker."""
 
@@ -142,6 +145,9 @@ class Bridge:
         self._answers = Answers()
         self._parked: Parked[mqtt5.PublishPacket | Unreadable] = Parked()
         self._statuses = StatusRows()
+        self._rows: dict[str, bytes | None] = {}
+        """Rows of `ew.attributes` that wait for room: the newest of each device, which the memory
+        of these devices bounds."""
         self._allowance = Allowance(config.device)
         self._payers = Payers(
             self._allowance, config.gateway, config.knows_devices, clock.monotonic_s()
@@ -325,11 +331,26 @@ class Bridge:
         self._work.set()
         return whole
 
-    def remember(self, device: str, value: bytes | None) -> None:
-        """Write what is remembered of a device of ThingsBoard, before what is taken after it."""
-        record = KafkaRecord(topics.ATTRIBUTES, device, value, [], self._clock.now_ms())
-        self._writer.write(record, None)
+    def remember(self, device: str, value: bytes | None, payer: str) -> None:
+        """Write what is remembered of a device of ThingsBoard, before what is taken after it.
+
+        At the expense of `payer`. Only the newest row of a device waits where there is no room.
+        """
+        if value is not None:
+            self.account(payer).pay_for(0, len(value))
+        self._rows.pop(device, None)
+        self._rows[device] = value
+        if not self._is_paused:
+            self._write_rows()
         self._work.set()
+
+    def _write_rows(self) -> None:
+        for device in [*islice(self._rows, ROWS_AT_ONCE)]:
+            if self._writer.is_blocked:
+                return
+            value = self._rows.pop(device)
+            record = KafkaRecord(topics.ATTRIBUTES, device, value, [], self._clock.now_ms())
+            self._writer.write(record, None)
 
     def account(self, payer: str, *, is_named: bool = False) -> Account:
         """The account of a device; `is_named`: the one of all devices that payloads name."""
@@ -587,7 +608,7 @@ class Bridge:
         """
         while True:
             self.step()
-            if self._in_flight.messages:
+            if self._in_flight.messages or self._rows:
                 await asyncio.sleep(PUMP_S)
             else:
                 self._work.clear()
@@ -601,10 +622,13 @@ class Bridge:
         self._writer.poll(self._polled_s)
         self._send_answers()
         self._send_down()
+        if self._rows and (self._is_draining or not self._is_paused or self._in_flight.has_room):
+            self._write_rows()
         may_read = not self._is_draining and not self._is_held_back
         if (
             self._is_paused
             and may_read
+            and not self._rows
             and self._in_flight.has_room
             and not self._writer.is_blocked
         ):
@@ -651,7 +675,7 @@ class Bridge:
         self._write_counted()
         self._set_reading(False)
         deadline_s = self._clock.monotonic_s() + DRAIN_S
-        while self._in_flight.messages and self._clock.monotonic_s() < deadline_s:
+        while (self._in_flight.messages or self._rows) and self._clock.monotonic_s() < deadline_s:
             self.step()
             await asyncio.sleep(PUMP_S)
         self.step()

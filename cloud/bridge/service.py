@@ -195,7 +195,7 @@ async def _serve_thingsboard(
         return
     from edgewake.cloud.bridge.thingsboard.door import serve
 
-    memory.write = lambda row: bridge.remember(*row)
+    memory.write = lambda row: bridge.remember(*row, memory.of(row.device).token)
     await serve(config.thingsboard, bridge, outbox, memory, clock)
 
 

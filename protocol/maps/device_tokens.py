@@ -58,6 +58,13 @@ class DeviceTokens:
         self._path = path
         self._seen: tuple[int, int] | None = None
         self._holders = self._read()
+        self.devices = frozenset(one.device for one in self._holders.values())
+        """Names of those who have a token."""
+
+    @property
+    def seen(self) -> object:
+        """What was read last, as far as two of it can be compared."""
+        return self._seen
 
     def holder_of(self, token: str) -> Holder | None:
         """The holder of this token; None: nobody."""
@@ -74,6 +81,7 @@ class DeviceTokens:
             found = self._path.stat()
             if (found.st_mtime_ns, found.st_size) != self._seen:
                 self._holders = self._read()
+                self.devices = frozenset(one.device for one in self._holders.values())
                 return True
         except (OSError, ConfigError) as error:
             log.error("the tokens of before stay: %s", error, extra={"event": "tokens.refused"})
@@ -82,9 +90,10 @@ class DeviceTokens:
     def _read(self) -> Mapping[str, Holder]:
         try:
             found = self._path.stat()
-            self._seen = (found.st_mtime_ns, found.st_size)
             with self._path.open("rb") as file:
-                text = file.read(FILE_BYTES_MAX + 1).decode()
+                read = file.read(FILE_BYTES_MAX + 1)
+            self._seen = (found.st_mtime_ns, found.st_size)
+            text = read.decode()
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"tokens_file = {self._path}: {error}") from error
         if len(text) > FILE_BYTES_MAX:

@@ -19,7 +19,7 @@ import orjson
 from edgewake.cloud.bridge.admission.allowance import MEASURED_BYTES, Account
 from edgewake.cloud.bridge.admission.mapped import Mapper, Part
 from edgewake.cloud.bridge.thingsboard import words
-from edgewake.cloud.bridge.thingsboard.firmware import Firmware, chunk
+from edgewake.cloud.bridge.thingsboard.firmware import Firmware, Image, chunk
 from edgewake.cloud.bridge.thingsboard.memory import Memory
 from edgewake.cloud.bridge.web import provisioning
 from edgewake.cloud.bridge.web.door import Taker
@@ -53,6 +53,9 @@ WHOLE_S: Final = 300.0
 """Seconds for a client to take a whole file."""
 CHUNK_BYTES_MAX: Final = 64 * 1024
 """Bytes of a piece of firmware that anybody may have; larger ones are sent to few at once."""
+IN_PACKETS_MAX: Final = 1_000
+"""Commands that a client was sent and has not acknowledged; more are sent once it has half of
+them."""
 
 
 def _nothing() -> None:
@@ -103,6 +106,8 @@ class Server(Protocol):
     firmware: Firmware
     whole_files: asyncio.Semaphore
     """Turns of who is sent a whole file."""
+    whole_files_of: set[str]
+    """Devices whose tokens have such a turn, or wait for one."""
     provisioning: provisioning.Provisioning | None
 
     def waiting(self, device: str) -> Iterable[DownRow]:
@@ -116,6 +121,9 @@ class Server(Protocol):
 
     def wake(self, devices: Iterable[str]) -> None:
         """These listen from now on."""
+
+    def has_own(self, device: str) -> bool:
+        """Has a device a token or password of its own?"""
 
     def note(self, client: Client, why: str) -> None:
         """Something of a client has no effect."""
@@ -143,12 +151,14 @@ class Client:
     _filters: dict[str, int] = field(default_factory=dict)
     """Filter → QoS."""
     _in_packets: dict[int, Pending] = field(default_factory=dict)
-    """Commands that it was sent and has not acknowledged."""
+    """Commands that it was sent and has not acknowledged, at most IN_PACKETS_MAX."""
+    _in_rows: set[str] = field(default_factory=set)
+    """The ids of these commands."""
     _numbers: int = 0
     _is_behind: bool = False
     """Was there something for it that found no room?"""
     provisioned: bytes | None = None
-    """The answer to its question for a token, of a client that has none."""
+    """The final answer to its question for a token, of a client that has none."""
 
     # From it
 
@@ -169,20 +179,21 @@ class Client:
             case mqtt5.PubAckPacket():
                 done = self._in_packets.pop(packet.packet_id, None)
                 if done is not None:
+                    self._in_rows.discard(done.row_id)
                     self._arrived(done)
             case mqtt5.DisconnectPacket():
                 return False
             case _:
                 raise RemoteError(f"not expected: {type(packet).__name__}")
-        await self.drained()
+        await self.drained(DRAIN_S)
         return True
 
-    async def drained(self, within_s: float = DRAIN_S) -> None:
+    async def drained(self, within_s: float) -> None:
         """Wait until it has read most of what it was sent. Raises TimeoutError."""
         if self.writer.transport.get_write_buffer_size() > UNREAD_BYTES_MAX:
             async with asyncio.timeout(within_s):
                 await self.writer.drain()
-        if self._is_behind:
+        if self._is_behind and len(self._in_packets) * 2 <= IN_PACKETS_MAX:
             self._is_behind = False
             self.door.wake((self.holder.device, *self.things))
 
@@ -237,13 +248,15 @@ class Client:
         self.publish(what)
 
     async def _on_provision(self, packet: mqtt5.PublishPacket) -> None:
-        """Answer a client that has no token, once."""
+        """Answer a client that has no token; what is final once."""
         if packet.topic != provisioning.REQUEST or self.door.provisioning is None:
             raise RemoteError("without a token: expected a request for one")
-        if self.provisioned is None:
-            said = words.object_of(packet.payload)
-            self.provisioned = await self.door.provisioning.answer(said)
-        self.publish(words.Publish(provisioning.RESPONSE, self.provisioned))
+        answer = self.provisioned
+        if answer is None:
+            answer = await self.door.provisioning.answer(words.object_of(packet.payload))
+            if answer != provisioning.AGAIN:
+                self.provisioned = answer
+        self.publish(words.Publish(provisioning.RESPONSE, answer))
 
     def _known(self, name: str) -> Mapping[str, Mapping[str, Any]]:
         """The attributes of itself, or of a device behind it: nobody is told of others."""
@@ -263,10 +276,30 @@ class Client:
             found = await asyncio.to_thread(chunk, image, word.size, word.piece)
             self._say_chunk(word, found)
             return
-        async with self.door.whole_files:
-            found = await asyncio.to_thread(chunk, image, word.size, word.piece)
-            self._say_chunk(word, found)
-            await self.drained(WHOLE_S)
+        await self._on_whole(word, image)
+
+    async def _on_whole(self, word: words.Chunk, image: Image) -> None:
+        """Send a whole file, at most one at a time to all who show one token."""
+        own, of = self.holder.device, self.door.whole_files_of
+        if own in of:
+            self.door.note(self, "asks for a whole file while another is sent with its token")
+            return
+        of.add(own)
+        try:
+            try:
+                async with asyncio.timeout(DRAIN_S):
+                    await self.door.whole_files.acquire()
+            except TimeoutError:
+                self.door.note(self, f"asks for a whole file: no turn within {DRAIN_S:.0f} s")
+                return
+            try:
+                found = await asyncio.to_thread(chunk, image, word.size, word.piece)
+                self._say_chunk(word, found)
+                await self.drained(WHOLE_S)
+            finally:
+                self.door.whole_files.release()
+        finally:
+            of.discard(own)
 
     def _say_chunk(self, word: words.Chunk, found: bytes) -> None:
         """Send it whatever the filters: ThingsBoard's own client asks for `v2/fw/response/+`."""
@@ -336,7 +369,7 @@ class Client:
         by_name = body
         if word.topic.endswith("connect"):
             by_name = {str(body.get("device", "")): {}}
-        came: list[str] = []
+        why = ""
         for name, values in by_name.items():
             try:
                 ours = device_name(name, self.door.prefix)
@@ -347,15 +380,22 @@ class Client:
                     self.door.stops(self, ours)
                 continue
             if ours not in self.things:
-                if len(self.things) >= THINGS_MAX:
-                    self.door.note(self, f"more than {THINGS_MAX} devices behind it")
-                    break
-                self.things[ours] = name
-                self.door.speaks(self, ours)
-                came.append(ours)
-            if self.things[ours] == name and is_attributes:
+                why = self._why_not_behind(ours, name) or why
+            if self.things.get(ours) == name and is_attributes:
                 self._keep(ours, "client", values if isinstance(values, dict) else {})
-        self.door.wake(came)
+        if why:
+            self.door.note(self, why)
+
+    def _why_not_behind(self, ours: str, name: str) -> str:
+        """Why a device is not behind it; empty: it is, from now on."""
+        if self.door.has_own(ours):
+            return f"{ours} has a token or password of its own: it is not behind a gateway"
+        if len(self.things) >= THINGS_MAX:
+            return f"more than {THINGS_MAX} devices behind it"
+        self.things[ours] = name
+        self.door.speaks(self, ours)
+        self.door.wake([ours])
+        return ""
 
     def _keep(self, device: str, kind: str, values: Mapping[str, Any]) -> None:
         why = self.door.memory.keep(device, self.holder.device, kind, values)
@@ -371,8 +411,7 @@ class Client:
         """
         asked = row.message
         assert isinstance(asked, Command)
-        is_there = asked.id in self.door.memory.of(row.device).told
-        if is_there or any(one.row_id == asked.id for one in self._in_packets.values()):
+        if asked.id in self.door.memory.of(row.device).told or asked.id in self._in_rows:
             return True
         own = self.things.get(row.device, "") if row.device != self.holder.device else ""
         pending = Pending.of(row, asked)
@@ -391,6 +430,9 @@ class Client:
     def _send(self, what: words.Publish, pending: Pending) -> bool:
         """Send what is a command to the device."""
         qos = self._qos(what.topic)
+        if qos and len(self._in_packets) >= IN_PACKETS_MAX:
+            self._is_behind = True
+            return False
         packet_id = self._packet_id() if qos else None
         if not self.publish(what, packet_id):
             return False
@@ -398,6 +440,7 @@ class Client:
             self._arrived(pending)
         else:
             self._in_packets[packet_id] = pending
+            self._in_rows.add(pending.row_id)
         return True
 
     def _arrived(self, pending: Pending) -> None:

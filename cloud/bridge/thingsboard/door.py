@@ -17,7 +17,7 @@ import mqtt5
 from edgewake.cloud.bridge.admission.mapped import Mapper, Part
 from edgewake.cloud.bridge.http_config import ThingsBoardConfig
 from edgewake.cloud.bridge.outbox import Outbox
-from edgewake.cloud.bridge.thingsboard.client import Client, Recent
+from edgewake.cloud.bridge.thingsboard.client import DRAIN_S, Client, Recent
 from edgewake.cloud.bridge.thingsboard.firmware import Firmware
 from edgewake.cloud.bridge.thingsboard.memory import Memory
 from edgewake.cloud.bridge.thingsboard.present import Present
@@ -55,6 +55,8 @@ STRANDED_S: Final = 90.0
 wait up to 120 between two attempts, and most of them 1."""
 WHOLE_FILES_MAX: Final = 4
 """Clients that are sent a whole file at once: their bytes are in memory."""
+PROVISION_S: Final = 60.0
+"""Seconds that a client without a token may stay: it asks for one, and comes again with it."""
 PRESET: Final = "thingsboard"
 
 
@@ -80,10 +82,13 @@ class Door:
         self.memory = memory
         self.firmware = Firmware(config.firmware_dir)
         self.whole_files = asyncio.Semaphore(WHOLE_FILES_MAX)
+        self.whole_files_of: set[str] = set()
         self.provisioning = provisioning.opened(config.enrol_url, config.enrol_ca_file)
         file, passwords = config.tokens_file, config.password_file
         self.tokens = None if file is None else DeviceTokens(file)
         self._passwords = None if passwords is None else DevicePasswords(passwords)
+        self._known: list[object] = []
+        """What the two files said when it was looked last who is known no more."""
         self._bound = Bound("connections", config.connections_max, config.address_share)
         self._held: dict[str, int] = {}
         self._present: Present[Client] = Present()
@@ -106,6 +111,8 @@ class Door:
         try:
             await self._serve(reader, writer)
         except (OSError, TimeoutError, RemoteError) as error:
+            if isinstance(error, TimeoutError):  # it may never read what waits for it
+                writer.transport.abort()
             log.info(
                 "a client is gone: %s",
                 str(error) or type(error).__name__,
@@ -116,6 +123,8 @@ class Door:
             if not self._held[address]:
                 del self._held[address]
             writer.close()
+            if writer.transport.get_write_buffer_size():
+                asyncio.get_running_loop().call_later(DRAIN_S, writer.transport.abort)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(HELLO_S):
@@ -141,9 +150,11 @@ class Door:
             await writer.drain()
             return
         silent_s = 1.5 * (hello.keep_alive or KEEPALIVE_S)
+        stays_s = None if client.holder.device else PROVISION_S
         self._join(client)
         try:
-            await self._follow(client, reader, packets, rest, silent_s)
+            async with asyncio.timeout(stays_s):
+                await self._follow(client, reader, packets, rest, silent_s)
         finally:
             self._leave(client)
 
@@ -223,10 +234,12 @@ class Door:
         self._say([device], DeviceState.ONLINE, device)
         if other is not None:
             other.is_replaced = True
+            other.before = OrderedDict()  # else each keeps all connections before it
             self._gone(other)
             other.writer.transport.abort()
 
     def _leave(self, client: Client) -> None:
+        client.before = OrderedDict()  # else each keeps all connections before it
         device = client.holder.device
         if client.is_replaced or not device:
             return
@@ -273,7 +286,14 @@ class Door:
     def stops(self, client: Client, device: str) -> None:
         """And no more."""
         self._present.stops(client, device)
-        self.memory.left(device)
+        if not self._present.of(device):
+            self.memory.left(device)
+
+    def has_own(self, device: str) -> bool:
+        """Has a device a token or password of its own? Then no gateway has its commands."""
+        if self.tokens is not None and device in self.tokens.devices:
+            return True
+        return self._passwords is not None and self._passwords.knows(Holder(device))
 
     # Commands
 
@@ -293,20 +313,31 @@ class Door:
             self._outbox.on_connected(device)
 
     async def look(self) -> None:
-        """Read the files again that changed; who has no token or password any more is closed."""
-        await asyncio.to_thread(self.firmware.look)
-        changed = False
+        """Read the files again that changed; who has no token or password any more is closed.
+
+        Firmware comes last: there may be gigabytes of it to read.
+        """
+        known: list[object] = []
         for file in (self.tokens, self._passwords):
-            changed |= file is not None and await asyncio.to_thread(file.look)
-        if changed:
+            if file is not None:
+                await asyncio.to_thread(file.look)
+                known.append(file.seen)
+        # Not what `look` says: who shows a wrong password has the file read, too.
+        if known != self._known:
+            self._known = known
             self._close_revoked()
+        await asyncio.to_thread(self.firmware.look)
 
     def _close_revoked(self) -> None:
         tokens = frozenset() if self.tokens is None else self.tokens.holders
         passwords = self._passwords
         for client in self._present:
+            for device in [one for one in client.things if self.has_own(one)]:
+                del client.things[device]
+                self.stops(client, device)
             holder = client.holder
-            if holder in tokens or (passwords is not None and passwords.knows(holder)):
+            has_password = passwords is not None and passwords.knows(holder)
+            if holder in tokens or (has_password and not holder.is_gateway):
                 continue
             log.warning(
                 "%s: its token was taken back",

@@ -47,7 +47,6 @@ class Firmware:
             return
         try:
             files = sorted(self._folder.glob("*/*"))
-            found = dict(self._read(files[:FILES_MAX]))
         except OSError as error:
             log.error(
                 "firmware_dir: %s; what was read before stays",
@@ -57,25 +56,32 @@ class Firmware:
             return
         if len(files) > FILES_MAX:
             self._say(self._folder, f"more than {FILES_MAX} files: the others are not offered")
+        found = {}
+        for path in files[:FILES_MAX]:
+            try:
+                image = self._read(path)
+            except OSError as error:
+                self._say(path, f"{error}: it is not offered")
+                continue
+            if image is not None:
+                found[path.parent.name, path.name] = image
         self._images = found
 
-    def _read(self, files: list[Path]) -> list[tuple[tuple[str, str], Image]]:
-        found = []
-        for path in files:
-            title, version = path.parent.name, path.name
-            if not path.is_file() or not _NAME.fullmatch(title) or not _NAME.fullmatch(version):
-                continue
-            state = path.stat()
-            if state.st_size > FILE_BYTES_MAX:
-                self._say(path, f"{state.st_size} bytes: expected at most {FILE_BYTES_MAX}")
-                continue
-            stamp, before = (state.st_mtime_ns, state.st_size), self._images.get((title, version))
-            if before is None or self._seen.get(path) != stamp:
-                digest = hashlib.sha256(path.read_bytes()).hexdigest()
-                before = Image(path, state.st_size, digest)
-                self._seen[path] = stamp
-            found.append(((title, version), before))
-        return found
+    def _read(self, path: Path) -> Image | None:
+        """None: it is not offered. Raises OSError."""
+        title, version = path.parent.name, path.name
+        if not path.is_file() or not _NAME.fullmatch(title) or not _NAME.fullmatch(version):
+            return None
+        state = path.stat()
+        if state.st_size > FILE_BYTES_MAX:
+            self._say(path, f"{state.st_size} bytes: expected at most {FILE_BYTES_MAX}")
+            return None
+        stamp, before = (state.st_mtime_ns, state.st_size), self._images.get((title, version))
+        if before is not None and self._seen.get(path) == stamp:
+            return before
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        self._seen[path] = stamp
+        return Image(path, state.st_size, digest)
 
     def _say(self, path: Path, why: str) -> None:
         if path not in self._said:
@@ -113,7 +119,8 @@ class Firmware:
 
 def chunk(image: Image, size: int, number: int) -> bytes:
     """A piece of an image; `size` 0: all of it. Empty behind its end. Raises OSError."""
-    if not size:
-        return image.path.read_bytes()[: image.size] if number == 0 else b""
+    at = size * number
+    if at >= image.size or (number and not size):
+        return b""
     with image.path.open("rb") as file:
-        return os.pread(file.fileno(), size, size * number)
+        return os.pread(file.fileno(), min(size or image.size, image.size - at), at)

@@ -29,6 +29,9 @@ class DeviceCertificates:
         """Raises ConfigError. A file that is not there yet lets nobody in."""
         self._path = path
         self._seen: tuple[int, int, int] | None = None
+        """What was read last: a file that cannot be opened is tried again, what is wrong in one is
+        not read again."""
+        self._failed = ""
         self._book = self._read()
 
     def holder_of(self, shown: Certificate) -> Holder | None:
@@ -52,9 +55,12 @@ class DeviceCertificates:
                 return False
             self._book = self._read()
         except (OSError, ConfigError) as error:
-            text = "the certificates of before stay: %s"
-            log.error(text, error, extra={"event": "certificates.refused"})
+            if str(error) != self._failed:  # once, however many certificates are shown meanwhile
+                self._failed = str(error)
+                text = "the certificates of before stay: %s"
+                log.error(text, error, extra={"event": "certificates.refused"})
             return False
+        self._failed = ""
         return True
 
     def _stamp(self) -> tuple[int, int, int] | None:
@@ -66,13 +72,15 @@ class DeviceCertificates:
 
     def _read(self) -> Book:
         try:
-            self._seen = self._stamp()
-            if self._seen is None:
+            stamp = self._stamp()
+            if stamp is None:
+                self._seen = None
                 return Book()
             with self._path.open("rb") as file:
                 text = file.read(FILE_BYTES_MAX + 1)
+            self._seen = stamp
             if len(text) > FILE_BYTES_MAX:
                 raise ValueError(f"expected at most {FILE_BYTES_MAX} bytes")
             return books.parse(text.decode())
-        except (OSError, ValueError, TypeError, LookupError) as error:
+        except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
             raise ConfigError(f"certificates_file = {self._path}: {error}") from error

@@ -36,6 +36,11 @@ class DevicePasswords:
         self._failed = ""
         self._entries = self._read()
 
+    @property
+    def seen(self) -> object:
+        """What was read last, as far as two of it can be compared."""
+        return self._seen
+
     def knows(self, holder: Holder) -> bool:
         """Has it a password, whichever?"""
         return holder.device in self._entries

@@ -74,6 +74,10 @@ def refused(why: str) -> bytes:
     return orjson.dumps(body)
 
 
+AGAIN: Final = refused("the operations API does not answer now: ask again")
+"""The one answer that is not final."""
+
+
 class Provisioning:
     """Asks the operations API."""
 
@@ -93,14 +97,14 @@ class Provisioning:
         asked = {"code": said["provisionDeviceSecret"], "device": said["deviceName"]}
         try:
             async with (
-                self._turns,
                 asyncio.timeout(ANSWER_S),
+                self._turns,
                 httpx.AsyncClient(verify=self._tls, trust_env=False) as client,
             ):
                 answer = await client.post(self._url, json=asked)
                 body = orjson.loads(answer.content[:ANSWER_BYTES_MAX])
         except (httpx.HTTPError, TimeoutError, orjson.JSONDecodeError):
-            return refused("the operations API does not answer: ask again")
+            return AGAIN
         return read(answer.status_code, body)
 
 
@@ -116,6 +120,8 @@ def opened(url: str | None, ca_file: Path | None) -> Provisioning | None:
 
 def read(status: int, body: Any) -> bytes:
     """What the operations API said, in ThingsBoard's words."""
+    if status >= 500:
+        return AGAIN
     if status != 200:
         detail = body.get("detail") if isinstance(body, dict) else None
         return refused(str(detail or f"the operations API answered {status}")[:500])

@@ -50,25 +50,27 @@ async def serve(config: HttpConfig, bridge: Bridge, clock: Clock, stop: asyncio.
         trusts_machine=config.local,
         tokens_for=provisioning.opened(config.enrol_url, config.enrol_ca_file),
     )
-    following = asyncio.create_task(_follow(maps, mapper, (tokens, passwords, certificates), clock))
-    try:
-        await http_part.serve(
-            door,
-            listeners,
-            stop=stop,
-            encrypted=encrypted,
-            on_ready=lambda: log.info(
-                "takes readings by HTTP at %s:%s",
-                config.host,
-                config.port,
-                extra={"event": "bridge.http"},
-            ),
-            connections=Connections(
-                config.connections_max, share=config.address_share, clients=clients
-            ),
-        )
-    finally:
-        following.cancel()
+    files = (tokens, passwords, certificates)
+    async with asyncio.TaskGroup() as tasks:  # who is known no more is let in where it has died
+        following = tasks.create_task(_follow(maps, mapper, files, clock), name="http-files")
+        try:
+            await http_part.serve(
+                door,
+                listeners,
+                stop=stop,
+                encrypted=encrypted,
+                on_ready=lambda: log.info(
+                    "takes readings by HTTP at %s:%s",
+                    config.host,
+                    config.port,
+                    extra={"event": "bridge.http"},
+                ),
+                connections=Connections(
+                    config.connections_max, share=config.address_share, clients=clients
+                ),
+            )
+        finally:
+            following.cancel()
 
 
 async def _follow(

@@ -257,7 +257,7 @@ class View(Generic[C]):
         self._shared.chunks.put(self._number, cast("Chunk[object]", chunk))
         self.chunks_made += 1
         if is_at_end:
-            self.end_key = chunk.next_key
+            self._note_end(chunk.next_key, batch.end)
         if cohort.is_live:
             self._live_key = chunk.next_key
         if content is None:
@@ -285,7 +285,7 @@ class View(Generic[C]):
         """A cohort has read everything."""
         self._shared.on_cohorts(-1)
         self._rest(cohort)
-        self.end_key = cohort.key
+        self._note_end(cohort.key, cohort.positions)
         # Who was behind is live now, and may want to know.
         self._wake(list(cohort.subscribers), live=False)
 
@@ -307,6 +307,15 @@ class View(Generic[C]):
             del self._cohorts[cohort.key]
             cohort.release()
             self._shared.on_cohorts(-1)
+
+    def _note_end(self, key: Key, positions: Positions) -> None:
+        """Nothing is left to read there now.
+
+        Whoever comes there waits wherever the index has come to. So it is no end for an index that
+        began further on: at records that nobody may read before their tick.
+        """
+        is_covered = self.lookout is None or self.lookout.covers(positions)
+        self.end_key = key if is_covered else None
 
     def _rest(self, cohort: Cohort) -> None:
         """Let a cohort wait for records.

@@ -49,6 +49,31 @@ def test_the_pieces_are_the_file(folder: Path) -> None:
     assert (chunk(image, 0, 0), chunk(image, 0, 1)) == (DATA, b"")
 
 
+def test_a_piece_beyond_the_file_is_empty_and_one_over_its_end_is_what_is_left(
+    folder: Path,
+) -> None:
+    files = Firmware(folder)
+    files.look()
+    image = files.of("fw", {"fw_title": "boiler", "fw_version": "2.0"})
+    assert image is not None
+    huge = 9_999_999_999
+    assert chunk(image, huge, huge) == b""
+    assert chunk(image, huge, 0) == DATA
+
+
+def test_a_file_that_cannot_be_read_costs_the_others_nothing(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder / "boiler" / "1.0").symlink_to("/proc/self/mem")  # reading its beginning fails
+    files = Firmware(folder)
+    for _ in range(2):
+        files.look()
+    assert files.of("fw", {"fw_title": "boiler", "fw_version": "2.0"}) is not None
+    assert files.of("fw", {"fw_title": "boiler", "fw_version": "1.0"}) is None
+    (said,) = caplog.messages
+    assert "1.0" in said
+
+
 def test_a_file_that_changes_is_offered_anew_and_a_large_one_is_not(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

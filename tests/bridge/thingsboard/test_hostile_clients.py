@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import mqtt5
 import orjson
@@ -60,6 +61,36 @@ class Client:
                 if any(isinstance(one, kind) for one in self._packets.feed(piece)):
                     return
 
+    async def told(self, count: int) -> list[mqtt5.PublishPacket]:
+        """Wait for so many messages."""
+        found: list[mqtt5.PublishPacket] = []
+        async with asyncio.timeout(PATIENCE_S):
+            while len(found) < count:
+                piece = await self.reader.read(65536)
+                assert piece, "the connection ended"
+                read = self._packets.feed(piece)
+                found += [one for one in read if isinstance(one, mqtt5.PublishPacket)]
+        return found
+
+    async def ended(self) -> None:
+        """Wait until the other end has closed."""
+        async with asyncio.timeout(PATIENCE_S):
+            with suppress(ConnectionResetError):
+                while await self.reader.read(65536):
+                    pass
+
+    async def is_heard(self) -> None:
+        """Wait until all that it said was read."""
+        self.writer.write(mqtt5.PingReqPacket().write())
+        await self.hears(mqtt5.PingRespPacket)
+
+    async def listens(self, pattern: str, qos: mqtt5.QoS = mqtt5.QoS.AT_MOST_ONCE) -> None:
+        """Subscribe."""
+        self.writer.write(
+            mqtt5.SubscribePacket(1, [mqtt5.TopicFilter(pattern, max_qos=qos)]).write()
+        )
+        await self.hears(mqtt5.SubAckPacket)
+
     def says(self, topic: str, body: object) -> None:
         self.writer.write(mqtt5.PublishPacket(topic, orjson.dumps(body)).write())
 
@@ -84,17 +115,18 @@ class Here:
 
     def waiting(self, device: str) -> int:
         """Bytes that wait for a client to read them."""
-        found = self.door._present.of(device)[0].writer.transport.get_write_buffer_size()
-        return int(found)
+        found = self.door._present.of(device)
+        return max(one.writer.transport.get_write_buffer_size() for one in found)
 
 
 @asynccontextmanager
-async def here(folder: Path) -> AsyncIterator[Here]:
+async def here(folder: Path, **more: Any) -> AsyncIterator[Here]:
+    """`more`: of the configuration."""
     file = folder / "tokens"
     file.write_text("DEAF deaf\nQUIET quiet\nGATE gate gateway\n")
     file.chmod(0o600)
     bridge = Told()
-    config = ThingsBoardConfig(port=1, tokens_file=file)
+    config = ThingsBoardConfig(port=1, tokens_file=file, **more)
     door = Door(config, bridge, Outbox(), Memory("one", "bridge-1"), SystemClock())
     server = await asyncio.start_server(door.serve, "127.0.0.1", 0)
     async with server:

@@ -353,10 +353,11 @@ class World:
 class Reader:
     """One client: it reads when told, and knows what it should have been shown."""
 
-    def __init__(self, world: World, which: int, chosen: Plan) -> None:
+    def __init__(self, world: World, which: int, chosen: Plan, *, from_begin: bool = False) -> None:
         self.world, self.plan = world, chosen
         self.start: Positions = tuple(
-            world.streams.by_name[source.name].live() for source in chosen.sources
+            ((0, 0),) * PARTITIONS if from_begin else world.streams.by_name[source.name].live()
+            for source in chosen.sources
         )
         self.found: list[int] = []
         self.wakes = 0
@@ -404,7 +405,7 @@ steps = st.one_of(
     st.tuples(st.just("tick"), st.just(0), st.just(0), st.just(0)),
     st.tuples(st.just("tick"), st.just(0), st.just(0), st.just(0)),
     st.tuples(st.just("turns"), st.integers(1, 4), st.just(0), st.just(0)),
-    st.tuples(st.just("come"), st.integers(0, 5), st.just(0), st.just(0)),
+    st.tuples(st.just("come"), st.integers(0, 5), st.integers(0, 1), st.just(0)),
     st.tuples(st.just("read"), st.integers(0, 9), st.just(0), st.just(0)),
     st.tuples(st.just("leave"), st.integers(0, 9), st.just(0), st.just(0)),
 )
@@ -435,7 +436,7 @@ async def _tell(chosen: list[Plan], story: list[Any], step: float, tail_bytes: i
             for _ in range(a):
                 await asyncio.sleep(0)
         elif what == "come":
-            readers.append(Reader(world, a, chosen[a]))
+            readers.append(Reader(world, a, chosen[a], from_begin=bool(b)))
             readers[-1].read()
         elif readers:
             reader = readers[a % len(readers)]
@@ -505,6 +506,30 @@ async def _thousand_clients() -> None:
     assert sum(view.chunks_made for view in world.views.values()) - made == 250
     assert {reader.wakes for reader in readers[5:]} == {readers[-1].wakes}
     assert readers[-1].subscriber.positions == readers[0].subscriber.positions
+
+
+def test_what_came_since_the_last_tick_is_shown_to_who_begins_to_be_looked_for_before_it() -> None:
+    asyncio.run(_late_tick())
+
+
+async def _late_tick() -> None:
+    """The look begins behind a record that no reader may read before its tick.
+
+    A client that goes on from its cursor then reads all up to the tick, and waits.
+    """
+    world = World(0.0, 1 << 20)
+    for n in range(2):
+        world.send("one", 0, [(DATA, {"device": "a", "n": n})])
+    world.tick()
+    world.send("one", 0, [(DATA, {"device": "a", "n": 2})])
+    reader = Reader(world, 0, a_plan("device = 'a'", None), from_begin=True)
+    while not reader.subscriber.is_live:
+        reader.read()
+        await asyncio.sleep(0)
+    assert len(reader.found) == 2
+    await _settle(world, [reader])
+    reader.check()
+    assert len(reader.found) == 3
 
 
 def test_who_has_passed_what_is_in_memory_no_more_waits_on() -> None:

@@ -376,6 +376,9 @@ class SmallRoom:
     def lose(self, count: int, reason: str) -> None:
         self.lost.append((count, reason))
 
+    def lose_these(self, readings: Sequence[Reading], reason: str) -> None:
+        self.lose(len(readings), reason)
+
 
 def taking(policy: Policy) -> tuple[HttpIntake, SmallRoom, Intake]:
     sink, clock = SmallRoom(), SystemClock()
