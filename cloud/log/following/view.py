@@ -311,8 +311,8 @@ class View(Generic[C]):
     def _note_end(self, key: Key, positions: Positions) -> None:
         """Nothing is left to read there now.
 
-        Whoever comes there waits wherever the index has come to. So it is no end for an index that
-        began further on: at records that nobody may read before their tick.
+        Whoever comes there waits wherever the index has come to. So an index that began further on,
+        at records that nobody may read before their tick, does not end there.
         """
         is_covered = self.lookout is None or self.lookout.covers(positions)
         self.end_key = key if is_covered else None
