@@ -23,20 +23,25 @@ class WatchedFile(Generic[T]):
     def __init__(self, key: str, path: Path, read: Callable[[str], T]) -> None:
         """`key`: of the configuration."""
         self._key, self._path, self._parse = key, path, read
-        self._stamp = self._look()
-        self.value = self._read()
+        self._stamp: tuple[int, int, int] | None = None
+        """What was read last: a file that cannot be opened is tried again, what is wrong in one is
+        not read again."""
+        self._failed = ""
+        self.value = self._read(self._look())
 
     def reload(self) -> bool:
         """Read it again if it changed; is its value another one?"""
         stamp = self._look()
         if stamp == self._stamp:
             return False
-        self._stamp = stamp
         try:
-            value = self._read()
+            value = self._read(stamp)
         except ConfigError as error:
-            log.error("%s; it stays as it was", error, extra={"event": "rights.file"})
+            if str(error) != self._failed:  # once, however often it is tried
+                self._failed = str(error)
+                log.error("%s; it stays as it was", error, extra={"event": "rights.file"})
             return False
+        self._failed = ""
         is_new = value != self.value
         self.value = value
         log.info("%s read again", self._path, extra={"event": "rights.file"})
@@ -49,9 +54,11 @@ class WatchedFile(Generic[T]):
             return None
         return found.st_mtime_ns, found.st_size, found.st_ino
 
-    def _read(self) -> T:
+    def _read(self, stamp: tuple[int, int, int] | None) -> T:
         try:
-            return self._parse(self._path.read_text("utf-8"))
+            with self._path.open(encoding="utf-8") as file:
+                self._stamp = stamp
+                return self._parse(file.read())
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{self._key} = {str(self._path)!r}: {error}") from error
         except ConfigError as error:
