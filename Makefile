@@ -1,7 +1,7 @@
 # One word each. `make help` lists them. Everything is installed into .venv from hash-locked requirements.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test behaviour needs rewritten quick test-pythons test-faults test-examples test-screens test-lanes lint types format bad-weather hiccups soak day cluster compose truth arm64 audit bench bench-readers pictures lock clean
+.PHONY: help demo test behaviour needs rewritten quick test-pythons test-long test-faults test-examples test-screens test-lanes lint types format bad-weather hiccups soak day cluster compose truth arm64 audit bench bench-readers pictures lock clean
 
 VENV := .venv
 RUN := $(VENV)/bin/
@@ -42,25 +42,28 @@ build/rewritten: $(VENV)/installed-test $(shell find tests -name '*.py')
 MEMORY = $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 1000000 2>/dev/null && echo --tmpdir=/dev/shm)
 quick: $(VENV)/installed-test needs rewritten ## test everything that starts no service, in about a minute
 	@folder=$$(mktemp --directory $(MEMORY)) && trap 'rm -rf "$$folder"' EXIT && \
-	EDGEWAKE_QUICK=1 $(RUN)pytest -q -n 4 --dist worksteal -m "not services" --basetemp="$$folder/tests"
+	EDGEWAKE_QUICK=1 $(RUN)pytest -q -n 4 --dist worksteal -m "not services and not long" --basetemp="$$folder/tests"
 
 test-pythons: $(VENV)/installed-test needs ## the same as quick with the other Pythons that are found; PYTHONS names them
 	@sh tests/pythons.sh $(PYTHONS)
 
+test-long: $(VENV)/installed-test needs rewritten ## test what `make test` leaves out for its length: whole days, more kills and cuts, the controls of attacks
+	$(BATCH) $(RUN)pytest -n 4 --dist loadfile --no-loadscope-reorder -m long
+
 FAULTS := $(addprefix tests/edge/log/test_,damage.py faults.py image.py starvation.py) tests/edge/uplink/test_bad_wire.py tests/bridge/test_killed_transactions.py
 test-faults: $(VENV)/installed-test ## test every fault of the log: each page, truncation, 300 flipped bits, kill -9 at each system call, a failing disk, power loss, out of memory, images, a held log, bad wires, and a Kafka killed in its transactions
-	@EDGEWAKE_FAULTS=all $(RUN)pytest -q -n 2 $(FAULTS)
+	@EDGEWAKE_FAULTS=all $(RUN)pytest -q -n 2 -m "" $(FAULTS)
 
 test-examples: $(VENV)/installed-test ## test every property of hypothesis with twenty times the examples of `make test`
 	@EDGEWAKE_EXAMPLES=5 $(RUN)pytest -q -n 2 -m "hypothesis and not services"
 
 SCREENS := tests/ops/screens tests/ops/test_boards.py tests/ops/alerts/test_alert_screens.py tests/page/test_live.py
 test-screens: $(VENV)/installed-test ## test that pages are accessible and fit their windows, in every theme at every width
-	@EDGEWAKE_SCREENS=all $(RUN)pytest -q -n 2 --dist loadfile $(SCREENS)
+	@EDGEWAKE_SCREENS=all $(RUN)pytest -q -n 2 --dist loadfile -m "" $(SCREENS)
 
 LANES := tests/analysis/spark/test_code_generation.py tests/analysis/schedule/test_slow.py
 test-lanes: $(VENV)/installed-test ## test compiled and interpreted batches, and slow queries, in every kind of lane
-	@EDGEWAKE_LANES=all $(RUN)pytest -q $(LANES)
+	@EDGEWAKE_LANES=all $(RUN)pytest -q -m "" $(LANES)
 
 lint: $(VENV)/installed-test ## check style
 	$(RUN)ruff format --check .
@@ -97,7 +100,7 @@ compose: $(VENV)/installed-test ## run deploy/compose.yaml on a Docker engine: a
 
 READINGS := 30000
 truth: $(VENV)/installed-test ## compute recorded sets in three orders, with kills and repairs, and compare with the files; READINGS=n of each
-	EDGEWAKE_TRUTH=$(READINGS) $(RUN)pytest -q -s tests/analysis/test_truth.py tests/analysis/test_truth_sets.py tests/analysis/test_full_speed.py
+	EDGEWAKE_TRUTH=$(READINGS) $(RUN)pytest -q -s -m "" tests/analysis/test_truth.py tests/analysis/test_truth_sets.py tests/analysis/test_full_speed.py
 
 bench: $(VENV)/installed-test ## run all benchmarks, write docs/benchmarks.md
 	@$(RUN)python -m tests.bench.report

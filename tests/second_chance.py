@@ -3,8 +3,8 @@
 Such a test may find a service slower than anybody expected. Once the processes of a run have ended,
 each one that failed is run once more with the machine to itself. The end of the run says which
 tests needed that and what they said at first, for each of them is a finding for whoever reads it.
-More than FORGIVEN_MAX are no hiccups, and none is run again. Who runs tests in one process has none
-of this, and neither do tests that start no service.
+Where tests of more than FORGIVEN_MAX files fail, those are no hiccups, and none is run again. Who
+runs tests in one process has none of this, and neither do tests that start no service.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Final
 import pytest
 
 FORGIVEN_MAX: Final = 8
-"""Tests of one run that may fail beside others."""
+"""Files of one run of which tests may fail beside others. What a file's tests share fails all of
+them at once, which is one hiccup."""
 _ALONE: Final = "EDGEWAKE_TESTS_ALONE"
 """Set for the run of what failed: it has no second chance of its own."""
 
@@ -36,7 +37,7 @@ def _may_be_forgiven(session: pytest.Session, failed: dict[str, pytest.TestRepor
         session.exitstatus == pytest.ExitCode.TESTS_FAILED
         and session.config.getoption("numprocesses", None) is not None
         and _ALONE not in os.environ
-        and 0 < len(failed) <= FORGIVEN_MAX
+        and 0 < len({name.split("::")[0] for name in failed}) <= FORGIVEN_MAX
         and all(
             isinstance(one, pytest.TestReport) and "services" in one.keywords
             for one in failed.values()

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.services
 TEXT = "x" * 3000
 
 
+@pytest.mark.long
 async def test_a_reader_that_takes_little_is_told_how_far_it_is_behind(
     access_a: Server, feed: Feed
 ) -> None:

@@ -101,6 +101,7 @@ def never_reading(port: int, name: str, query: str = "") -> socket.socket:
     return client
 
 
+@pytest.mark.long
 async def test_readers_that_never_read_cost_bounded_memory_and_are_cut_off_and_others_go_on(
     access_directory: Path,
     kafka_config: KafkaConfig,
@@ -130,6 +131,7 @@ async def test_readers_that_never_read_cost_bounded_memory_and_are_cut_off_and_o
             assert len(dead) == 100
 
 
+@pytest.mark.long
 async def test_a_slow_reader_loses_its_chunks_and_still_gets_every_event_once(
     access_directory: Path,
     kafka_config: KafkaConfig,

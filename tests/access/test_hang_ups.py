@@ -257,6 +257,7 @@ async def test_a_storm_of_clients_that_open_and_drop_takes_no_place_from_others(
         assert asked == STORM
 
 
+@pytest.mark.long
 def test_streams_that_are_still_being_opened_count_too(tmp_path: Path) -> None:
     """Kafka is away, so opening takes seconds: the one that is too much is refused at once."""
     port, nobody = free_ports(2)

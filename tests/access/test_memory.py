@@ -29,6 +29,7 @@ HUB = {
 }
 
 
+@pytest.mark.long
 async def test_a_hundred_subscriptions_keep_within_what_is_stated_and_free_what_nobody_needs(
     access_directory: Path,
     kafka_config: KafkaConfig,

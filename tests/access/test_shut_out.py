@@ -48,6 +48,7 @@ def shut_out_until_stuck(gate: Gate, config: KafkaConfig, output: Callable[[], s
             return
 
 
+@pytest.mark.long
 async def test_a_server_serves_and_finds_new_streams_after_kafka_was_shut_out(
     tmp_path: Path,
 ) -> None:

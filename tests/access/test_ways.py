@@ -18,7 +18,8 @@ from tests.services import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.services
 
-DOC: Final = (Path(__file__).parents[2] / "docs/ways.md").read_text()
+DOCS: Final = Path(__file__).parents[2] / "docs"
+DOC: Final = (DOCS / "ways.md").read_text()
 MODULES: Final = Path(__file__).parents[1] / "js/node_modules"
 PROGRAMS: Final[dict[str, str]] = {
     name: block
@@ -41,6 +42,15 @@ def test_all_programs_of_the_page_are_run() -> None:
     assert set(PROGRAMS) == {*FOLLOWING, *ENDING}
     blocks = re.findall(r"```(?:python|js|sh)\n", DOC)
     assert len(blocks) == len(PROGRAMS)
+
+
+@pytest.mark.parametrize("page", ["ways", "access", "sync"])
+def test_a_program_that_dies_while_it_keeps_its_place_has_the_one_before(page: str) -> None:
+    """Each replaces its file: one that is written in place is empty for a moment."""
+    text = DOCS.joinpath(f"{page}.md").read_text()
+    kept = re.findall(r"\.replace\(place\)|\brename\w*\(\"cursor\.new\"|\bmv cursor\.new", text)
+    assert len(kept) == {"ways": 6, "access": 1, "sync": 1}[page]
+    assert not re.search(r"> cursor\.txt|rite\w*\(\"cursor\.txt|place\.write", text)
 
 
 def numbers(text: str) -> list[float]:

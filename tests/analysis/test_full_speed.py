@@ -176,6 +176,7 @@ def test_a_recorded_set_loses_no_window(
     assert run(analysis, new_feed, played, order, seconds, wait_s=WAIT_S) == (0, 0, 0)
 
 
+@pytest.mark.long
 def test_without_the_wait_windows_are_missing(analysis: Analysis, new_feed: NewFeed) -> None:
     """The control, of one set where not all of it is asked for."""
     if not data_file("iot_env_telemetry").exists():

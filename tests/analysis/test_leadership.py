@@ -144,6 +144,7 @@ while True:
 """
 
 
+@pytest.mark.long
 def test_one_that_hung_in_a_shared_folder_is_waited_for_and_ends_before_another_one_begins(
     kafka_config: KafkaConfig, tmp_path: Path
 ) -> None:

@@ -144,6 +144,7 @@ def total_by_minute(feed: Feed, name: str) -> str:
     )
 
 
+@pytest.mark.long
 def test_queries_come_run_fail_and_go_while_the_analysis_runs(
     process: Process, new_feed: NewFeed, tmp_path: Path
 ) -> None:

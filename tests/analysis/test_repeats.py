@@ -43,6 +43,7 @@ FRAMES = 60
 NewFeed = Callable[[Mapping[str, FieldType]], Feed]
 
 
+@pytest.mark.long
 def test_repeats_and_disorder_before_the_sequencer_change_no_window(
     analysis: Analysis, feed: Feed, new_feed: NewFeed, tmp_path: Path
 ) -> None:
@@ -161,6 +162,7 @@ def test_what_is_left_out_is_the_same_when_a_batch_or_the_whole_state_is_compute
     assert any("kept" in row for row in after.values())
 
 
+@pytest.mark.long
 def test_a_sequencer_that_is_away_makes_nothing_late_that_it_has_not_passed_on(
     analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -159,6 +159,7 @@ def test_a_query_that_spark_refuses_and_one_that_breaks_its_lane_are_taken_out_a
     )
 
 
+@pytest.mark.long
 def test_a_query_whose_results_cannot_be_finished_is_taken_out_alone(
     analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +212,7 @@ def test_a_query_whose_results_cannot_be_finished_is_taken_out_alone(
     assert all("failed" not in said(feed, name) for name in (one, two))
 
 
+@pytest.mark.long
 def test_a_full_checkpoint_disk_is_waited_for_and_nobody_is_blamed(
     analysis: Analysis, feed: Feed, tmp_path: Path
 ) -> None:
@@ -316,6 +318,7 @@ def delete_first_records(feed: Feed) -> None:
         future.result(30)
 
 
+@pytest.mark.long
 def test_readings_that_retention_took_before_they_were_computed_are_said_and_the_rest_is_computed(
     analysis: Analysis, feed: Feed, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -84,6 +84,7 @@ def is_told(feed: Feed, query: str) -> bool:
     return bool(results(feed.config, query))
 
 
+@pytest.mark.long
 def test_every_shape_at_once_starts_and_another_stream_is_told_as_ever(
     analysis: Analysis, wide: Feed, small: Feed
 ) -> None:
@@ -142,6 +143,7 @@ def test_a_query_that_ended_the_process_twice_stays_out_and_is_said_and_the_othe
     assert said["quarantined"]
 
 
+@pytest.mark.long
 def test_a_plan_that_takes_long_holds_up_no_other_lane(
     analysis: Analysis, wide: Feed, small: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,6 +101,7 @@ async def test_the_control_without_adoption_loses_and_delays(here: World) -> Non
     assert unacknowledged
 
 
+@pytest.mark.long
 async def test_sessions_of_dead_bridges_are_emptied_by_the_first_that_comes_under_another_name(
     here: World,
 ) -> None:
@@ -283,6 +284,7 @@ def summed_up(api: Ops, stream: str, devices: str) -> tuple[int, float | None, b
     )
 
 
+@pytest.mark.long
 async def test_a_device_asks_and_hears_once_although_everything_in_between_was_killed(
     here: World, tmp_path: Path
 ) -> None:

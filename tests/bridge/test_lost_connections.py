@@ -7,6 +7,8 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+import pytest
+
 from edgewake.protocol import topics
 from tests.bridge.running import Device, World, read
 from tests.services import Kafka, wait_until
@@ -21,6 +23,7 @@ def _has_connected_more_often_than(here: World, times: int) -> bool:
     return here.metric("b-lost", CONNECTIONS) > times
 
 
+@pytest.mark.long
 async def test_connections_lost_while_kafka_is_away_repeat_nothing_and_stop_nobody(
     here: World, own_kafka: Kafka
 ) -> None:

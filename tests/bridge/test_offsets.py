@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
@@ -38,6 +39,7 @@ def ask_once(client: AdminClient) -> None:
     future.result()
 
 
+@pytest.mark.long
 async def test_who_asked_for_offsets_is_answered_after_kafka_was_restarted(
     own_kafka: Kafka,
 ) -> None:

@@ -37,6 +37,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
         yield service
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 def test_producers_transactions_consumers_and_admin_work(secure: SecureKafka, way: str) -> None:
     config = WAYS[way](secure)

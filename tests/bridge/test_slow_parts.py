@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from edgewake.cloud.sequencer.transactions import KAFKA_S
 from tests.bridge.fleet import Fleet, until
 from tests.bridge.running import World, sequenced
@@ -25,6 +27,7 @@ AWAY_S = KAFKA_S + 2.0
 then."""
 
 
+@pytest.mark.long
 async def test_bridges_that_stand_still_in_turns_lose_nothing(here: World) -> None:
     bridges = [here.bridge("b-slow-1"), here.bridge("b-slow-2")]
     here.sequencer()
@@ -59,6 +62,7 @@ async def test_bridges_that_stand_still_in_turns_lose_nothing(here: World) -> No
     assert all(bridge.is_running() for bridge in bridges)
 
 
+@pytest.mark.long
 async def test_a_kafka_that_is_away_for_longer_than_all_time_outs_delays_and_loses_nothing(
     here: World,
 ) -> None:

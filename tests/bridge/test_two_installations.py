@@ -4,6 +4,8 @@ the other.
 
 from __future__ import annotations
 
+import pytest
+
 from edgewake.protocol import topics
 from tests.bridge.fleet import until
 from tests.bridge.running import Device, World, numbers, read, world
@@ -12,6 +14,7 @@ from tests.services import run_kafka
 MESSAGES = 200
 
 
+@pytest.mark.long
 async def test_each_gets_every_message_and_a_bridge_of_the_same_name_is_no_twin(
     here: World,
 ) -> None:

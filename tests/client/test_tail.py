@@ -185,6 +185,7 @@ def test_a_cursor_file_of_another_stream_or_that_cannot_be_written_is_refused_at
         assert why in done.stderr
 
 
+@pytest.mark.long
 def test_on_gap_stop_ends_it_with_the_gap(
     access_a: Server, access_b: Server, new_feed: Callable[..., Feed], tmp_path: Path
 ) -> None:

@@ -168,10 +168,15 @@ def test_the_page_and_the_operations_api_answer_where_the_file_says(healthy: Sit
     assert httpx.get("http://127.0.0.1:8702/v1/devices").status_code == 401
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_every_command_starts_in_the_image(healthy: Site, words: Sequence[str]) -> None:
-    """Each ends by itself with an answer, or says in a sentence whom it could not reach."""
-    asked = f'timeout 60 edgewake {shlex.join(words)} 2>&1; echo "ended with $?"'
+OF_UP = {"logs", "login", "doctor"}
+"""Commands for who runs `edgewake up`: here are containers in its place."""
+
+
+@pytest.mark.parametrize("words", [one for one in COMMANDS if one[0] not in OF_UP], ids=" ".join)
+def test_every_command_is_answered_in_the_image(healthy: Site, words: Sequence[str]) -> None:
+    """With the key that the operations API has there."""
+    who = "EDGEWAKE_OPS_URL=http://127.0.0.1:8702 EDGEWAKE_OPS_KEY=$(cat /run/secrets/ops.key)"
+    asked = f'{who} timeout 60 edgewake {shlex.join(words)} 2>&1; echo "ended with $?"'
     said = healthy.execute("ops", "sh", "-c", asked)
     assert "Traceback" not in said
     assert "needs more libraries" not in said

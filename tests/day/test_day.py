@@ -20,6 +20,7 @@ EVERY_S = 3.0
 FAULTS = 13
 
 
+@pytest.mark.long
 async def test_of_a_day_nothing_is_lost_twice_or_wrongly_timed(tmp_path: Path) -> None:
     began_s = time.monotonic()
 

@@ -121,6 +121,7 @@ def test_every_part_is_known_by_its_own_name_and_password(broker: Broker) -> Non
         reach(broker.config(part))
 
 
+@pytest.mark.long
 def test_another_part_s_password_no_password_and_no_tls_are_refused(broker: Broker) -> None:
     access, ops = broker.config("access-1").security, broker.config("ops").security
     for security, named in (

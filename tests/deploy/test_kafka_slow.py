@@ -28,6 +28,7 @@ class FreezesAfterListing(AdminClient):  # type: ignore[misc]
         return answer
 
 
+@pytest.mark.long
 def test_a_broker_that_does_not_answer_in_time_is_away_and_has_not_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

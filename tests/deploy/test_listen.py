@@ -275,6 +275,7 @@ def test_a_device_is_added_and_revoked_within_a_minute_also_where_it_is_connecte
     assert "has a password already" in again.stderr
 
 
+@pytest.mark.long
 def test_a_fleet_gets_its_passwords_from_a_file(here: Here, tmp_path: Path) -> None:
     names, out = tmp_path / "names.csv", tmp_path / "out.csv"
     names.write_text("device,where\n" + "".join(f"pump-{i},hall\n" for i in range(1200)))
@@ -305,6 +306,7 @@ def init_there(
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_an_agent_of_another_machine_comes_in_by_a_claim_code(here: Here, tmp_path: Path) -> None:
     claim = json.loads(here.here("devices", "claim", "--json", "--prefix", "shed").stdout)
     assert claim["fingerprint"] == here.fingerprint
@@ -384,6 +386,7 @@ def post_certified(here: Here, words: list[str], device: str, *more: str) -> tup
     return here.ask_there(here.base + 12, path, "", *shows, "-d", '{"x": 1}', *more)
 
 
+@pytest.mark.long
 def test_a_device_comes_in_by_a_certificate_whose_key_the_cloud_never_sees(
     here: Here, tmp_path: Path
 ) -> None:
@@ -462,6 +465,7 @@ def test_what_is_not_encrypted_is_not_answered_there(here: Here) -> None:
     assert digits in here.said.replace(" ", "")
 
 
+@pytest.mark.long
 def test_a_revoked_certificate_is_thrown_out_within_a_minute_and_stays_out(
     here: Here, tmp_path: Path
 ) -> None:
@@ -584,6 +588,7 @@ def test_plain_is_what_was_asked_for(here: Here, tmp_path: Path) -> None:
         assert not (plain.data / "authority").exists()
 
 
+@pytest.mark.long
 def test_without_listen_nothing_is_open_to_others(tmp_path: Path) -> None:
     base = port_base()
     with running(

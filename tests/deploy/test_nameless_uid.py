@@ -103,6 +103,7 @@ def running(
         yield process, signs
 
 
+@pytest.mark.long
 def test_every_part_starts_under_a_uid_without_a_name(
     kafka: Kafka, mosquitto: Mosquitto, spark_jars: Path, folder: Path
 ) -> None:

@@ -145,6 +145,7 @@ def installed(tmp_path: Path) -> Iterator[Installed]:
     shutil.rmtree(tmp_path / "var", ignore_errors=True)
 
 
+@pytest.mark.long
 def test_the_unit_s_own_lines_run_a_broker_that_knows_the_parts(installed: Installed) -> None:
     (start,) = installed.line("ExecStart")
     for turn in range(2):  # the second start finds a storage that is there already

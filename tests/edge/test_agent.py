@@ -355,6 +355,7 @@ def test_running_it_imports_nothing_of_the_cloud() -> None:
     )
 
 
+@pytest.mark.long
 async def test_edgewake_edge_alone_installs_and_runs_in_a_fresh_environment(
     tmp_path: Path, mosquitto: Mosquitto
 ) -> None:

@@ -24,6 +24,7 @@ def is_at(here: Floor, thing: Thing, gateway: str) -> None:
     wait_until(lambda: here.device(thing.name).get("via") == gateway, f"it is at {gateway}")
 
 
+@pytest.mark.long
 def test_a_move_while_both_gateways_are_cut_off_and_one_is_killed(here: Floor) -> None:
     here.start_gateway("gw-from")
     here.start_gateway("gw-to")
@@ -71,6 +72,7 @@ def test_a_move_while_both_gateways_are_cut_off_and_one_is_killed(here: Floor) -
         assert (shown["via"], shown["former"]) == ("gw-to", ["gw-from"]), "late ones move it not"
 
 
+@pytest.mark.long
 def test_it_goes_on_by_the_first_gateway_when_it_comes_back(here: Floor) -> None:
     here.start_gateway("gw-there")
     here.start_gateway("gw-back")
@@ -111,6 +113,7 @@ def test_its_latest_value_is_the_newest_whichever_gateway_brought_it(here: Floor
         wait_until(lambda by=gateway: is_latest(here, thing, by), f"the newest, by {gateway}")  # type: ignore[misc]
 
 
+@pytest.mark.long
 def test_a_week_of_what_the_first_gateway_had_kept_moves_nothing_back(here: Floor) -> None:
     here.start_gateway("gw-week-1")
     here.start_gateway("gw-week-2")

@@ -23,6 +23,7 @@ CELLS = (
 )
 
 
+@pytest.mark.long
 async def test_all_comes_back_after_hiccups_and_what_stands_meanwhile_says_why(
     tmp_path: Path,
 ) -> None:

@@ -63,10 +63,11 @@ def test_fields(here: World, victim: Victim, payload: bytes) -> None:
         assert "oversize" in reasons, "they came"
 
 
+@pytest.mark.long
 def test_control_without_bounds_the_same_fields_delay_the_victim(
     here: World, victim: Victim
 ) -> None:
-    with here.bridges_with(*NOTHING_BOUNDED), here.device("attacker") as attacker:
+    with here.bridges_with(*NOTHING_BOUNDED, are_overrun=True), here.device("attacker") as attacker:
         send = _fields(attacker, ODD_FIELDS, 0.0)
 
         def attack() -> None:
@@ -95,6 +96,7 @@ def test_messages(here: World, victim: Victim) -> None:
         unharmed(victim, _every(0.02, send))
 
 
+@pytest.mark.long
 def test_dead_letters_are_bounded_counted_and_cut(here: World, victim: Victim) -> None:
     """And the count is kept: as many as were sent are either there or counted."""
     bounds = "letters_burst = 20", "letters_per_s = 0.1", "letter_bytes_per_day = 20000"
@@ -140,6 +142,7 @@ def _over_share(here: World) -> int:
     return sum(one.reason == "quota" for one in letters)
 
 
+@pytest.mark.long
 def test_sketches(here: World, victim: Victim) -> None:
     """What summaries make of them is tried in tests/summaries."""
     with here.bridges_with(FEW_BYTES), here.device("attacker") as attacker:
@@ -149,9 +152,10 @@ def test_sketches(here: World, victim: Victim) -> None:
     assert here.records(topics.UP, "attacker"), "those within its share came"
 
 
+@pytest.mark.long
 def test_control_without_bounds_all_sketches_pass(here: World, victim: Victim) -> None:
     before, passed = _over_share(here), len(here.records(topics.UP, "attacker"))
-    with here.bridges_with(*NOTHING_BOUNDED), here.device("attacker") as attacker:
+    with here.bridges_with(*NOTHING_BOUNDED, are_overrun=True), here.device("attacker") as attacker:
         send = _sketches(attacker, victim.stream, itertools.count(1))
         for _ in range(MANY_SKETCHES):
             send()
@@ -162,6 +166,7 @@ def test_control_without_bounds_all_sketches_pass(here: World, victim: Victim) -
     assert _over_share(here) == before
 
 
+@pytest.mark.long
 def test_streams(here: World, victim: Victim) -> None:
     """A new stream with each message: a share of them is learnt from one device, and no topic is
     made for the rest.
@@ -182,6 +187,7 @@ def test_streams(here: World, victim: Victim) -> None:
         )
 
 
+@pytest.mark.long
 def test_subscriptions(here: World, victim: Victim) -> None:
     """Thousands of groups, each of which would cost the broker a look at each message; and filters
     of its own, as many as it may have.
@@ -200,6 +206,7 @@ def test_subscriptions(here: World, victim: Victim) -> None:
         assert attacker.subscribe("$share/one-more/#") == [0x87]
 
 
+@pytest.mark.long
 def test_control_a_device_whose_subscriptions_are_not_bounded_delays_the_victim(
     here: World, victim: Victim
 ) -> None:

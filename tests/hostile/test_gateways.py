@@ -57,6 +57,7 @@ def test_without_a_rule_nobody_speaks_for_another_where_the_broker_knows_devices
     assert victim.is_whole()
 
 
+@pytest.mark.long
 @pytest.mark.services
 def test_control_without_the_check_it_does(here: World, victim: Victim) -> None:
     victim.send()

@@ -15,6 +15,7 @@ MAPS = ("[maps]", 'presets = ["zigbee2mqtt", "shelly-gen2"]', 'prefix = "zb-"')
 NOT_AUTHORISED = 0x87
 
 
+@pytest.mark.long
 @pytest.mark.services
 def test_nobody_writes_a_mapped_topic_before_a_rule_lets_him_and_the_others_are_heard(
     here: World, victim: Victim

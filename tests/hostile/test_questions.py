@@ -30,7 +30,10 @@ async def ask(asking: Asking, sql: str, holder: str) -> float:
     return time.monotonic() - began
 
 
-@pytest.mark.parametrize("is_shared", [True, False], ids=["", "control"])
+@pytest.mark.parametrize(
+    "is_shared",
+    [pytest.param(True, id=""), pytest.param(False, id="control", marks=pytest.mark.long)],
+)
 async def test_sql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_shared: bool) -> None:
     """Control: where one holder may use all at once, the other waits until the first is done."""
     if not is_shared:

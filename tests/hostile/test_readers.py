@@ -34,6 +34,8 @@ pytestmark = pytest.mark.services
 ATTACKER, VICTIM = "127.0.0.2", "127.0.0.3"
 SMALL = {"views_max": 100, "followed_max": 20}
 PROBES = 25
+CONTROL = pytest.param(1, id="control", marks=pytest.mark.long)
+"""The share of a client that may have all there is."""
 DOORS = 300
 """Connections of an attacker. A fourth of a server's is one address's share: of 1001 here."""
 DEAF = 60
@@ -206,7 +208,9 @@ def serving_readers(here: World, folder: Path, **more: object) -> Iterator[Serve
         yield made
 
 
-@pytest.mark.parametrize("kind", ["filters", "heads", "bodies", "deaf"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("filters", marks=pytest.mark.long), "heads", "bodies", "deaf"]
+)
 async def test_another_reader_is_served_as_before(
     here: World, feed: Feed, tmp_path: Path, kind: str
 ) -> None:
@@ -237,6 +241,7 @@ async def test_another_reader_is_served_as_before(
             assert len(made.sockets) == DOORS
 
 
+@pytest.mark.long
 async def test_control_without_shares_nobody_else_gets_a_filter(
     here: World, feed: Feed, tmp_path: Path
 ) -> None:
@@ -266,6 +271,7 @@ async def test_more_half_requests_than_there_are_places(
                 assert is_open is (module is None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("module", [None, "tests.access.unpaused_server"], ids=["", "control"])
 async def test_what_waits_for_readers_that_read_nothing(
     here: World, feed: Feed, tmp_path: Path, module: str | None
@@ -286,7 +292,7 @@ async def test_what_waits_for_readers_that_read_nothing(
                 assert target.rss_mib() - before < WAITING_MIB
 
 
-@pytest.mark.parametrize("share", [0.25, 1], ids=["", "control"])
+@pytest.mark.parametrize("share", [pytest.param(0.25, id=""), CONTROL])
 async def test_snapshots_that_are_never_read_take_one_client_s_share(
     here: World, feed: Feed, tmp_path: Path, share: float
 ) -> None:
@@ -372,7 +378,7 @@ def filtered(feed: Feed, number: int) -> str:
     return f"/v1/streams/{feed.name}/events?where={quote(f'n > {number}')}"
 
 
-@pytest.mark.parametrize("share", [0.25, 1], ids=["", "control"])
+@pytest.mark.parametrize("share", [pytest.param(0.25, id=""), CONTROL])
 async def test_leases(here: World, tmp_path: Path, share: float) -> None:
     """One client asks for one after the other, under ever new filters.
 

@@ -26,6 +26,7 @@ FRAMES, ROUNDS = 1000, 10
 WEEK_MS = 7 * 86_400_000
 
 
+@pytest.mark.long
 def test_connections_that_come_byte_by_byte(here: World, victim: Victim) -> None:
     """Half of them before TLS, half behind it with a certificate, in the middle of CONNECT."""
     with ExitStack() as doors:
@@ -57,6 +58,7 @@ def test_connections_that_come_byte_by_byte(here: World, victim: Victim) -> None
         assert said > 5
 
 
+@pytest.mark.long
 def test_frames_of_a_week_ago_come_again_ten_times(here: World, victim: Victim) -> None:
     """Ten thousand of them: nothing of them is passed on a second time."""
     began = int(time.time() * 1000) - WEEK_MS

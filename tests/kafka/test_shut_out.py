@@ -118,6 +118,7 @@ def answers(name: str, made: Callable[[], Callable[[], object]]) -> list[Asking]
     return [Asking(f"{name} {n}", made()) for n in range(FLEET)]
 
 
+@pytest.mark.long
 def test_who_asks_for_topics_or_offsets_is_answered_after_kafka_was_shut_out(
     tmp_path: Path,
 ) -> None:

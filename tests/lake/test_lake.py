@@ -98,6 +98,7 @@ async def test_each_row_is_once_in_past_and_present_whatever_kills_the_writer(
     )
 
 
+@pytest.mark.long
 async def test_many_files_become_one_and_every_row_stays_once(lake: Lake, feed: Feed) -> None:
     with lake.writer():
         for rows in range(1, MERGE_FILES + 1):

@@ -138,6 +138,7 @@ class Summaries(Lake):
         return sorted((dict(zip(names, row, strict=True)) for row in found["rows"]), key=order)
 
 
+@pytest.mark.long
 async def test_the_lake_has_the_last_revision_of_every_hour_and_day_whatever_kills_the_writer(
     kafka_config: KafkaConfig, tmp_path: Path
 ) -> None:

@@ -76,6 +76,7 @@ def test_a_login_that_works_is_good_in_every_part(doctor: Doctor) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_another_address_to_come_back_to_is_found(doctor: Doctor) -> None:
     found = doctor(lambda values: values["login"].update(url="http://127.0.0.1:9877"))
     bad = {name for name, one in found.items() if one["verdict"] == "bad"}

@@ -237,6 +237,7 @@ async def test_what_the_provider_takes_back_ends_within_seconds_and_a_stream_goe
         assert await cookies_of(page) == {}
 
 
+@pytest.mark.long
 async def test_new_keys_of_the_provider_and_of_the_sessions(
     browser: Browser, login_world: World
 ) -> None:
@@ -256,6 +257,7 @@ async def test_new_keys_of_the_provider_and_of_the_sessions(
         await expect(page.get_by_role("link", name="Devices", exact=True)).to_be_visible()
 
 
+@pytest.mark.long
 async def test_a_provider_that_dies_and_comes_back(browser: Browser, login_world: World) -> None:
     provider = login_world.provider
     async with visit(browser, login_world.access) as page, visit(browser, login_world.ops) as late:

@@ -168,6 +168,7 @@ def finished(ops: Ops, row: dict[str, Any]) -> Erasure:
     return Erasure.model_validate(done)
 
 
+@pytest.mark.long
 async def test_of_an_erased_stream_nothing_is_left_whatever_is_killed_in_the_middle(
     world: World, kafka: Kafka
 ) -> None:

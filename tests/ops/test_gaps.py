@@ -33,6 +33,7 @@ def feed(kafka_config: KafkaConfig, writer: Writer) -> Iterator[Feed]:
     made.close()
 
 
+@pytest.mark.long
 async def test_what_devices_lost_is_listed_newest_first_and_by_device(ops: Ops, feed: Feed) -> None:
     feed.send("a", 3)
     feed.gap("a", 2)

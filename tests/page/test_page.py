@@ -276,6 +276,7 @@ async def test_a_screen_reader_hears_states_and_no_seconds(
     assert len(spoken) <= 8, "it is read out again and again"
 
 
+@pytest.mark.long
 async def test_queries_may_come_and_go_for_ever(visit: Visit, writer: Writer):
     """More queries than one subscription holds, six after six: the newest are followed, removed
     ones leave, nothing reconnects.
@@ -385,6 +386,7 @@ async def test_a_users_query_shows_one_row_per_window_and_group_and_marks_what_i
     await expect(table.locator('tbody tr[data-final="false"]')).to_contain_text("open")
 
 
+@pytest.mark.long
 async def test_a_thousand_vehicles_are_all_drawn_on_one_canvas(visit: Visit, writer: Writer):
     """The last test: pages that are opened after it would draw them, too."""
     for _ in range(2):

@@ -110,6 +110,7 @@ event."""
 EVENTS = 2000
 
 
+@pytest.mark.long
 async def test_a_filter_that_costs_too_much_is_refused_and_one_that_only_looks_so_holds_nobody_up(
     asking: Asking, stream: Readings
 ) -> None:

@@ -95,6 +95,7 @@ async def clients_page(browser: Browser, ops: Ops) -> Page:
     return page
 
 
+@pytest.mark.long
 async def test_a_sleeping_client_is_woken_by_a_button_and_how_it_went_is_said(
     browser: Browser, access: Service, push: Service, ops: Ops, stream: Readings
 ) -> None:

@@ -199,6 +199,7 @@ async def test_the_leases_of_a_proxy_that_is_killed_are_taken_over_and_each_is_w
             await end(one, lease)
 
 
+@pytest.mark.long
 async def test_a_proxy_that_was_frozen_calls_for_no_lease_that_was_ended_meanwhile(
     access: Service, proxies: tuple[Service, Service], stream: Readings
 ) -> None:

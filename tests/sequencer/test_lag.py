@@ -8,6 +8,8 @@ import time
 import urllib.error
 import urllib.request
 
+import pytest
+
 from edgewake.cloud.sequencer.lag import READY_LAG_S, Lag, lag
 from tests.bridge.running import World
 from tests.sequencer.test_sequencer import Up
@@ -44,6 +46,7 @@ def ready(here: World, name: str) -> int:
         return error.code
 
 
+@pytest.mark.long
 async def test_a_backlog_shows_in_the_gauges_and_in_readyz_until_it_is_worked_off(
     here: World,
 ) -> None:

@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Iterator
 
+import pytest
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
@@ -297,6 +298,7 @@ async def test_two_sequencers_share_the_partitions_and_one_takes_over_from_the_o
         assert await sequenced(here, "two", f"two-{i}", 5) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.long
 async def test_a_second_process_of_the_same_name_ends_the_first(here: World) -> None:
     first = here.sequencer("twin")
     second = part("sequencer", here.folder / "twin.toml", here.folder / "twin-2.log")

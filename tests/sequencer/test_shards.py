@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
+import pytest
 from confluent_kafka import TopicPartition
 
 from edgewake.cloud.kafka import clients
@@ -168,6 +169,7 @@ async def test_records_that_kafka_deleted_unread_are_an_error_and_the_rest_passe
     )
 
 
+@pytest.mark.long
 async def test_what_kafka_deleted_unread_is_waited_for_by_nobody(here: World) -> None:
     """Bridges accept nothing while old records wait, so none would come any more that moves the
     position on.
@@ -195,6 +197,7 @@ async def test_what_kafka_deleted_unread_is_waited_for_by_nobody(here: World) ->
     )
 
 
+@pytest.mark.long
 async def test_a_fleet_writes_few_rows_and_a_killed_sequencer_reads_again_what_they_lack(
     here: World,
 ) -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 from contextlib import closing
 
+import pytest
+
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.sequencer.membership import Membership
 from edgewake.protocol import topics
@@ -86,6 +88,7 @@ def _answers(here: World) -> bool:
     return True
 
 
+@pytest.mark.long
 async def test_shards_of_a_killed_one_do_not_wait_behind_the_backlog_of_the_one_that_lives(
     here: World,
 ) -> None:

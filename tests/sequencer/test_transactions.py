@@ -172,6 +172,7 @@ def claims(config: KafkaConfig, shard: int) -> set[str]:
     return found
 
 
+@pytest.mark.long
 async def test_a_shard_has_one_claim_and_none_when_nobody_serves_it(here: World) -> None:
     """After kills, too: who comes next removes those of who died, and every shard is claimed by one
     session.

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from edgewake.cloud.ops.routes.summaries import ASKED_MAX
 from tests.story.system import OPS_KEY, System
 
@@ -48,6 +50,7 @@ def answered(
     return found
 
 
+@pytest.mark.long
 async def test_a_value_that_was_never_sent_is_no_among_1348_that_were(tmp_path: Path) -> None:
     key = tmp_path / "client.key"
     key.write_text(OPS_KEY)

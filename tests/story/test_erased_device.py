@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import pyarrow.dataset as ds
+import pytest
 
 from edgewake.cloud.kafka import clients
 from edgewake.protocol import topics
@@ -108,6 +109,7 @@ def shown(system: Erasing, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
                 kind = ""
 
 
+@pytest.mark.long
 async def test_of_a_device_nothing_is_left_but_what_is_said(tmp_path: Path) -> None:
     system = Erasing(
         tmp_path, agents=[GONE, KEPT], stream=STREAM, bridges=1, servers=1,

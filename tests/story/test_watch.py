@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from playwright.async_api import Browser, Page, expect
 
 from tests.chromium import chromium, open_page
@@ -215,6 +216,7 @@ async def sees_nothing(browser: Browser, system: Watched, link: str, access: str
     await page.close()
 
 
+@pytest.mark.long
 async def test_a_persons_day(tmp_path: Path) -> None:
     *ports, provider_port = free_ports(3)
     urls = {

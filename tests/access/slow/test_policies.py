@@ -158,6 +158,7 @@ def offset_of(seq: int) -> int:
     return seq - 1 + (seq - 1) // FRAMES
 
 
+@pytest.mark.long
 async def test_end_says_why_and_the_cursor_goes_on(
     running: Server, new_feed: Callable[..., Feed], kafka: Kafka
 ) -> None:
@@ -180,6 +181,7 @@ async def test_end_says_why_and_the_cursor_goes_on(
     assert 'edgewake_access_slow_acts_total{policy="end"}' in metrics
 
 
+@pytest.mark.long
 async def test_conflate_gives_the_latest_of_each_device_and_then_every_event_again(
     running: Server, new_feed: Callable[..., Feed], kafka: Kafka
 ) -> None:

@@ -388,6 +388,7 @@ async def failed(port: int, cases: dict[str, Case]) -> dict[str, tuple[Sequence[
     }
 
 
+@pytest.mark.long
 @pytest.mark.services
 @pytest.mark.parametrize("group", GROUPS)
 async def test_the_server_answers_each_case_as_it_should(access_a: Server, group: str) -> None:

@@ -63,6 +63,7 @@ async def ping_without_reading(running: Server, seconds: float) -> float:
         return running.rss_mib() - before
 
 
+@pytest.mark.long
 async def test_pings_of_a_client_that_does_not_read_cost_no_memory(
     changed: Callable[..., Any],
 ) -> None:
@@ -86,6 +87,7 @@ async def flooded_s(running: Server, name: str) -> float:
         return time.monotonic() - began
 
 
+@pytest.mark.long
 async def test_a_flood_of_messages_is_heard_at_a_bounded_rate(
     changed: Callable[..., Any], feed: Feed
 ) -> None:

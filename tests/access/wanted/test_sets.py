@@ -83,6 +83,7 @@ def within(name: str) -> str:
     return f"device IN SET('{name}')"
 
 
+@pytest.mark.long
 async def test_a_set_of_ten_thousand_is_shown_as_it_was_applied_and_bounds_are_said(
     keeper: Keeper, access_a: Server, feed: Feed
 ) -> None:

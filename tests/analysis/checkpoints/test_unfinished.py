@@ -62,6 +62,7 @@ def computed(lane: Lane, feed: Feed) -> int:
     return sum(lane.record.offsets.get(topics.stream_topic(feed.name), {}).values())
 
 
+@pytest.mark.long
 def test_a_batch_that_does_not_fit_is_computed_in_smaller_ones(
     analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -144,6 +144,7 @@ def test_closed_windows_of_several_streams_are_repaired_and_back_filled_exactly(
     )
 
 
+@pytest.mark.long
 def test_a_rebuild_of_several_streams_makes_right_what_a_wrong_state_told(
     analysis: Analysis, feeds: tuple[Feed, Feed], monkeypatch: pytest.MonkeyPatch
 ) -> None:

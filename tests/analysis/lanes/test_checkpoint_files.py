@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from edgewake.protocol.frames.field_type import FieldType
@@ -54,6 +55,7 @@ def _send(feed: Feed, frames: int) -> None:
         feed.send([T0 + i * 10], speed=[1.0])
 
 
+@pytest.mark.long
 def test_the_files_of_a_checkpoint_stay_few_and_without_forgetting_they_grow(
     analysis: Analysis, feed: Feed
 ) -> None:

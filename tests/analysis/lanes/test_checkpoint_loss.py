@@ -166,6 +166,7 @@ def _break_off(*_: object) -> None:
     raise OSError("broken off")
 
 
+@pytest.mark.long
 def test_a_driver_that_breaks_off_anywhere_tells_each_batch_once(
     analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,7 @@ def readings(feed: Feed) -> dict[tuple[str, int], int]:
     return dict(found)
 
 
+@pytest.mark.long
 def test_streams_have_their_own_types_and_event_times_and_a_failing_one_stops_no_other(
     analysis: Analysis, new_feed: NewFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,6 +108,7 @@ def test_streams_have_their_own_types_and_event_times_and_a_failing_one_stops_no
     assert [row["count"] for row in minutes(old).values()] == [0]
 
 
+@pytest.mark.long
 def test_what_is_open_is_whole_after_a_restart_in_kafka_and_in_the_lake(
     analysis: Analysis, feed: Feed
 ) -> None:
@@ -151,6 +153,7 @@ def test_what_is_open_is_whole_after_a_restart_in_kafka_and_in_the_lake(
     assert {row["field"]: row["readings"] for row in stored.to_pylist()} == expected
 
 
+@pytest.mark.long
 def test_a_day_that_comes_late_is_summed_up_in_pieces_exactly_and_once_over_a_restart(
     analysis: Analysis, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -198,6 +198,7 @@ def test_late_readings_are_folded_in_once_and_what_changed_is_recorded(
     assert sum(one["readings"] for one in late_readings(feed.config, other)) == 3
 
 
+@pytest.mark.long
 def test_a_query_gets_the_windows_of_before_it_was_registered_even_more_than_a_step_may_have(
     analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +230,7 @@ def test_a_query_gets_the_windows_of_before_it_was_registered_even_more_than_a_s
     )
 
 
+@pytest.mark.long
 def test_a_query_that_may_leaves_readings_out_while_it_lags_says_so_and_a_repair_gives_the_truth(
     analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -493,6 +495,7 @@ def test_a_rebuild_tells_what_a_wrong_state_made_wrong_and_nothing_else(
     assert results(feed.config, minutes)[-1].get("complete", True)
 
 
+@pytest.mark.long
 def test_a_rebuild_that_would_lose_what_retention_took_is_refused_unless_that_is_wanted(
     analysis: Analysis, feed: Feed
 ) -> None:
@@ -562,6 +565,7 @@ def lake_of(feed: Feed, folder: Path) -> Iterator[Callable[[], int]]:
         thread.join()
 
 
+@pytest.mark.long
 def test_a_repair_goes_on_in_the_lake_where_the_log_keeps_no_more_and_takes_each_reading_once(
     analysis: Analysis, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

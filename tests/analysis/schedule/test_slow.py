@@ -396,7 +396,7 @@ def events(caplog: pytest.LogCaptureFixture) -> Events:
     return lambda: [str(getattr(record, "event", "")) for record in caplog.records]
 
 
-OF_SPARK = pytest.param("", 0.1, True, id="Spark computes it")
+OF_SPARK = pytest.param("", 0.1, True, id="Spark computes it", marks=pytest.mark.long)
 OF_THE_DRIVER = pytest.param(LOOKS_BACK, 0.1, True, id="the driver computes it")
 CONTROL = pytest.param("", 3600.0, False, id="control: it is not looked for")
 
@@ -482,6 +482,7 @@ def test_others_do_not_wait_for_a_slow_query(
     assert not [key for key in kept_rows(feed.config) if slow in key]
 
 
+@pytest.mark.long
 def test_a_search_and_a_batch_that_take_minutes_are_given_up_by_a_stop(
     analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

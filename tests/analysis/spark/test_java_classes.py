@@ -58,6 +58,7 @@ def test_all_sources_are_compiled_by_the_first_start_and_nothing_by_the_second(
     assert list(kept.iterdir()) == [jar], "nothing else is left"
 
 
+@pytest.mark.long
 def test_other_sources_or_another_java_make_another_jar_and_the_old_one_goes(
     tmp_path: Path, spark_jars: Path, runs: Path, sources: Path
 ) -> None:
@@ -72,6 +73,7 @@ def test_other_sources_or_another_java_make_another_jar_and_the_old_one_goes(
     assert list(kept.iterdir()) == jars[-1:]
 
 
+@pytest.mark.long
 def test_a_jar_of_which_a_part_is_missing_is_made_again(
     tmp_path: Path, spark_jars: Path, runs: Path
 ) -> None:

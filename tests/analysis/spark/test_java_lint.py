@@ -28,6 +28,7 @@ def faults_of(folder: Path, text: str) -> str:
     return java_lint.faults(java_lint.ensured(), [source])
 
 
+@pytest.mark.long
 def test_a_raw_type_is_a_fault(tmp_path: Path) -> None:
     """Control: the same with its type is none."""
     assert faults_of(tmp_path, SOUND) == ""

@@ -88,6 +88,7 @@ async def until(condition: Callable[[], bool], what: str) -> None:
     await asyncio.to_thread(wait_until, condition, what)
 
 
+@pytest.mark.long
 async def test_a_bridge_that_comes_back_gets_its_session_without_a_repeat(here: World) -> None:
     """Kafka stands still from the moment when the heir connects to the session until the owner
     wants it: so what the heir took is certainly not acknowledged then.

@@ -252,6 +252,7 @@ async def test_who_shows_a_token_is_that_device_and_a_gateway_speaks_for_others(
     await asyncio.to_thread(wait_until, is_revoked, "the token is nobody's")
 
 
+@pytest.mark.long
 async def test_while_kafka_is_away_a_client_hears_503_and_then_all_is_taken(here: World) -> None:
     url = door(here, "b-away")
     at = f"{url}/ew/v1/away-1/up/web_away"

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.services
 LONG_MS = 2 * PATIENCE_S * 1000
 
 
+@pytest.mark.long
 async def test_faults_are_done_by_buttons_and_the_ledger_finds_nothing_wrong(
     tmp_path: Path,
 ) -> None:

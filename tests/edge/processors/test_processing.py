@@ -68,6 +68,7 @@ def lives(directory: Path, kills: list[tuple[str, int]], *arguments: str) -> obj
     return orjson.loads(last.stdout)
 
 
+@pytest.mark.long
 def test_kills_at_named_places_leave_the_output_of_no_kill(tmp_path: Path) -> None:
     assert len(expected()["mean"]) == chain_crash.N // chain_crash.EVERY
     assert expected()["high"]
@@ -75,6 +76,7 @@ def test_kills_at_named_places_leave_the_output_of_no_kill(tmp_path: Path) -> No
     assert lives(tmp_path, KILLS) == expected()
 
 
+@pytest.mark.long
 def test_cursor_and_output_in_two_transactions_lose(tmp_path: Path) -> None:
     """The control: the same kills find what is not committed together."""
     assert lives(tmp_path, [("committed", nth) for nth in (3, 4, 5, 6, 7)], "--apart") != expected()

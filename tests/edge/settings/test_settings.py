@@ -146,6 +146,7 @@ async def test_pushed_settings_are_used_after_a_restart_of_the_same_process_and_
     )
 
 
+@pytest.mark.long
 async def test_settings_under_which_the_cloud_acknowledges_nothing_are_rolled_back(
     tmp_path: Path, mosquitto: Mosquitto
 ) -> None:

@@ -142,6 +142,7 @@ async def put_waveforms(one: Running, count: int) -> None:
     await log.accepted(log.append_all(rows))
 
 
+@pytest.mark.long
 async def test_a_slow_long_wire_that_loses_packets_delivers_all(
     tmp_path: Path, far: FarBroker, wire: Wire
 ) -> None:

@@ -40,6 +40,7 @@ async def put_waveforms(one: Running, count: int) -> None:
     await log.accepted(log.append_all(rows))
 
 
+@pytest.mark.long
 async def test_a_backlog_gets_through_a_slow_link_and_another_stream_between(
     tmp_path: Path, mosquitto: Mosquitto
 ) -> None:

@@ -84,8 +84,10 @@ def test_a_receiver_that_is_away_is_told_later_with_the_same_id(
 
 @pytest.mark.parametrize(
     ("point", "attempts"),
-    [("alerts.begun", 1), ("alerts.tried", 2)],
-    ids=["before it was sent", "after it was sent"],
+    [
+        pytest.param("alerts.begun", 1, id="before it was sent", marks=pytest.mark.long),
+        pytest.param("alerts.tried", 2, id="after it was sent"),
+    ],
 )
 def test_a_server_that_is_killed_around_a_note_loses_none_and_gives_no_second_id(
     kafka_of_alerts: KafkaConfig,
@@ -116,6 +118,7 @@ def test_a_server_that_is_killed_around_a_note_loses_none_and_gives_no_second_id
         assert len(receiver.ids()) == attempts
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("point", "told"), [("alerts.begun", 0), ("alerts.tried", 1)])
 def test_the_control_of_it_without_the_rows_that_were_kept_the_same_death_loses_the_alert(
     kafka_of_alerts: KafkaConfig,
@@ -184,6 +187,7 @@ def test_of_two_servers_one_judges_and_the_other_goes_on_when_it_is_killed(
             assert alerts.states(young) == {"kettle": "firing"}
 
 
+@pytest.mark.long
 def test_a_server_that_froze_sends_nothing_when_it_wakes_up_as_another_judges(
     kafka_of_alerts: KafkaConfig,
     tmp_path_factory: pytest.TempPathFactory,
@@ -211,6 +215,7 @@ def test_a_server_that_froze_sends_nothing_when_it_wakes_up_as_another_judges(
             assert len(receiver.calls) == 2
 
 
+@pytest.mark.long
 def test_the_control_of_it_a_server_that_froze_tells_what_it_finds_where_no_other_judges(
     kafka_of_alerts: KafkaConfig, tmp_path: Path, receiver: Hook, unique: Callable[[str], str]
 ):

@@ -26,6 +26,7 @@ problems = ["part"]
 """
 
 
+@pytest.mark.long
 def test_rules_of_a_file_are_applied_shown_acknowledged_and_deleted(
     alerts: Alerts, mailbox: Mail, tmp_path: Path
 ):

@@ -39,6 +39,7 @@ def put_query(writer: Writer, name: str, state: QueryState) -> None:
     writer.put(topics.PROGRESS, name, progress.model_dump_json().encode())
 
 
+@pytest.mark.long
 def test_they_survive_a_kill(
     kafka: Kafka, tmp_path: Path, writer: Writer, unique: Callable[[str], str]
 ) -> None:

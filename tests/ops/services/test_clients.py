@@ -109,6 +109,7 @@ async def _until_end(*streams: Any) -> list[Any]:
     return [event for task in done for event in task.result()]
 
 
+@pytest.mark.long
 async def test_a_server_that_is_killed_has_no_clients_any_more(
     ops: Ops, kafka: Kafka, tmp_path: Path, writer: Writer, unique: Callable[[str], str]
 ) -> None:

@@ -137,6 +137,7 @@ def test_what_was_changed_or_is_old_is_refused(language: str) -> None:
     }
 
 
+@pytest.mark.long
 @pytest.mark.services
 async def test_real_calls_are_good_in_every_language(
     kafka: Kafka, kafka_config: KafkaConfig, tmp_path: Path

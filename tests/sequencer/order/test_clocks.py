@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from confluent_kafka import Producer
 
 from edgewake.cloud.kafka import clients, topic_admin
@@ -48,6 +49,7 @@ def records(here: World, stream: str, device: str) -> dict[int, Record]:
     return {one.frame.frame or 0: one for one in found}
 
 
+@pytest.mark.long
 async def test_a_bridge_that_was_away_moves_no_right_clock(here: World) -> None:
     """Control: of a device that nothing was known of, the same wait is taken for its clock."""
     here.sequencer()

@@ -4,6 +4,7 @@ always.
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ def test_each_reading_once_in_any_order(order: list[int], again: list[int]) -> N
     assert not any(OwnNumbers(numbers.encode()).is_new(n, at(n)) for n in again), "after a restart"
 
 
+@pytest.mark.long
 def test_two_gateways_that_both_buffered_a_week() -> None:
     numbers, week = OwnNumbers(), 7 * 86_400
     assert all(numbers.is_new(n, at(n)) for n in range(1000, week)), "the second one first"

@@ -319,6 +319,7 @@ async def test_values_that_did_not_change_while_the_agent_was_away_are_not_taken
             assert one.column("temperature").count(21.5) == (1 if remembers else 2)
 
 
+@pytest.mark.long
 async def test_a_server_is_talked_to_encrypted_and_only_where_it_is_the_known_one(
     tmp_path: Path,
 ) -> None:

@@ -47,6 +47,7 @@ def numbers(one: Caged) -> list[int]:
     return [n for n in one.column("n") if isinstance(n, int) and n >= 0]
 
 
+@pytest.mark.long
 @pytest.mark.services
 async def test_while_one_of_two_servers_lives_nothing_is_lost_or_taken_twice(
     tmp_path: Path,

@@ -70,6 +70,7 @@ async def subscribed(one: object, broker: Mosquitto, topic: str) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("says_words", [True, False], ids=["pings", "control"])
 async def test_a_broker_that_sends_without_end_and_is_never_answered_keeps_the_connection(
     tmp_path: Path, mosquitto: Mosquitto, monkeypatch: pytest.MonkeyPatch, says_words: bool
