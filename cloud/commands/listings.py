@@ -26,7 +26,7 @@ DEVICE_COLUMNS: Final = (
     "lost_readings",
     "streams",
 )
-STREAM_COLUMNS: Final = ("name", "records_per_s", "fields", "description")
+STREAM_COLUMNS: Final = ("name", "readings_per_s", "records_per_s", "fields", "description")
 GAP_COLUMNS: Final = ("at", "device", "reason", "count", "epoch", "seq")
 FIELD_COLUMNS: Final = ("name", "came_as", "type", "unit", "values", "odd", "sample")
 LEASE_COLUMNS: Final = ("id", "state", "streams", "endpoint", "count", "failures", "due_at")

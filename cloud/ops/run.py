@@ -53,6 +53,7 @@ from edgewake.cloud.ops.services.repairs import RepairDesk
 from edgewake.cloud.ops.services.replies import RequestDesk
 from edgewake.cloud.ops.services.summary_reads import SummaryReads
 from edgewake.cloud.ops.services.system_look import SystemLook
+from edgewake.cloud.ops.streams.retention import RetentionDesk
 from edgewake.cloud.ops.tables.audit_ring import AuditRing
 from edgewake.cloud.ops.tables.device_table import Event
 from edgewake.cloud.ops.tables.event_ring import EventRing
@@ -259,6 +260,7 @@ async def run(settings: OpsConfig) -> None:
         down=down,
         requests=requests,
         editor=editor,
+        retention=RetentionDesk(settings.kafka, writer),
         eraser=eraser,
         writer=writer,
         lookup=lookup,

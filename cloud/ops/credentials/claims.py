@@ -18,6 +18,7 @@ from edgewake.cloud.passwords import Bytes
 CODE_BYTES: Final = 15
 """120 random bits: nobody finds one by trying."""
 GROUP: Final = 4
+ID_CHARS: Final = 12
 CLAIMS_MAX: Final = 100
 """Codes that are good at the same time; one more is refused."""
 
@@ -37,6 +38,11 @@ class Claim:
     """ms; after it the code is worth nothing."""
     prefix: str = ""
     """How their names begin."""
+
+    @property
+    def id(self) -> str:
+        """What people call it by, who do not know the code (any more)."""
+        return self.digest[:ID_CHARS]
 
 
 def make(random_bytes: Bytes) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, Field, StringConstraints
 
 from edgewake.cloud.ops.credentials.claims import Unclaimed
@@ -31,6 +31,7 @@ LIFE_MAX_S: Final = 30 * 86_400.0
 """Seconds that a claim code may be good for."""
 PEM: Final = "application/x-pem-file"
 Text = Annotated[str, StringConstraints(max_length=64)]
+ClaimId = Annotated[str, Path(pattern=r"^[0-9a-f]{12}$")]
 RequestText = Annotated[str, StringConstraints(max_length=REQUEST_CHARS_MAX)]
 
 
@@ -125,6 +126,24 @@ class ClaimGiven(BaseModel):
     """Where a device shows the code; None: at this address."""
 
 
+class ClaimView(BaseModel):
+    """A claim code that is good; the code itself is known to nobody here."""
+
+    id: str
+    left: int
+    """Devices that it may still bring in."""
+    until: int
+    """ms"""
+    prefix: str
+    """How their names begin."""
+
+
+class Claims(BaseModel):
+    """All codes that are good, a hundred at most; the one that ends first in front."""
+
+    items: list[ClaimView]
+
+
 class Enrolment(BaseModel):
     """What a device with a code asks."""
 
@@ -200,6 +219,26 @@ def router(services: Services) -> APIRouter:
             fingerprint=None if authority is None else authority.fingerprint,
             server=services.enrolling_url or None,
         )
+
+    @routes.get("/v1/claims", responses=problems(409))
+    async def open_claims() -> Claims:
+        """List the codes that still bring devices in, without what they are."""
+        return Claims(
+            items=[
+                ClaimView(id=one.id, left=one.left, until=one.until, prefix=one.prefix)
+                for one in desk().claims
+            ]
+        )
+
+    @routes.delete("/v1/claims/{claim_id}", status_code=204, responses=problems(404, 409))
+    async def withdraw(claim_id: ClaimId) -> None:
+        """Take a code back. Devices that came in by it keep what they have."""
+        if not desk().withdraw(claim_id):
+            raise Problem(
+                404,
+                "no_such_claim",
+                f"no code {claim_id!r} is good (any more): it was used up, ended or taken back",
+            )
 
     return routes
 

@@ -46,6 +46,8 @@ class Overview(BaseModel):
     records_per_s: float
     """Records a second of all streams over the last 30 s; a record is a frame of one or many
     readings."""
+    readings_per_s: float
+    """Readings a second of all streams over the same time."""
     queries: dict[str, int]
     """Queries by state."""
     leases: int
@@ -96,6 +98,9 @@ def router(services: Services) -> APIRouter:
             devices={state: tables.devices.total(state) for state in Presence},
             streams=len(tables.streams),
             records_per_s=round(sum(tables.rates.per_s(name) or 0.0 for name in tables.streams), 1),
+            readings_per_s=round(
+                sum(tables.rates.readings_per_s(name) or 0.0 for name in tables.streams), 1
+            ),
             queries=dict(Counter(query.state for query in look.queries)),
             leases=len(tables.leases),
             dead_letters=dict(look.dead),

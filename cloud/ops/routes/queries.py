@@ -99,6 +99,11 @@ def router(services: Services) -> APIRouter:
         """One query, with its text."""
         return registry.view(registry.get(name), with_text=True)
 
+    @routes.get("/v1/queries/{name}/plan", responses=problems(404, 422))
+    async def plan(name: QueryName) -> CheckedQuery:
+        """Tell its class and why, what it costs to plan, and what is done with a reading."""
+        return registry.explain(name)
+
     @routes.put("/v1/queries/{name}", responses=problems(404, 409))
     async def replace(name: QueryName, body: QueryText) -> QueryView:
         """Put another text in its place, in one step: its name stays taken, others go on.

@@ -26,6 +26,7 @@ from edgewake.cloud.ops.routes.shared import (
 )
 from edgewake.cloud.ops.services.catalogue_editor import StreamChange
 from edgewake.cloud.ops.streams.look import StreamLook, look_at
+from edgewake.cloud.ops.streams.retention import Retention
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol import topics
@@ -90,6 +91,14 @@ def _view(services: Services, stream: Stream) -> StreamView:
     )
 
 
+def _stream(services: Services, name: str) -> Stream:
+    """Raises Problem(404)."""
+    found = services.tables.streams.get(name)
+    if found is None:
+        raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
+    return found
+
+
 def _look(
     services: Services, session: KafkaSession, stream: Stream, *, begin: int, minutes: int
 ) -> StreamLook:
@@ -136,9 +145,7 @@ def router(services: Services) -> APIRouter:
     @routes.get("/v1/streams/{name}", responses=problems(404))
     async def stream(name: QueryName) -> StreamView:
         """Show one stream."""
-        found = tables.streams.get(name)
-        if found is None:
-            raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
+        found = _stream(services, name)
         return _view(services, found)
 
     @routes.get("/v1/streams/{name}/gaps", responses=problems(404, 503))
@@ -155,27 +162,36 @@ def router(services: Services) -> APIRouter:
         Among the newest 20,000 records of each partition, or those since then; of one device, or
         of all.
         """
-        if name not in tables.streams:
-            raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
+        _stream(services, name)
         return await services.lookup.run(lambda session: find(session, name, device, limit, since))
 
     @routes.get("/v1/streams/{name}/look", responses=problems(404))
     async def look(name: QueryName, minutes: Annotated[int, Query(ge=1, le=60)] = 15) -> StreamLook:
         """What became of its fields in the last minutes: names as they came, times, odd values."""
-        found = tables.streams.get(name)
-        if found is None:
-            raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
+        found = _stream(services, name)
         begin = services.clock.now_ms() - minutes * 60_000
         return await services.lookup.run(
             lambda session: _look(services, session, found, begin=begin, minutes=minutes)
         )
 
-    @routes.patch("/v1/streams/{name}", responses=problems(404, 409))
-    async def change(name: QueryName, body: StreamChange) -> StreamView:
-        """Decide a field's type or unit, or describe the stream.
+    @routes.get("/v1/streams/{name}/retention", responses=problems(404, 503))
+    async def retention(name: QueryName) -> Retention:
+        """How long Kafka keeps its readings. The lake keeps its own."""
+        _stream(services, name)
+        return await services.retention.look(name)
 
-        After it, another type than the decided one is refused for good.
+    @routes.patch("/v1/streams/{name}", responses=problems(404, 409, 503))
+    async def change(name: QueryName, body: StreamChange) -> StreamView:
+        """Decide a field's type or unit, describe the stream, or say how long it is kept.
+
+        After it, another type than the decided one is refused for good. What is older than a
+        shorter retention is removed for good.
         """
-        return _view(services, await services.editor.change(name, body))
+        found = _stream(services, name)
+        if body.is_of_the_catalogue:
+            found = await services.editor.change(name, body)
+        if body.retention_ms is not None or body.retention_bytes is not None:
+            await services.retention.change(name, body.retention_ms, body.retention_bytes)
+        return _view(services, found)
 
     return routes

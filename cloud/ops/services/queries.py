@@ -93,6 +93,12 @@ class CheckedQuery(BaseModel):
     """Why it is computed so."""
     plan: list[str]
     """What is done with a reading, step by step."""
+    cost: int
+    """Functions, names and constants that Spark plans for it."""
+    cost_max: int
+    """The most of one query; one with more is refused."""
+    rows: int
+    """Rows that one reading becomes on its way: windows, fields of an UNPIVOT, parts."""
 
 
 def view(
@@ -166,6 +172,12 @@ class Checked(Protocol):
     def why(self) -> str: ...
     @property
     def plan(self) -> tuple[str, ...]: ...
+    @property
+    def cost(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def cost_max(self) -> int: ...
 
 
 class NotThereYet(QueryError):
@@ -229,6 +241,10 @@ class Registry:
             return _described(error.found)
         except QueryError as error:
             raise _refused(error) from error
+
+    def explain(self, name: str) -> CheckedQuery:
+        """What a registered query says. Raises Problem(404 | 422)."""
+        return self._registrable(self.get(name).text)
 
     async def add(self, text: str) -> tuple[QueryView, bool]:
         """Register a query file; return its view, and whether it was new.
@@ -406,6 +422,9 @@ def _described(found: Checked) -> CheckedQuery:
         execution=found.execution,
         why=found.why,
         plan=list(found.plan),
+        cost=found.cost,
+        rows=found.rows,
+        cost_max=found.cost_max,
     )
 
 

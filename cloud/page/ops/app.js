@@ -8,6 +8,7 @@ import { Board, Boards } from "./boards.js";
 import { Clients } from "./clients.js";
 import { Device } from "./device.js";
 import { Devices } from "./devices.js";
+import { Enrolment } from "./enrolment.js";
 import { Erasure, Erasures } from "./erasures.js";
 import { Faults } from "./faults.js";
 import { Gaps } from "./gaps.js";
@@ -36,11 +37,12 @@ const SCREENS = [
   ["trace", "Trace", Trace],
   ["history", "History", Histories],
   ["audit", "Audit", Audit],
+  ["enrolment", "Enrolment", Enrolment],
   ["erasures", "Erasures", Erasures, Erasure],
   ["faults", "Faults", Faults],
   ["gaps", "Gaps", Gaps],
 ];
-const OFF_THE_RAIL = new Set(["erasures", "faults", "gaps"]);
+const OFF_THE_RAIL = new Set(["enrolment", "erasures", "faults", "gaps"]);
 
 /** What an address says: {screen, name, query}. */
 function placeOf(hash) {

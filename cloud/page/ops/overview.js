@@ -20,7 +20,7 @@ export function Overview() {
     ${found.faults && html`<p class="card"><a href="#/faults">Faults</a>: kill parts, freeze them, cut links, and see what is lost, twice or wrong.</p>`}
     ${found.flow.length > 1 && html`<${Flow} flow=${found.flow} />`}
     <div class="tiles-row">
-      <${Tile} label="records a second" figure=${value(found.records_per_s)} href="#/streams" />
+      <${Tile} label="readings a second" figure=${value(found.readings_per_s)} beside=${`${value(found.records_per_s)} records`} href="#/streams" />
       <${Tile} label="devices online" figure=${found.devices.online} beside=${`${found.devices.offline} offline · ${found.devices.silent} silent`} href="#/devices" />
       <${Tile} label="streams" figure=${found.streams} href="#/streams" />
       <${Tile} label="queries running" figure=${found.queries.running ?? 0} beside=${others(found.queries)} href="#/queries" />

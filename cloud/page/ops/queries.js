@@ -5,7 +5,9 @@ import { counted, rate, whole } from "../live/format.js";
 import { api, enc, get } from "./api.js";
 import { Sql } from "./editor.js";
 import { History } from "./history.js";
+import { Plan } from "./query_plan.js";
 import { Late, Results } from "./query_results.js";
+import { Repairs } from "./repairs.js";
 import { Ago, At, bytes, Do, Facts, Loaded, Rows, State, useLoaded } from "./ui.js";
 
 export function Queries() {
@@ -47,7 +49,9 @@ export function Query({ name }) {
           <a class="button" href=${`#/alerts?new=1&query=${enc(name)}`}>Alert on this</a>
           <${Do} danger act=${() => api("DELETE", `/v1/queries/${enc(name)}`)} confirm=${`Remove ${name}? Its results can be read for another hour.`} done="removed">Remove<//>
         </p></section>
+      <${Plan} name=${name} registeredAt=${query.registered_at} />
       <${Results} key=${query.topic} query=${query} />
       ${query.late > 0 && html`<${Late} key=${`late ${query.topic}`} query=${query} />`}
+      <${Repairs} key=${`repairs ${query.topic}`} name=${name} registeredAt=${query.registered_at} />
       <${History} kind="query" name=${name} />`}<//>`;
 }

@@ -93,5 +93,5 @@ export function Late({ query }) {
       ["late_stream", "of", { view: (row) => html`<a href=${`#/streams/${enc(row.late_stream)}`}>${row.late_stream}</a>` }],
       ["examples", "for example", { wraps: true, view: ({ examples }) => html`<code class="examples">${examples}</code>` }],
     ]} /></div>`}
-    <p class="quiet">They are in their stream all the same. A repair computes their windows once more: <code>edgewake query repair ${query.name} --from -1h</code></p></section>`;
+    <p class="quiet">They are in their stream all the same. <b>Repair</b>, below, computes their windows once more.</p></section>`;
 }
