@@ -85,9 +85,12 @@ def drawn(found: Mapping[str, Any], now_ms: int) -> RenderableType:
     left = len(problems) - PROBLEMS_MAX
     lines = problems[:PROBLEMS_MAX] + ([f"… and {left} more"] if left > 0 else [])
     wrong = Text("\n".join(lines), style="red") if lines else Text("all is well", style="green")
-    hops = Table("hop", "now", title="flow", title_justify="left", expand=True)
-    for name, text in hops_of(overview):
-        hops.add_row(name, text)
+    hops = _table("flow", ("hop", "a second", "delay", "there", "state"))
+    for one in overview["hops"]:
+        hops.add_row(*hop_row(one))
+    facts = Table(show_header=False, box=None)
+    for name, text in facts_of(overview):
+        facts.add_row(name, text)
     streams = _table("streams", ("stream", "readings/s", "records/s"))
     for one in found["streams"]:
         rates = _number(one["readings_per_s"]), _number(one["records_per_s"])
@@ -101,11 +104,30 @@ def drawn(found: Mapping[str, Any], now_ms: int) -> RenderableType:
             _behind(one["watermark"], now_ms),
             printable(one["state"]),
         )
-    return Group(wrong, hops, streams, queries)
+    return Group(wrong, hops, facts, streams, queries)
 
 
-def hops_of(overview: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """One line for each hop from devices to clients: what exists, and how fast it moves."""
+COUNTED: Final = {
+    "devices": "online",
+    "bridge": "running",
+    "sequencer": "running",
+    "analysis": "queries",
+    "access": "clients",
+    "push": "leases",
+}
+"""Hop → what it counts."""
+
+
+def hop_row(hop: Item) -> tuple[str, str, str, str, str]:
+    """Name, rate, delay, what is there, and the state of a hop from devices to clients."""
+    name = printable(hop["name"])
+    delay = "–" if hop["delay_s"] is None else f"{hop['delay_s']:,.1f} s"
+    there = f"{hop['count']} {COUNTED.get(name, '')}".rstrip()
+    return name, _number(hop["per_s"]), delay, there, printable(hop["state"])
+
+
+def facts_of(overview: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What there is beside the way of a reading, a line each."""
     devices = ", ".join(f"{count} {state}" for state, count in overview["devices"].items())
     queries = ", ".join(f"{count} {state}" for state, count in overview["queries"].items())
     refused = sum(overview["dead_letters"].values())

@@ -173,8 +173,8 @@ async def run(settings: OpsConfig) -> None:
         if tables.is_loaded:
             ring.publish(events)
 
-    def on_offsets(found: dict[str, TopicOffsets]) -> None:
-        tables.sample(found, now_s=clock.monotonic_s())
+    def on_offsets(found: dict[str, TopicOffsets], sequenced: Mapping[int, int] | None) -> None:
+        tables.sample(found, sequenced, now_s=clock.monotonic_s())
 
     reader = Reader(
         settings.kafka,

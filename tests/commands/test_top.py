@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from edgewake.cloud.commands.common.problems import sentence
-from edgewake.cloud.commands.top import PROBLEMS_MAX, ROWS_MAX, busiest, drawn, slowest
+from edgewake.cloud.commands.top import PROBLEMS_MAX, ROWS_MAX, busiest, drawn, hop_row, slowest
 from tests.commands.test_status import run
 from tests.ops.service import Ops, running
 from tests.services import Kafka
@@ -31,7 +31,7 @@ def text_of(found: dict[str, Any], now_ms: int = 0) -> str:
 
 def found(**more: Any) -> dict[str, Any]:
     overview = {"problems": [], "devices": {}, "queries": {}, "dead_letters": {}, "parts": []}
-    overview |= {"streams": 0, "readings_per_s": 1234.5, "leases": 0}
+    overview |= {"streams": 0, "readings_per_s": 1234.5, "leases": 0, "hops": []}
     return {"overview": overview | more, "streams": [], "queries": []}
 
 
@@ -69,6 +69,14 @@ def test_the_busiest_streams_and_the_slowest_queries_are_shown():
     shown = text_of(found() | {"queries": slowest(queries)}, now_ms=90_000)
     assert "1,234" in shown
     assert "30 s behind" in shown
+
+
+def test_each_hop_has_its_rate_and_its_delay():
+    hop = {"name": "sequencer", "per_s": 81.5, "behind": 20, "delay_s": 0.25, "count": 2}
+    assert hop_row(hop | {"state": "well"}) == ("sequencer", "81.5", "0.2 s", "2 running", "well")
+    unknown = {"name": "push", "per_s": None, "behind": None, "delay_s": None, "count": 3}
+    assert hop_row(unknown | {"state": "unknown"}) == ("push", "–", "–", "3 leases", "unknown")
+    assert "81.5" in text_of(found(hops=[hop | {"state": "well"}]))
 
 
 @pytest.mark.services

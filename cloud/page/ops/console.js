@@ -5,6 +5,7 @@ import { Table } from "../live/cards.js";
 import { clock } from "../live/format.js";
 import { enc } from "./api.js";
 import { useRecent } from "./live_data.js";
+import { programsOf } from "./programs.js";
 import { Ways } from "./ui.js";
 
 const ROWS_KEPT = 200; /* newest readings that are shown */
@@ -49,6 +50,7 @@ export function Console({ stream, params }) {
       <${Ways} of=${[
         ["in a terminal", `edgewake tail ${stream.name}${asked.where && ` --where ${quoted(asked.where)}`}${asked.select && ` --select ${quoted(asked.select)}`}`],
         ["as curl", curlOf(stream, asked)],
+        ...programsOf(stream, { name: stream.name, back: `-${MINUTES}m`, ...asked }),
         ["as a query", html`<a href=${`#/queries/new?text=${enc(queryOf(stream, asked))}`}>${asked.select ? "these columns as results of their own" : "count it each ten seconds"}</a>`],
       ]} /></section>`;
 }
