@@ -66,6 +66,7 @@ ANSWERS = {
 }
 COMMANDS = (
     "devices list", "devices show d", "devices remove d", "streams list", "streams show s",
+    "streams keep s", "streams keep s --days 3",
     "leases", "dead-letters list",
     "dead-letters replay 1", "ack 0.1", "status", "sql SELECT", "summary", "summary s f",
     "query list", "query show q", "query add FILE",

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 COMMANDS: Final = {
     "dead_letters": "edgewake dead-letters list --reason {name}",
-    "lease": "edgewake leases list",
+    "lease": "edgewake leases",
     "loss": "edgewake streams gaps STREAM",
 }
 """Kind of a problem → the command; on pages the sentence itself leads there."""

@@ -69,9 +69,9 @@ async def reads_the_same(page: Page, stream: str, where: str) -> None:
     *program, run = python.splitlines()
     assert run == "asyncio.run(follow())"
     found: dict[str, Any] = {}
-    exec("\n".join(program), found)  # noqa: S102
+    exec("\n".join(program), found)
     (wanted,) = [line for line in program if "wanted =" in line]
-    subscription = eval(wanted.split("=", 1)[1], found)  # noqa: S307
+    subscription = eval(wanted.split("=", 1)[1], found)
     assert (subscription.streams, subscription.where) == ((stream,), where)
     script = await page.get_by_text("new EventSource(").inner_text()
     address = httpx.URL(json.loads(script.split("EventSource(")[1].split(");")[0]))
