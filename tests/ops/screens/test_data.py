@@ -124,6 +124,33 @@ async def test_a_console_shows_what_a_filter_passes_and_says_what_is_wrong_in_it
     assert [one for one in visit.complaints if "status of 422" not in one] == []
 
 
+async def test_who_reads_further_down_is_not_moved_by_what_comes(
+    visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
+) -> None:
+    stream, page = unique("s"), visit.page
+    declare(writer, stream)
+    eventually(lambda: ops.client.get(f"/v1/streams/{stream}"))
+    for number in range(40):
+        send(writer, f"dev-{number}", stream, speed=number)
+    await visit.open(f"#/streams/{stream}")
+    readings = page.get_by_role("region", name="Newest readings")
+    rows = readings.get_by_role("row")
+    await expect(rows).to_have_count(41)
+    await readings.evaluate("(box) => (box.scrollTop = 200)")
+    before = await rows.nth(1).inner_text()
+    for number in range(3):
+        send(writer, f"late-{number}", stream, speed=number)
+    more = page.get_by_role("button", name="3 new")
+    await expect(more).to_be_visible()
+    assert await rows.nth(1).inner_text() == before
+    assert await readings.evaluate("(box) => box.scrollTop") == 200
+    await more.click()
+    await expect(rows).to_have_count(44)
+    await expect(more).to_have_count(0)
+    await expect(rows.nth(1)).to_contain_text("late-")
+    assert visit.complaints == []
+
+
 async def test_fields_of_a_stream_show_what_they_held_lately(
     visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
 ) -> None:
