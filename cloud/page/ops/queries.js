@@ -49,9 +49,9 @@ export function Query({ name }) {
           <a class="button" href=${`#/alerts?new=1&query=${enc(name)}`}>Alert on this</a>
           <${Do} danger act=${() => api("DELETE", `/v1/queries/${enc(name)}`)} confirm=${`Remove ${name}? Its results can be read for another hour.`} done="removed">Remove<//>
         </p></section>
-      <${Plan} name=${name} registeredAt=${query.registered_at} />
       <${Results} key=${query.topic} query=${query} />
       ${query.late > 0 && html`<${Late} key=${`late ${query.topic}`} query=${query} />`}
+      <${Plan} name=${name} registeredAt=${query.registered_at} />
       <${Repairs} key=${`repairs ${query.topic}`} name=${name} registeredAt=${query.registered_at} />
       <${History} kind="query" name=${name} />`}<//>`;
 }
