@@ -151,7 +151,10 @@ class Sleeper:
 
     async def _end(self, http: httpx.AsyncClient, kept: Kept) -> None:
         if not kept.is_granted:  # it may be there all the same
-            kept = await self._granted(http, kept)
+            try:
+                kept = await self._granted(http, kept)
+            except FollowError:
+                return
         answer = await self._lease(http, kept, "DELETE")
         if answer.status not in (204, 404):
             raise FollowError(answer.told)
@@ -290,10 +293,10 @@ class Sleeper:
             return None
         try:
             durable_file.check(self._place)
+            if not self._place.exists():
+                return None
             with self._place.open("rb") as file:
                 data = file.read(lease.KEPT_BYTES_MAX)
-        except FileNotFoundError:
-            return None
         except OSError as error:
             raise ConfigError(f"{self._place}: cannot be used: {error.strerror}") from error
         try:
