@@ -18,7 +18,7 @@ from edgewake.protocol.errors import Unavailable
 WAITS_MAX: Final = 10_000
 """Questions that wait for an answer at other proxies; these have each client's share."""
 TOGETHER_MAX: Final = 200
-"""Of them in one pool."""
+"""The most of them that share a pool."""
 KEPT_MAX: Final = 20
 """Connections of a pool that are kept for the next question."""
 

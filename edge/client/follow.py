@@ -398,7 +398,7 @@ def _received(event: Event) -> Received:
 
 
 def detail_of(body: bytes) -> str:
-    """What a problem of a server says (RFC 9457); nothing where it is none."""
+    """What a problem of a server says (RFC 9457); nothing where it says nothing."""
     try:
         return str(orjson.loads(body)["detail"])
     except (orjson.JSONDecodeError, KeyError, TypeError):

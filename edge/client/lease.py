@@ -24,7 +24,7 @@ _NUMBER: Final = re.compile(r"msg_[0-9a-f]{1,64}_([0-9]{1,15})")
 
 
 class BadAnswer(RemoteError):
-    """What a server sent is no answer of a push proxy."""
+    """A server sent what a push proxy never answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class WakeUp:
     """Why a client is awake: something came, or its lease has ended. Either way it reads."""
 
     number: int
-    """Of its lease: 1, 2, 3 …"""
+    """Its place among the wake-ups of its lease: 1, 2, 3 …"""
     count: int = 0
     """Events after the cursor, as far as they were counted."""
     is_capped: bool = False
@@ -63,7 +63,7 @@ class Kept:
     cursor: str = ""
     """Where the proxy knows it to sleep; empty once it was woken."""
     number: int = 0
-    """Of the newest wake-up that came."""
+    """The number of the newest wake-up that came."""
 
     @property
     def is_granted(self) -> bool:

@@ -73,7 +73,7 @@ class Sleeper:
     it each run leaves a lease behind, until `ttl_s` is over or `end` was called. `credentials`
     prove who asks for the lease; its own token opens it afterwards.
 
-    Raises ValueError for a server that is not a URL or a policy that is none, ConfigError for a
+    Raises ValueError for a server that is not a URL or a wrong policy, ConfigError for a
     file that cannot be used.
     """
 
