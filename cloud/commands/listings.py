@@ -209,7 +209,7 @@ def stream_gaps(api: OpsApi, stream: str, device: str | None, limit: int) -> Non
 @streams.command("keep")
 @click.argument("stream", callback=_name, shell_complete=completion.streams)
 @click.option(
-    "--days", type=click.FloatRange(min=1 / 24, max=3650), help="Keep readings for so many days."
+    "--days", type=click.FloatRange(min=1 / 24, max=3650), help="Keep readings for N days."
 )
 @click.option(
     "--gigabytes", type=click.FloatRange(min=0.001), help="Keep at most so much of each partition."

@@ -222,7 +222,7 @@ def hops_of(tables: OpsTables, look: Look) -> list[Hop]:
 
 
 def _delays(tables: OpsTables, running: Iterable[QueryView]) -> Iterator[float]:
-    """Of each query whose streams' pace is known."""
+    """The delay of each query whose streams' pace is known."""
     for query in running:
         rates = [tables.rates.per_s(stream) or 0.0 for stream in query.streams]
         delay = delay_s(query.lag, sum(rates))
