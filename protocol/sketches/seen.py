@@ -103,7 +103,7 @@ class Seen:
     def _young(self) -> int:
         """Returns how many of the newest parts need no second copy of a value that they hold.
 
-        Without a time all parts count, so no value is in two of them.
+        Without a time at least PARTS further parts follow before such a part is dropped.
         """
         return PARTS if self.forget_ms is None else 1
 

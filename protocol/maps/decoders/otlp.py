@@ -59,7 +59,9 @@ def readings(
         else:
             request.ParseFromString(payload)
     except (ParseError, DecodeError, ValueError, RecursionError) as error:
-        raise Rejected(RejectReason.ENCODING, f"not OTLP metrics: {str(error)[:200]}") from error
+        raise Rejected(
+            RejectReason.ENCODING, f"expected metrics of OTLP: {str(error)[:200]}"
+        ) from error
     found: list[dict[str, Any]] = []
     for one in request.resource_metrics:
         for reading in _of_resource(one):
