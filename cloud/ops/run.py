@@ -43,14 +43,14 @@ from edgewake.cloud.ops.services.alert_levels import look_again_and_again
 from edgewake.cloud.ops.services.board_desk import BoardDesk
 from edgewake.cloud.ops.services.catalogue_editor import CatalogueEditor
 from edgewake.cloud.ops.services.client_desk import ClientDesk
-from edgewake.cloud.ops.services.device_commands import DownDesk
+from edgewake.cloud.ops.services.device_commands import DeviceCommands
 from edgewake.cloud.ops.services.eraser import EraserDesk
 from edgewake.cloud.ops.services.named_desk import NamedDesk
 from edgewake.cloud.ops.services.previews import PreviewDesk
 from edgewake.cloud.ops.services.queries import Checked, NotThereYet, Registry
 from edgewake.cloud.ops.services.reader import Reader
 from edgewake.cloud.ops.services.repairs import RepairDesk
-from edgewake.cloud.ops.services.replies import RequestDesk
+from edgewake.cloud.ops.services.replies import Replies
 from edgewake.cloud.ops.services.summary_reads import SummaryReads
 from edgewake.cloud.ops.services.system_look import SystemLook
 from edgewake.cloud.ops.tables.audit_ring import AuditRing
@@ -210,8 +210,8 @@ async def run(settings: OpsConfig) -> None:
         settle_s=settings.erase_settle_s,
         has_lake=lambda: (settings.lake_dir / manifest.NAME).exists(),
     )
-    down = DownDesk(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(8))
-    requests = RequestDesk(writer, tables, clock=clock)
+    down = DeviceCommands(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(8))
+    requests = Replies(writer, tables, clock=clock)
     sealer = (
         None if settings.seal_key_file is None else sealing.load(settings.seal_key_file, os.urandom)
     )

@@ -250,7 +250,7 @@ def with_queries(
 
 
 def _query(name: str, reached: Reached, partition: int, offset: int) -> QueryPosition:
-    if offset < reached.asked_from.get(partition, 0):
+    if offset < reached.joined_at_offsets.get(partition, 0):
         return QueryPosition(query=name, state="not_asked", offsets_behind=0)
     behind = max(0, offset + 1 - reached.offsets.get(partition, 0))
     return QueryPosition(

@@ -25,13 +25,13 @@ from edgewake.cloud.ops.services.alert_desk import AlertDesk
 from edgewake.cloud.ops.services.board_desk import BoardDesk
 from edgewake.cloud.ops.services.catalogue_editor import CatalogueEditor
 from edgewake.cloud.ops.services.client_desk import ClientDesk
-from edgewake.cloud.ops.services.device_commands import DownDesk
+from edgewake.cloud.ops.services.device_commands import DeviceCommands
 from edgewake.cloud.ops.services.eraser import EraserDesk
 from edgewake.cloud.ops.services.named_desk import NamedDesk
 from edgewake.cloud.ops.services.previews import PreviewDesk
 from edgewake.cloud.ops.services.queries import Registry
 from edgewake.cloud.ops.services.repairs import RepairDesk
-from edgewake.cloud.ops.services.replies import RequestDesk
+from edgewake.cloud.ops.services.replies import Replies
 from edgewake.cloud.ops.services.summary_reads import SummaryReads
 from edgewake.cloud.ops.services.system_look import SystemLook
 from edgewake.cloud.ops.tables.audit_ring import AuditRing
@@ -83,8 +83,8 @@ class Services:
     registry: Registry
     repairs: RepairDesk
     previews: PreviewDesk
-    down: DownDesk
-    requests: RequestDesk
+    down: DeviceCommands
+    requests: Replies
     editor: CatalogueEditor
     writer: TableWriter
     lookup: KafkaLookup

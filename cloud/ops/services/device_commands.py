@@ -27,7 +27,7 @@ LOOK_EVERY_S: Final = 0.1
 RETRY_S: Final = 1.0
 
 
-class DownDesk:
+class DeviceCommands:
     """Writes the rows of `ew.down`; the bridges send them."""
 
     def __init__(

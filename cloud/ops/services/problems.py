@@ -150,8 +150,8 @@ def _trouble_of(query: QueryView) -> str | None:
         return f"is starting: {query.detail}"
     if query.stands and query.state is QueryState.RUNNING:
         return f"tells no window as final: {query.detail}"
-    if query.apart and query.state is QueryState.RUNNING:
-        return f"runs apart from the others, {query.detail}"
+    if query.isolated and query.state is QueryState.RUNNING:
+        return f"is isolated: {query.detail}"
     return None
 
 

@@ -63,7 +63,7 @@ class QueryView(BaseModel):
     and it lags."""
     shed: int = 0
     """Readings shed so far, counted once for each window that they belong to."""
-    apart: bool = False
+    isolated: bool = False
     """Whether it was isolated in a lane of its own because others waited for it; `detail` says why.
     """
     stands: bool = False

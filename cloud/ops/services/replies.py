@@ -24,7 +24,7 @@ LOOK_EVERY_S: Final = 0.1
 RETRY_S: Final = 1.0
 
 
-class RequestDesk:
+class Replies:
     """Writes rows of `ew.requests`, and those of `ew.down` that carry replies."""
 
     def __init__(self, writer: TableWriter, tables: OpsTables, *, clock: Clock) -> None:

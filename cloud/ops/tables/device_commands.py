@@ -13,7 +13,7 @@ UNMATCHED_MAX: Final = 10_000
 """The most answers that wait for their row, or have none; the oldest are dropped."""
 
 
-class DownTable:
+class CommandTable:
     """The messages to devices."""
 
     def __init__(self) -> None:

@@ -77,10 +77,10 @@ class TablesCollector(Collector):
             {n: p.kept for n, p in progress.items()},
         )
         yield _by(
-            "edgewake_query_apart",
+            "edgewake_query_isolated",
             "1 where it is isolated in a lane of its own because it is slow",
             "query",
-            {n: p.apart for n, p in progress.items()},
+            {n: p.isolated for n, p in progress.items()},
         )
         yield _by(
             "edgewake_query_stands",
@@ -130,7 +130,7 @@ def _computed(progress: Progress) -> int:
     """Counts records that a query computed; a lower bound if a partition's beginning is unknown."""
     reached = progress.reached.values()
     return sum(
-        offset - one.asked_from.get(partition, 0)
+        offset - one.joined_at_offsets.get(partition, 0)
         for one in reached
         for partition, offset in one.offsets.items()
     )

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from edgewake.cloud.ops.tables.device_commands import DownTable
+from edgewake.cloud.ops.tables.device_commands import CommandTable
 from edgewake.protocol import topics
 from edgewake.protocol.downlink.down_message import Reply, ReplyState
 from edgewake.protocol.downlink.down_row import OPEN_BY_GATEWAY_MAX, DownRow, key_of
@@ -117,7 +117,7 @@ class RequestTable:
         for rows in self._rows.values():
             yield from rows.values()
 
-    def due(self, down: DownTable, now_ms: int) -> list[Write]:
+    def due(self, down: CommandTable, now_ms: int) -> list[Write]:
         """Returns what to write next, in this order; call it again when that is written."""
         taken = [self._take(row, now_ms) for row in self._in_order()]
         following = [write for row in self._live.values() for write in _next(row, down, now_ms)]
@@ -174,7 +174,7 @@ def replied(
     return row.model_copy(update={"reply": reply, "replied_at": now_ms, "replied_by": by})
 
 
-def _next(row: RequestRow, down: DownTable, now_ms: int) -> Iterator[Write]:
+def _next(row: RequestRow, down: CommandTable, now_ms: int) -> Iterator[Write]:
     key = key_of(row.device, row.id)
     if row.reply is None:
         if now_ms >= row.expires_at:
@@ -206,7 +206,7 @@ def _down_row(row: RequestRow, reply: Reply, replied_at: int) -> DownRow:
     )
 
 
-def _as_gateways_take(writes: list[Write], down: DownTable, now_ms: int) -> list[Write]:
+def _as_gateways_take(writes: list[Write], down: CommandTable, now_ms: int) -> list[Write]:
     """Postpones replies to things whose gateway has too many open messages."""
     open_by: dict[str, int] = {}
     found: list[Write] = []

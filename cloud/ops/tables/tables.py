@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from edgewake.cloud.ops.tables.alerts import AlertTable
 from edgewake.cloud.ops.tables.client_table import ClientTable
-from edgewake.cloud.ops.tables.device_commands import DownTable
+from edgewake.cloud.ops.tables.device_commands import CommandTable
 from edgewake.cloud.ops.tables.device_table import DeviceTable, Event
 from edgewake.cloud.ops.tables.flow import Flow
 from edgewake.cloud.ops.tables.name_index import NameIndex
@@ -111,7 +111,7 @@ class OpsTables:
     erasures: dict[str, Erasure] = field(default_factory=dict)
     erased: dict[str, Report] = field(default_factory=dict)
     """`id|part` → what the lake or the analysis did of an erasure."""
-    down: DownTable = field(default_factory=DownTable)
+    down: CommandTable = field(default_factory=CommandTable)
     """Commands and settings for devices."""
     requests: RequestTable = field(default_factory=RequestTable)
     """Requests of devices."""

@@ -173,7 +173,7 @@ def test_after_a_pause_everything_goes_on_but_absences_that_were_waited_for() ->
         "s|paused@9|x": state(is_emitted=False),
     }
     for heard, kept in (({quiet.label, hot.label}, {"told", "waits"}), (set(), {"told"})):
-        record = RECORD.model_copy(update={"asked_from": {label: {} for label in heard}})
+        record = RECORD.model_copy(update={"joined_at_offsets": {label: {} for label in heard}})
         found = SequenceJob(LaneKind.SEQUENCE, ("s",), (), (quiet, hot)).restored(rows, record)
         assert (set(found.of[quiet.label]), set(found.of[hot.label])) == (kept, {"x"})
         assert found.gone == ([] if "waits" in kept else [f"s|{quiet.label}|waits"])
