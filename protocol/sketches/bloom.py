@@ -198,7 +198,7 @@ class Bloom:
 
 
 _CHECKED_AFTER: Final = 1 << 16
-"""A filter under construction is folded, where it is too large, after each so many hashes."""
+"""Hashes between two checks whether a filter under construction must be folded."""
 
 
 def _folded(bits: int, places: set[int], size_bits_max: int) -> tuple[int, set[int]]:

@@ -98,14 +98,14 @@ def test_the_state_is_replaced_first_and_closed_windows_follow() -> None:
     [
         (MINUTES, [], None, None),
         (MINUTES, [], T0 + 9 * MINUTE, None),
-        (MINUTES, [], T0 + 9 * MINUTE + 2, "in open windows of q; --lossy"),
+        (MINUTES, [], T0 + 9 * MINUTE + 2, "belong to open windows of q; use --lossy"),
         (
             MINUTES,
             ["window(event_time, '1 hour')"],
             T0 + 5 * MINUTE,
-            "in open windows of q; --lossy",
+            "belong to open windows of q; use --lossy",
         ),
-        (COUNTED, [], T0, "may have begun then; --lossy"),
+        (COUNTED, [], T0, "may have begun; use --lossy"),
     ],
 )
 def test_what_retention_took_of_open_windows_is_not_lost_unasked(
