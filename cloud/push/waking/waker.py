@@ -46,7 +46,6 @@ class Waker:
 
     def __init__(self, services: Services) -> None:
         self._watch = services.watch
-        self._rights = services.rights
         self._caller = services.caller
         self._sealer = services.sealer
         self._clock = services.clock
@@ -77,26 +76,13 @@ class Waker:
 
     async def _wake(self, managed: ManagedLease, host: str) -> None:
         try:
-            if managed.lease.state is LeaseState.DUE and await self._may_wake(managed):
+            is_due = managed.lease.state is LeaseState.DUE
+            if is_due and self.manager.ended_right(managed) is None:
                 await self._make_and_call(managed, host)
         finally:
             managed.is_waking, managed.call = False, None
             self._queue.end(host)
             self.manager.look_at(managed.lease.id)
-
-    async def _may_wake(self, managed: ManagedLease) -> bool:
-        """Does the lease's right hold? Where it does not, its endpoint is called no more."""
-        why = lease_rights.end_of(managed.lease, self._rights, now=self._clock.now_ms())
-        if why is not None:
-            log.info(
-                "lease %s: its right is %s",
-                managed.lease.id,
-                why,
-                extra={"event": "push.right_ended", "why": why},
-            )
-            lost = lease_state.lost(managed.lease, why=f"its right is {why}")
-            await self._finish(managed, lost)
-        return why is None
 
     async def _make_and_call(self, managed: ManagedLease, host: str) -> None:
         is_stored = managed.lease.pending is not None
