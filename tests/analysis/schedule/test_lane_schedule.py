@@ -64,7 +64,7 @@ def test_what_was_emitted_before_is_followed_at_once(schedule: LaneSchedule) -> 
     assert schedule.behind.seconds(21.0) == 0
 
 
-def test_a_query_that_is_apart_leaves_the_others_the_machine_for_as_long_as_it_had_it(
+def test_a_query_that_is_isolated_leaves_the_others_the_machine_for_as_long_as_it_had_it(
     schedule: LaneSchedule,
 ) -> None:
     batch(schedule, done(), took_s=3.0, is_isolated=True)

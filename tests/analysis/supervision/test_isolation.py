@@ -64,7 +64,7 @@ def as_registered(feed: Feed, name: str) -> Registered:
     )
 
 
-def test_a_query_that_is_apart_is_paused_resumed_repaired_rebuilt_and_replaced(
+def test_a_query_that_is_isolated_is_paused_resumed_repaired_rebuilt_and_replaced(
     analysis: Analysis, feed: Feed
 ) -> None:
     stays, moved = unique("stays"), unique("moved")
