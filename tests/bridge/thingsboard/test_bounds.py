@@ -183,5 +183,41 @@ async def test_a_request_waits_for_its_turn_for_a_bounded_time(
     for _ in range(provisioning.AT_ONCE_MAX):
         await asks._turns.acquire()
     async with asyncio.timeout(PATIENCE_S):
-        answer = await asks.answer({"deviceName": "new", "provisionDeviceSecret": "code"})
+        answer = await asks.answer({"deviceName": "new", "provisionDeviceSecret": "code"}, "here")
     assert orjson.loads(answer)["status"] == "FAILURE"
+
+
+async def test_who_asks_for_tokens_without_end_leaves_turns_to_others() -> None:
+    """Anybody may ask. One turn is left, however many one client asks for."""
+    asking = {"deviceName": "new", "provisionDeviceSecret": "code"}
+    silent = asyncio.Event()
+    came: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+        came.append(await reader.readexactly(length))
+        if b"hostile" in came[-1]:
+            await silent.wait()
+        else:
+            body = b'{"items": [{"device": "new", "password": "p"}]}'
+            head = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+            writer.write(head % len(body) + body)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        asks = provisioning.Provisioning(url, None)
+        hostile = [
+            asyncio.create_task(asks.answer(asking | {"deviceName": "hostile"}, "203.0.113.1"))
+            for _ in range(provisioning.WAITING_MAX)
+        ]
+        await eventually(lambda: len(came) >= provisioning.AT_ONCE_MAX - 1, "it has its turns")
+        answer = await asks.answer(asking, "198.51.100.7")
+        assert orjson.loads(answer)["status"] == "SUCCESS"
+        at_once = [one for one in hostile if one.done()]
+        assert len(at_once) == provisioning.WAITING_MAX * 3 // 4, "these are too many of one"
+        assert {one.result() for one in at_once} == {provisioning.AGAIN}
+        silent.set()
+        await asyncio.gather(*hostile)
