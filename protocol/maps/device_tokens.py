@@ -33,7 +33,7 @@ class Holder(NamedTuple):
 
 
 class Tokens(NamedTuple):
-    """Those of a file."""
+    """The tokens of a file."""
 
     holders: Mapping[str, Holder]
     """Digest of a token → its holder."""

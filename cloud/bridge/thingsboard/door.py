@@ -93,7 +93,7 @@ class Door:
         self._clients = Clients()
         self._held = Held(Bound("connections", config.connections_max, config.address_share))
         self._paces: defaultdict[str, LogPace] = defaultdict(LogPace)
-        """Of what clients have said of them, by event."""
+        """The pace of lines that clients cause, by event."""
         self._present: Present[Client] = Present()
         self._recent: OrderedDict[str, OrderedDict[str, Recent]] = OrderedDict()
         """By device and client id."""
