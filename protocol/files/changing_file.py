@@ -68,7 +68,7 @@ class ChangingFile(Generic[T]):
         except ConfigError as error:
             if str(error) != self._failed:  # once, however often it is looked at meanwhile
                 self._failed = str(error)
-                text, facts = "the %s of before stay: %s", {"event": self._event}
+                text, facts = "keeping the previous %s: %s", {"event": self._event}
                 self._log.error(text, self._what, error, extra=facts)
             return False
         self._failed = ""

@@ -1,4 +1,4 @@
-"""Tokens of devices: who shows one is that device. A file that may change while it is in use.
+"""Tokens of devices, in a file that may change while it is in use. A token identifies a device.
 
 TOKEN NAME             is the device NAME, whatever the payload says
 TOKEN NAME gateway     speaks for devices behind it: the payload names them
@@ -19,17 +19,17 @@ from edgewake.protocol.maps.names import device_name
 log = logging.getLogger("edgewake.tokens")
 
 FILE_BYTES_MAX: Final = 1 << 20
-"""Bytes of the file: some ten thousand devices."""
+"""The most bytes of the file, which is enough for some ten thousand devices."""
 GATEWAY: Final = "gateway"
-"""The word behind the name of a device that may name others."""
+"""The word after the name of a device that may send for others."""
 
 
 class Holder(NamedTuple):
-    """The holder of a token."""
+    """The device that a token belongs to."""
 
     device: str
     is_gateway: bool = False
-    """May it name devices behind it?"""
+    """Whether it may send for devices behind it."""
 
 
 class Tokens(NamedTuple):
@@ -42,7 +42,7 @@ class Tokens(NamedTuple):
 
 
 def parse(text: str) -> Tokens:
-    """The tokens of a file. Its lines are `TOKEN NAME [gateway]`. Raises ConfigError."""
+    """Parses lines `TOKEN NAME [gateway]`. Raises ConfigError."""
     found: dict[str, Holder] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
@@ -56,7 +56,7 @@ def parse(text: str) -> Tokens:
 
 
 def _digest(token: str) -> str:
-    """Looked up in place of the token: how long that takes tells nothing of it."""
+    """Hashes a token, so that the time of a look-up reveals nothing about it."""
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
@@ -64,7 +64,7 @@ class DeviceTokens(ChangingFile[Tokens]):
     """Blocking."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ConfigError."""
+        """Reads the file. Raises ConfigError."""
         super().__init__(
             path,
             parse,
@@ -76,15 +76,15 @@ class DeviceTokens(ChangingFile[Tokens]):
         )
 
     def holder_of(self, token: str) -> Holder | None:
-        """The holder of this token; None: nobody."""
+        """Returns the holder of a token; None where it is unknown."""
         return self.value.holders.get(_digest(token)) if token else None
 
     @property
     def holders(self) -> frozenset[Holder]:
-        """Who has a token."""
+        """Returns all holders."""
         return frozenset(self.value.holders.values())
 
     @property
     def devices(self) -> frozenset[str]:
-        """Names of those who have a token."""
+        """Returns the names of the devices that have a token."""
         return self.value.devices

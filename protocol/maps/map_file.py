@@ -1,6 +1,6 @@
-"""A map file that may change while it is in use: looked at now and then, read again when it did.
+"""A map file that may change while it is in use: it is checked regularly and read again.
 
-A file that became wrong changes nothing: the maps of before stay, and what is wrong is said.
+A file that became faulty changes nothing: the previous maps stay, and the fault is logged.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from edgewake.protocol.maps.rule import Maps
 log = logging.getLogger("edgewake.maps")
 
 LOOK_S: Final = 2.0
-"""Seconds between two looks at the file."""
+"""Seconds between two checks of the file."""
 
 
 class MapFile:
-    """A file, or presets alone. Blocking."""
+    """The maps of a file, or of presets alone. Its methods block."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class MapFile:
         needs_names: bool = False,
         text: str | None = None,
     ) -> None:
-        """`text`: of a map file itself, in place of its path. Raises ConfigError."""
+        """Takes a path, or presets, or in `text` the content of a map file. Raises ConfigError."""
         if [path is not None, bool(presets), text is not None].count(True) != 1:
             raise ConfigError("maps: expected either a file, or presets, or a text")
         self._zone = zone
@@ -58,7 +58,7 @@ class MapFile:
         self._say("serve")
 
     def look(self) -> bool:
-        """Are there other maps now than before?"""
+        """Reads the file again if it changed. Returns whether the maps changed."""
         if self._file is None or not self._file.look():
             return False
         is_new = self._file.value.version != self.maps.version

@@ -132,7 +132,7 @@ def test_a_file_that_is_away_is_said_once_each_time_it_goes(
         away.rename(path)
         assert not watched.look(), "it is what it was"
     assert [record.getMessage() for record in caplog.records] == [
-        f"the words of before stay: words_file = {str(path)!r}: cannot be read: "
+        f"keeping the previous words: words_file = {str(path)!r}: cannot be read: "
         "No such file or directory"
     ] * 2
 

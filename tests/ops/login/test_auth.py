@@ -178,7 +178,7 @@ async def test_a_key_is_replaced_without_a_restart(
     key_file.write_text("short\n")
     with caplog.at_level(logging.ERROR):
         access.keys.reload()
-    assert "the keys of before stay: key_file = " in caplog.text
+    assert "keeping the previous keys: key_file = " in caplog.text
     assert (await ask(access, "/v1/devices", {"X-API-Key": KEY})).status_code == 200
 
 
