@@ -20,6 +20,7 @@ from edgewake.cloud.push.proxy import (
     Proxy,
 )
 from edgewake.cloud.push.waking.services import Services
+from edgewake.cloud.rights.principal import ANYBODY
 from edgewake.cloud.rights.config import ANYBODY_CONFIG
 from edgewake.cloud.rights.principal import Principal
 from edgewake.cloud.rights.rights import Rights
@@ -152,7 +153,9 @@ class World:
     ) -> Any:
         more.setdefault("wake", {"min_interval_s": 0})
         return await self.proxy.grant(
-            request(url=self.receiver.url, cursor=cursor, **more), idempotency_key
+            request(url=self.receiver.url, cursor=cursor, **more),
+            idempotency_key,
+            reader=ANYBODY,
         )
 
     def reads(self, granted: Any, *, cursor: str | None = None, **more: Any) -> None:
