@@ -20,9 +20,8 @@ from edgewake.cloud.push.proxy import (
     Proxy,
 )
 from edgewake.cloud.push.waking.services import Services
-from edgewake.cloud.rights.principal import ANYBODY
 from edgewake.cloud.rights.config import ANYBODY_CONFIG
-from edgewake.cloud.rights.principal import Principal
+from edgewake.cloud.rights.principal import ANYBODY, Principal
 from edgewake.cloud.rights.rights import Rights
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.errors import CursorError, Unavailable
