@@ -1,4 +1,4 @@
-"""Tokens of devices: who shows one is that device. A file that may change while it is in use.
+"""Tokens of devices, in a file that may change while it is in use. A token identifies a device.
 
 TOKEN NAME             is the device NAME, whatever the payload says
 TOKEN NAME gateway     speaks for devices behind it: the payload names them
@@ -13,26 +13,36 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from edgewake.protocol.errors import ConfigError
+from edgewake.protocol.files.changing_file import ChangingFile
 from edgewake.protocol.maps.names import device_name
 
 log = logging.getLogger("edgewake.tokens")
 
 FILE_BYTES_MAX: Final = 1 << 20
-"""Bytes of the file: some ten thousand devices."""
+"""The most bytes of the file, which is enough for some ten thousand devices."""
 GATEWAY: Final = "gateway"
-"""The word behind the name of a device that may name others."""
+"""The word after the name of a device that may send for others."""
 
 
 class Holder(NamedTuple):
-    """The holder of a token."""
+    """The device that a token belongs to."""
 
     device: str
     is_gateway: bool = False
-    """May it name devices behind it?"""
+    """Whether it may send for devices behind it."""
 
 
-def parse(text: str, where: str) -> Mapping[str, Holder]:
-    """Digest of a token → its holder. Lines are `TOKEN NAME [gateway]`. Raises ConfigError."""
+class Tokens(NamedTuple):
+    """The tokens of a file."""
+
+    holders: Mapping[str, Holder]
+    """Digest of a token → its holder."""
+    devices: frozenset[str]
+    """Names of those who have a token."""
+
+
+def parse(text: str) -> Tokens:
+    """Parses lines `TOKEN NAME [gateway]`. Raises ConfigError."""
     found: dict[str, Holder] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
@@ -40,64 +50,41 @@ def parse(text: str, where: str) -> Mapping[str, Holder]:
             continue
         is_right = len(words) in (2, 3) and device_name(words[1]) == words[1]
         if not is_right or words[2:] not in ([], [GATEWAY]):
-            raise ConfigError(f"{where}: line {number}: expected `TOKEN NAME` or `… {GATEWAY}`")
+            raise ConfigError(f"line {number}: expected `TOKEN NAME` or `… {GATEWAY}`")
         found[_digest(words[0])] = Holder(words[1], len(words) == 3)
-    return found
+    return Tokens(found, frozenset(one.device for one in found.values()))
 
 
 def _digest(token: str) -> str:
-    """Looked up in place of the token: how long that takes tells nothing of it."""
+    """Hashes a token, so that the time of a look-up reveals nothing about it."""
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
-class DeviceTokens:
+class DeviceTokens(ChangingFile[Tokens]):
     """Blocking."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ConfigError."""
-        self._path = path
-        self._seen: tuple[int, int] | None = None
-        self._holders = self._read()
-        self.devices = frozenset(one.device for one in self._holders.values())
-        """Names of those who have a token."""
-
-    @property
-    def seen(self) -> object:
-        """What was read last, as far as two of it can be compared."""
-        return self._seen
+        """Reads the file. Raises ConfigError."""
+        super().__init__(
+            path,
+            parse,
+            what="tokens",
+            log=log,
+            event="tokens.refused",
+            key="tokens_file",
+            bytes_max=FILE_BYTES_MAX,
+        )
 
     def holder_of(self, token: str) -> Holder | None:
-        """The holder of this token; None: nobody."""
-        return self._holders.get(_digest(token)) if token else None
+        """Returns the holder of a token; None where it is unknown."""
+        return self.value.holders.get(_digest(token)) if token else None
 
     @property
     def holders(self) -> frozenset[Holder]:
-        """Who has a token."""
-        return frozenset(self._holders.values())
+        """Returns all holders."""
+        return frozenset(self.value.holders.values())
 
-    def look(self) -> bool:
-        """Read the file again where it changed; did it? One that became wrong changes nothing."""
-        try:
-            found = self._path.stat()
-            if (found.st_mtime_ns, found.st_size) != self._seen:
-                self._holders = self._read()
-                self.devices = frozenset(one.device for one in self._holders.values())
-                return True
-        except (OSError, ConfigError) as error:
-            log.error("the tokens of before stay: %s", error, extra={"event": "tokens.refused"})
-        return False
-
-    def _read(self) -> Mapping[str, Holder]:
-        try:
-            found = self._path.stat()
-            with self._path.open("rb") as file:
-                read = file.read(FILE_BYTES_MAX + 1)
-            self._seen = (found.st_mtime_ns, found.st_size)
-            text = read.decode()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"tokens_file = {self._path}: {error}") from error
-        if len(text) > FILE_BYTES_MAX:
-            raise ConfigError(
-                f"tokens_file = {self._path}: expected at most {FILE_BYTES_MAX} bytes"
-            )
-        return parse(text, f"tokens_file = {self._path}")
+    @property
+    def devices(self) -> frozenset[str]:
+        """Returns the names of the devices that have a token."""
+        return self.value.devices
