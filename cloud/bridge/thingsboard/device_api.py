@@ -207,8 +207,10 @@ class DeviceApi:
         """A device has answered a command: 200 once Kafka has it."""
         for row in self._outbox.waiting(device):
             asked = row.message
-            if not isinstance(asked, Command) or words.number_of(asked.id) != number:
+            is_asked = isinstance(asked, Command) and words.number_of(asked.id) == number
+            if not is_asked or row.device != device:
                 continue
+            assert isinstance(asked, Command), "it has a number"
             output = body.decode("utf-8", "replace")
             now_ms = self._clock.now_ms()
             part = Pending.of(row, asked).answered(AnswerState.DONE, output, "", now_ms)

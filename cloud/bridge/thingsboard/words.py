@@ -210,7 +210,8 @@ def command(asked: Command, device: str) -> Publish:
     call = called(asked)
     if device:
         return Publish(GATEWAY_RPC, orjson.dumps({"device": device, "data": call}))
-    return Publish(f"{_RPC_ASKED}{call.pop('id')}", orjson.dumps(call))
+    number = call.pop("id")
+    return Publish(f"{_RPC_ASKED}{number}", orjson.dumps(call))
 
 
 def called(asked: Command) -> dict[str, Any]:
