@@ -263,11 +263,9 @@ class DeviceApi:
         line.append(waiting)
         leaving = asyncio.create_task(_left(receive))
         try:
-            await asyncio.wait(
-                {waiting, leaving},
-                timeout=max(within_s, 0.0),
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            either: set[asyncio.Future[Any]] = {waiting, leaving}
+            timeout = max(within_s, 0.0)
+            await asyncio.wait(either, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         finally:
             leaving.cancel()
             line.remove(waiting)
