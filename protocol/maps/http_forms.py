@@ -46,6 +46,10 @@ _SENML: Final = frozenset({"application/senml+json", "application/sensml+json"})
 _SENML_CBOR: Final = frozenset({"application/senml+cbor", "application/sensml+cbor"})
 
 
+_LISTED: Final = frozenset({"clientKeys", "sharedKeys"})
+"""Words of ThingsBoard's queries that are lists: with commas, or once for each item."""
+
+
 class Form(StrEnum):
     """The protocol of a request."""
 
@@ -77,7 +81,11 @@ class Head(NamedTuple):
     def of(cls, method: str, target: str, headers: Mapping[str, str]) -> Head:
         """Parse a request line's target."""
         path, _, query = target.partition("?")
-        return cls(method, path, dict(parse_qsl(query, keep_blank_values=True)), headers)
+        pairs = parse_qsl(query, keep_blank_values=True)
+        words = dict(pairs)
+        for listed in _LISTED & words.keys():
+            words[listed] = ",".join(value for name, value in pairs if name == listed)
+        return cls(method, path, words, headers)
 
     @property
     def content_type(self) -> str:

@@ -63,7 +63,8 @@ def test_things_are_handed_what_is_of_them_and_what_is_for_them(
     here: Floor, tmp_path: Path
 ) -> None:
     out, script = tmp_path / "handed", tmp_path / "hand-over.sh"
-    script.write_text(f"#!/bin/sh\ncat >> {out}; echo >> {out}\n")
+    # One write for each: two actions run beside one another.
+    script.write_text(f'#!/bin/sh\nprintf "%s\\n" "$(cat)" >> {out}\n')
     script.chmod(0o755)
     (port,) = free_ports(1)
     here.start_gateway("gw-plan", PLANS.format(port=port), stream="feed_limits")

@@ -154,6 +154,8 @@ async def test_a_device_is_told_its_attributes_and_nobody_elses(here: Here) -> N
     assert (await here.get("/T-BOILER/attributes")).json() == both
     some = await here.get("/T-BOILER/attributes", clientKeys="serial", sharedKeys="mode,none")
     assert some.json() == {"client": {"serial": "A-1"}, "shared": {"mode": "eco"}}
+    each = await here.http.get("/T-BOILER/attributes?sharedKeys=mode&sharedKeys=interval")
+    assert each.json() == {"shared": {"interval": 10, "mode": "eco"}}, "as the library asks"
     assert (await here.get("/T-OVEN/attributes")).json() == {}
     assert (await here.get("/T-OTHER/attributes")).status_code == 401
     assert (await here.get("/T-BOILER/telemetry")).status_code == 405

@@ -399,7 +399,7 @@ def test_a_request_of_thousands_is_taken_in_messages_that_a_map_reads() -> None:
         ("/x", {"ce-specversion": "1.0"}, Form.CLOUDEVENTS),
         ("/", {"content-type": "application/sensml+cbor"}, Form.SENML),
         ("/api/v1/TOKEN/telemetry", {}, Form.THINGSBOARD),
-        ("/api/v1/TOKEN/rpc", {}, Form.OTHER),
+        ("/api/v1/TOKEN/rpc", {}, Form.THINGSBOARD),
         ("/owntracks/x", {}, Form.OWNTRACKS),
     ],
 )
