@@ -166,8 +166,8 @@ class OpenStream:
         """Are signs of life events?"""
         self.is_waiting = False
         """Is it open and has nothing to read yet?"""
-        self.on_end: Callable[[], None] | None = None
-        """Called to end an answer that is not a stream."""
+        self._at_end: Callable[[], None] | None = None
+        self._is_ending = False
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the connection is lost."""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -195,6 +195,15 @@ class OpenStream:
         if self.why_ended is not None:  # while it was being opened
             self.end_of_right(self.why_ended)
         self.write()
+
+    def call_at_end(self, end: Callable[[], None]) -> None:
+        """Call it to end an answer that is not a stream.
+
+        At once where it was to end while the answer was being begun.
+        """
+        self._at_end = end
+        if self._is_ending:
+            end()
 
     def wait(self, *, retry_ms: int) -> None:
         """Write signs of life until there is something to read, and `start`."""
@@ -294,8 +303,9 @@ class OpenStream:
 
     def end(self) -> None:
         """End at the next chunk's border; one that is being opened is given up."""
-        if self.on_end is not None:
-            self.on_end()
+        self._is_ending = True
+        if self._at_end is not None:
+            self._at_end()
         if self.session is not None:
             self.session.end()
         elif self.is_waiting:

@@ -11,7 +11,6 @@ import asyncio
 import gc
 import logging
 import random
-import resource
 import socket
 import sys
 from pathlib import Path
@@ -37,6 +36,7 @@ from edgewake.cloud.traces.events import EventTraces
 from edgewake.cloud.traces.tracer import close, open_tracer
 from edgewake.cloud.web import http_part, tls
 from edgewake.cloud.web.connections import Connections
+from edgewake.cloud.web.file_limit import raise_file_limit
 from edgewake.cloud.web.host import HostCheck
 from edgewake.protocol import config
 from edgewake.protocol import log as protocol_log
@@ -51,8 +51,6 @@ SWITCH_S: Final = 0.001
 waits longer while others catch up."""
 OTHER_CONNECTIONS_MAX: Final = 1000
 """Connections beside open streams: the page, health, questions."""
-FILES_MAX: Final = 65_536
-"""File descriptors asked for; the hard limit may allow fewer."""
 
 
 def main(
@@ -83,7 +81,7 @@ async def run(settings: AccessConfig) -> None:
     listeners = http_part.bind_all((settings.host, *settings.also_hosts), settings.port)
     for listener in listeners:
         tune(listener, stall_s=settings.stall_s)
-    _raise_file_limit()
+    raise_file_limit()
     sys.setswitchinterval(SWITCH_S)
     clock, metrics = SystemClock(), Metrics()
     process_metrics.register(
@@ -203,10 +201,3 @@ async def _report_ready(hub: Hub, is_listening: asyncio.Event, listener: socket.
         port,
         extra={"event": "part.ready", "host": host, "port": port},
     )
-
-
-def _raise_file_limit() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -5,8 +5,9 @@ Any proxy may be asked (`edgewake.cloud.push.peers`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Final
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import Depends, FastAPI, Header, Query, Request, Response
 from fastapi.middleware.cors import CORSMiddleware
@@ -127,6 +128,9 @@ IdempotencyKey = Annotated[
 ]
 
 
+LOOK_S: Final = 0.5
+"""Seconds between two looks whether a client still waits."""
+T = TypeVar("T")
 After = Annotated[int, Query(ge=0, le=2**53)]
 WaitSeconds = Annotated[float, Query(ge=0, le=WAIT_S_MAX)]
 SIGNATURE: Final = ("webhook-id", "webhook-timestamp", "webhook-signature")
@@ -242,14 +246,15 @@ def _let_clients_ask(app: FastAPI, proxy: Proxy) -> None:
         },
     )
     async def wake(
-        lease_id: str, token: Token, after: After = 0, wait: WaitSeconds = 0
+        http: Request, lease_id: str, token: Token, after: After = 0, wait: WaitSeconds = 0
     ) -> Response:
         """Get the wake-up of a lease with the endpoint `relay`, signed as a call is, or 204.
 
         `after` is the number of the last one that you have, behind the last `_` of its
         `webhook-id`; with `wait` the answer comes when there is a later one.
         """
-        found = await proxy.relayed(lease_id, token, after=after, wait_s=wait)
+        waiting = proxy.relayed(lease_id, token, after=after, wait_s=wait)
+        found = await while_there(http, waiting)
         if found is None:
             return Response(status_code=204, headers=NO_STORE)
         shown = {name: found.headers[name] for name in SIGNATURE}
@@ -306,7 +311,7 @@ def _pass_on(app: FastAPI, peers: Peers, clients: Clients) -> None:
             if url is None:
                 raise Unavailable("what you ask for is being taken over by another proxy")
             target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-            answer = await peers.forward(
+            asking = peers.forward(
                 url,
                 request.method,
                 target,
@@ -315,9 +320,28 @@ def _pass_on(app: FastAPI, peers: Peers, clients: Clients) -> None:
                 client=clients.of_request(request),
                 waits_s=error.waits_s,
             )
+            answer = await while_there(request, asking)
         except Unavailable as away:
             return Problem(503, "standby", str(away), headers={"Retry-After": "2"}).response()
+        if answer is None:
+            return Response(status_code=204)  # nobody is there to read it
         return Response(answer.content, answer.status_code, passed_back(answer))
+
+
+async def while_there(http: Request, work: Coroutine[Any, Any, T]) -> T | None:
+    """Work for a client while it is connected; None where it has hung up.
+
+    Then the work is cut off, and so is what another proxy does for us: it waits for nobody.
+    """
+    working = asyncio.create_task(work)
+    try:
+        while not working.done():
+            await asyncio.wait({working}, timeout=LOOK_S)
+            if not working.done() and await http.is_disconnected():
+                return None
+        return working.result()
+    finally:
+        working.cancel()
 
 
 def _headers_of(request: Request) -> Mapping[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Final
 
 import httpx
@@ -18,6 +19,7 @@ from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.mortal import Admin
 from edgewake.cloud.push.leases.lease_member import GROUP
+from edgewake.cloud.push.waiting_pools import WaitingPools
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
@@ -28,9 +30,6 @@ KNOWN_S: Final = 1.0
 """Seconds for which an answer of the coordinator is used."""
 ASK_TIMEOUT_S: Final = 4.0
 FORWARD_TIMEOUT_S: Final = 20.0
-WAITS_MAX: Final = 10_000
-"""Questions that wait for an answer at another proxy; that one has each client's share."""
-_WAITS: Final = httpx.Limits(max_connections=WAITS_MAX, max_keepalive_connections=20)
 _HEADERS: Final = ("authorization", "content-type", "idempotency-key")
 _ANSWER_HEADERS: Final = (
     "cache-control",
@@ -55,9 +54,7 @@ class Peers:
         self._asked_at = float("-inf")
         self._asking = asyncio.Lock()
         self._client = httpx.AsyncClient(timeout=FORWARD_TIMEOUT_S, trust_env=False)
-        self._for_waits = httpx.AsyncClient(
-            timeout=FORWARD_TIMEOUT_S, limits=_WAITS, trust_env=False
-        )
+        self._for_waits = WaitingPools()
 
     async def url_of(self, partition: int) -> str | None:
         """The URL of a partition's owner; None where the owner is unknown or this proxy.
@@ -108,17 +105,18 @@ class Peers:
             FORWARDED: self._own_url
         }
         # Whoever waits holds a connection, and none that a short question needs.
-        client_of = self._for_waits if waits_s > 0 else self._client
+        one = self._for_waits.one() if waits_s > 0 else nullcontext(self._client)
         if client:
             passed["x-forwarded-for"] = client.partition("/")[0]
         try:
-            return await client_of.request(
-                method,
-                url + target,
-                headers=passed,
-                content=body,
-                timeout=FORWARD_TIMEOUT_S + waits_s,
-            )
+            with one as connections:
+                return await connections.request(
+                    method,
+                    url + target,
+                    headers=passed,
+                    content=body,
+                    timeout=FORWARD_TIMEOUT_S + waits_s,
+                )
         except httpx.HTTPError as error:
             raise Unavailable(
                 f"the proxy at {url} does not answer: {type(error).__name__}"
@@ -127,7 +125,7 @@ class Peers:
     async def close(self) -> None:
         """Close the connections to peers."""
         await self._client.aclose()
-        await self._for_waits.aclose()
+        await self._for_waits.close()
 
 
 def passed_back(answer: httpx.Response) -> dict[str, str]:

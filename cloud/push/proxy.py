@@ -238,7 +238,9 @@ class Proxy:
 
     def get(self, lease_id: str, token: str) -> Lease:
         """A lease, for who has its token. Raises Standby, Elsewhere or NoSuchLease."""
-        return self._authorized(lease_id, hash_token(token)).lease
+        tended = self._authorized(lease_id, hash_token(token))
+        self._tending.ended_right(tended)
+        return tended.lease
 
     def unseen(self, lease_id: str) -> Unseen:
         """What a lease has not seen, as far as is counted."""
@@ -256,9 +258,13 @@ class Proxy:
         until = self._clock.monotonic_s() + wait_s
         while True:
             left_s = until - self._clock.monotonic_s()
-            lease = self._authorized(lease_id, hash_token(token), waits_s=max(0.0, left_s)).lease
+            tended = self._authorized(lease_id, hash_token(token), waits_s=max(0.0, left_s))
+            why = self._tending.ended_right(tended)
+            lease = tended.lease
             if not lease.is_relay:
                 raise NotAsked("the endpoint of this lease is called; expected one of type relay")
+            if why is not None:
+                raise Disabled(f"this lease wakes nobody any more: its right is {why}")
             if lease.disabled is not None:
                 raise Disabled(f"this lease wakes nobody any more: {lease.disabled}")
             if lease.relayed is not None and lease.relayed.number > after:
@@ -282,6 +288,8 @@ class Proxy:
     async def change(self, lease_id: str, token: str, change: LeaseChange) -> Lease:
         """Change and renew a lease. Raises as `grant` does, and NoSuchLease."""
         tended = self._authorized(lease_id, hash_token(token))
+        self._tending.ended_right(tended)
+        asked_at = self._clock.now_ms()
         before = self._sealer.open(lease_id, tended.lease.sealed)
         endpoint, host = lease_requests.changed_endpoint(change, before), tended.lease.endpoint_host
         if change.endpoint is not None:
@@ -311,6 +319,8 @@ class Proxy:
                 if isinstance(error, NotOwner)
                 else error
             ) from error
+        if change.cursor is not None:
+            tended.slept_at = asked_at
         if change.cursor is not None or change.wake is not None or old.state is LeaseState.DISABLED:
             self._tending.count_anew(tended)
         self._tending.look_at(lease_id)
@@ -360,8 +370,8 @@ class Proxy:
         tended, now = self._tending.leases.get(lease_id), self._clock.now_ms()
         if tended is None or not hmac.compare_digest(read.token_hash, tended.lease.token_hash):
             return
-        if now - read.at > lease_state.PAUSE_S * 1000:
-            return  # old news
+        if lease_state.is_old_news(read.at, slept_at=tended.slept_at, now=now):
+            return
         was = tended.lease
         # A cursor of other streams than the lease's says nothing about what the lease has seen.
         cursor = read.cursor if read.streams == was.streams else None

@@ -29,18 +29,21 @@ from edgewake.cloud.push.deliveries.courier import Services as DeliveryServices
 from edgewake.cloud.push.deliveries.deliveries import Deliveries
 from edgewake.cloud.push.expulsions import Expulsions
 from edgewake.cloud.push.groups import routes as group_routes
-from edgewake.cloud.push.groups.groups import Groups
+from edgewake.cloud.push.groups.groups import GROUPS_MAX, Groups
+from edgewake.cloud.push.groups.groups import WAITING_MAX as TAKING_MAX
 from edgewake.cloud.push.leases.lease_member import Membership
 from edgewake.cloud.push.leases.lease_reads import LeaseReads
 from edgewake.cloud.push.metrics import Metrics
 from edgewake.cloud.push.peers import Peers
 from edgewake.cloud.push.proxy import Proxy
+from edgewake.cloud.push.waking.relay import WAITING_MAX as RELAYED_MAX
 from edgewake.cloud.push.waking.services import Services
 from edgewake.cloud.push.waking.waker import PROOFS_PER_SESSION
 from edgewake.cloud.rights.config import RightsConfig, checked
 from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.web import http_part, tls
-from edgewake.cloud.web.connections import Connections
+from edgewake.cloud.web.connections import CONNECTIONS_MAX, Connections
+from edgewake.cloud.web.file_limit import raise_file_limit
 from edgewake.cloud.web.host import HostCheck
 from edgewake.protocol import config, log
 from edgewake.protocol.clock import SystemClock
@@ -114,6 +117,7 @@ def main(config_file: Path, *, verbose: bool) -> None:
     Exits with 0, 1 (a task died) or 2 (an unusable configuration).
     """
     log.set_up(verbose=verbose)
+    raise_file_limit()
     http_part.run_part(lambda: run(config.load(PushConfig, config_file)))
 
 
@@ -199,7 +203,7 @@ async def run(settings: PushConfig) -> None:
     reads = LeaseReads(settings.kafka, settings.name, on_read=proxy.client_reads, rng=rng)
     peers = Peers(settings.kafka, clock, own_url)
     clients = Clients(settings.trusted_proxies)
-    connections = Connections(share=settings.address_share, clients=clients)
+    connections = connections_of(settings, clients)
     app = make_app(
         proxy,
         peers,
@@ -244,6 +248,13 @@ async def run(settings: PushConfig) -> None:
     finally:
         await proxy.close()
         await peers.close()
+
+
+def connections_of(settings: PushConfig, clients: Clients) -> Connections:
+    """Places for all who may wait, and as many as any part has for who is answered at once."""
+    waiting = RELAYED_MAX + GROUPS_MAX * TAKING_MAX
+    most = waiting + CONNECTIONS_MAX
+    return Connections(most, share=settings.address_share, clients=clients)
 
 
 def _progress(member: Membership, proxy: Proxy) -> str:

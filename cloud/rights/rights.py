@@ -44,6 +44,12 @@ LOGGED_OUT_MAX: Final = 20_000
 """Sessions of people that are remembered as ended; the oldest go first."""
 
 
+CLOSED_MAX: Final = 1_000
+"""Times of expiry that are kept of what is open no more: who makes a token for each request, good
+for a day, would fill the memory with them. As many again as are open, so that it is seldom looked
+through."""
+
+
 class End(StrEnum):
     """Why a right holds no longer."""
 
@@ -191,7 +197,14 @@ class Rights:
             self._queued.add(principal.proof)
             entry = (principal.expires_at, next(self._numbers), principal.proof)
             heapq.heappush(self._expiring, entry)
+            if len(self._expiring) > CLOSED_MAX + 2 * len(self._open):
+                self._drop_closed()
         return watch
+
+    def _drop_closed(self) -> None:
+        self._expiring = [entry for entry in self._expiring if entry[2] in self._open]
+        heapq.heapify(self._expiring)
+        self._queued = {proof for _, _, proof in self._expiring}
 
     def forget(self, watch: Watch) -> None:
         """A watch is over."""

@@ -12,6 +12,15 @@
 `credentials` (token, headers, certificates); it gives `Received` (kind, text, fields, cursor),
 reports `Connected` and `Lost` to `on_notice`, and raises `FollowError` where every server refuses.
 `Parser` is the SSE parser alone: bytes in, events out.
+
+A program that nobody can call, and that need not hold a stream open, is woken through a relay
+(docs/push.md):
+
+    sleeper = Sleeper(["http://127.0.0.1:8703"], subscription, place=Path("lease.json"))
+    woken = await sleeper.sleep(cursor)  # then read on from the cursor
+
+`Sleeper` takes several proxies, a `WakePolicy`, `ttl_s` and `credentials`; it gives a `WakeUp`
+(count, gap, events, or why its lease has ended), and raises `FollowError` where it is refused.
 """
 
 from __future__ import annotations
@@ -23,8 +32,10 @@ if TYPE_CHECKING:
     from edgewake.edge.client.asked import Options, Published
     from edgewake.edge.client.credentials import Credentials
     from edgewake.edge.client.follow import Connected, Follower, FollowError, Lost, Received
+    from edgewake.edge.client.lease import WakeUp
+    from edgewake.edge.client.sleeper import Sleeper
     from edgewake.edge.client.sse import Parser
-    from edgewake.protocol.leases.lease import Subscription
+    from edgewake.protocol.leases.lease import Subscription, WakePolicy
 
 __all__ = [
     "Connected",
@@ -36,7 +47,10 @@ __all__ = [
     "Parser",
     "Published",
     "Received",
+    "Sleeper",
     "Subscription",
+    "WakePolicy",
+    "WakeUp",
 ]
 
 _MODULES = {
@@ -44,7 +58,10 @@ _MODULES = {
     "Published": "edgewake.edge.client.asked",
     "Credentials": "edgewake.edge.client.credentials",
     "Parser": "edgewake.edge.client.sse",
+    "Sleeper": "edgewake.edge.client.sleeper",
     "Subscription": "edgewake.protocol.leases.lease",
+    "WakePolicy": "edgewake.protocol.leases.lease",
+    "WakeUp": "edgewake.edge.client.lease",
 }
 
 

@@ -144,7 +144,7 @@ class Follower:
         rng: random.Random | None = None,
     ) -> None:
         self._credentials = credentials or Credentials()
-        self._basic = dict(without_password(_checked(server)) for server in servers)
+        self._basic = dict(without_password(checked_address(server)) for server in servers)
         """The header of the name and password that were in a server's address."""
         self._servers = list(self._basic)
         if not servers:
@@ -377,13 +377,13 @@ async def _told(response: httpx.Response) -> str:
             body += piece
             if len(body) > PROBLEM_BYTES_MAX:
                 break
-    said = _detail(body)
+    said = detail_of(body)
     if not said and 200 < response.status_code < 300:
         return f"answered {response.status_code}, which is not a stream of events"
     return said or response.reason_phrase
 
 
-def _checked(server: str) -> str:
+def checked_address(server: str) -> str:
     """A server's base URL; raises ValueError."""
     parts = urlsplit(server)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -397,7 +397,8 @@ def _received(event: Event) -> Received:
     return Received("" if event.type == "message" else event.type, event.data, event.id)
 
 
-def _detail(body: bytes) -> str:
+def detail_of(body: bytes) -> str:
+    """What a problem of a server says (RFC 9457); nothing where it says nothing."""
     try:
         return str(orjson.loads(body)["detail"])
     except (orjson.JSONDecodeError, KeyError, TypeError):

@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +26,7 @@ from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from tests.bench.figures import Found, run
-from tests.bench.readers.rivals import centrifugo, centrifugo_program, nchan
+from tests.bench.readers.rivals import Rival, centrifugo, centrifugo_program, nchan
 from tests.bench.sse_world import access, reading, writing
 from tests.needs import nginx_with_nchan
 from tests.services import run_kafka
@@ -44,7 +42,6 @@ SETTLE_S, SECONDS = 2.0, 8.0
 STREAM: Final = "bench_sockets"
 SETTINGS: Final = "address_share = 1\n"
 BY: Final = "tests.bench.readers.socket_clients"
-Rival = Callable[[Path, str, str], AbstractContextManager[tuple[int, int]]]
 
 
 def measure(folder: Path, runs: int, *, clients: int = CLIENTS, rate: int = RATE) -> Found:

@@ -14,8 +14,9 @@ Kafka times the clients; where less is delivered, that is the server's, or the r
 clients fall behind without losing anything.
 
 Rivals in the same run, with the same readers: sse-starlette with bytes made ready once and joined
-as ours are, and nchan under nginx (Debian's libnginx-mod-nchan, which `python -m tests.needs`
-installs). They filter nothing and sign no cursor.
+as ours are, nchan under nginx (Debian's libnginx-mod-nchan, which `python -m tests.needs`
+installs), and Mercure's hub where it is installed (`go install
+github.com/dunglas/mercure/cmd/mercure@v0.20.0`). They filter nothing and sign no cursor.
 
 `python -m tests.bench.bench_sse [--runs 3] [--json FILE]`
 """
@@ -35,7 +36,9 @@ from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from tests.bench.figures import Found, rss_mib, run
-from tests.bench.readers.rivals import nchan
+from tests.bench.readers.mercure import PATH as MERCURE_PATH
+from tests.bench.readers.mercure import TOPIC as MERCURE_TOPIC
+from tests.bench.readers.rivals import Rival, mercure, mercure_program, nchan
 from tests.bench.sse_world import access, reading, writing
 from tests.needs import nginx_with_nchan
 from tests.services import Process, free_ports, port_is_open, run_kafka, wait_until
@@ -140,18 +143,22 @@ def _measure_rivals(
         theirs[THROUGHPUT].append(figures["deliveries_per_s"])
         theirs["1 subscriptions: writes"].append(figures["writes_per_s"])
         theirs["1 subscriptions: processor time of a delivery"].append(figures["cpu_us"])
-    with nchan(folder, bootstrap, STREAM) as (pid, port):
-        figures = _read_rival(folder, bootstrap, pid, port, OVER)
-        found["nchan under nginx: deliveries, same load", "deliveries/s", None].append(
+    rivals: list[tuple[str, Rival, str]] = [("nchan under nginx", nchan, "/events")]
+    if mercure_program() is not None:
+        rivals.append(("Mercure", mercure, f"{MERCURE_PATH}?topic={MERCURE_TOPIC}"))
+    for name, rival, path in rivals:
+        with rival(folder, bootstrap, STREAM) as (pid, port):
+            figures = _read_rival(folder, bootstrap, pid, port, OVER, path)
+        found[f"{name}: deliveries, same load", "deliveries/s", None].append(
             figures["deliveries_per_s"]
         )
-        found["nchan under nginx: processor time of a delivery", "µs", None].append(
-            figures["cpu_us"]
-        )
+        found[f"{name}: processor time of a delivery", "µs", None].append(figures["cpu_us"])
 
 
-def _read_rival(folder: Path, bootstrap: str, pid: int, port: int, rate: int) -> dict[str, float]:
-    with writing(bootstrap, folder, STREAM, rate), reading(port, "/events", CLIENTS) as readers:
+def _read_rival(
+    folder: Path, bootstrap: str, pid: int, port: int, rate: int, path: str = "/events"
+) -> dict[str, float]:
+    with writing(bootstrap, folder, STREAM, rate), reading(port, path, CLIENTS) as readers:
         time.sleep(SETTLE_S)
         # Not checked for completeness: their queues drop what is too much.
         return readers.measure(SECONDS, pid)

@@ -171,6 +171,28 @@ async def test_a_client_that_went_to_sleep_again_with_its_cursor_is_woken_by_wha
         assert w.receiver.calls[1].signed(granted.endpoint.secret)["count"] == 1
 
 
+async def test_late_news_of_a_read_holds_nobody_who_sleeps_again() -> None:
+    """The news comes by Kafka, the PATCH at once: it was taken for a reader, where it had begun."""
+    async with world(ManualClock()) as w:
+        granted = await w.grant()
+        w.log.add(2)
+        await settle(w)
+        read_at = w.clock.now_ms()
+        w.clock.advance(0.005)
+        await w.proxy.change(granted.lease.id, granted.endpoint.token, LeaseChange(cursor="c2"))
+        w.clock.advance(0.005)
+        w.reads(granted, at=read_at, cursor="c0")
+        await settle(w)
+        assert (kept(w).state, kept(w).cursor) == (LeaseState.WAITING, "c2")
+        w.log.add()
+        await settle(w)
+        assert w.receiver.calls[1].signed(granted.endpoint.secret)["count"] == 1
+        w.clock.advance(60)
+        w.reads(granted)
+        await settle(w)
+        assert kept(w).state is LeaseState.PAUSED, "news of later is believed"
+
+
 async def test_a_read_with_another_token_or_long_ago_or_of_other_streams_moves_nothing() -> None:
     async with world(ManualClock()) as w:
         granted = await w.grant()

@@ -5,10 +5,13 @@ and the proxy is killed.
 from __future__ import annotations
 
 import asyncio
+import json
+import re
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx
 import pytest
@@ -23,6 +26,8 @@ from edgewake.protocol.leases import lease_record
 from tests.push.receiver import receiving
 from tests.push.service import Reader, Readings, Service, readings, serving
 from tests.services import PATIENCE_S, Kafka, wait_until
+
+DOC: Final = (Path(__file__).parents[2] / "docs" / "push.md").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +140,58 @@ async def test_a_client_that_slept_is_woken_and_sees_every_event_once(
     assert (sorted(client.seen), client.gaps) == (list(range(1, 11)), [])
 
 
+async def test_the_program_of_the_page_is_woken_reads_and_sleeps_again(
+    access: Service, push: Service, stream: Readings, tmp_path: Path
+) -> None:
+    """It is stopped, too, and goes on with the same lease."""
+    text = DOC.partition("```python\n# woken.py\n")[2].partition("```")[0]
+    for written, meant in (
+        ("http://127.0.0.1:8700", access.url),
+        ("http://127.0.0.1:8703", push.url),
+        ("vehicle_position", stream.stream),
+        ("min_events=10, max_wait_s=60", "min_events=2, min_interval_s=0"),
+    ):
+        assert written in text
+        text = text.replace(written, meant)
+    (tmp_path / "woken.py").write_text(text)
+    await Reader(access.url, stream.stream).stand()  # a new stream is heard of soon
+    leases: set[str] = set()
+
+    def state() -> dict[str, Any]:
+        path = tmp_path / "lease.json"
+        found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        return found
+
+    def shown() -> list[int]:
+        found = re.findall(r"'n': ([\d.]+)", (tmp_path / "out").read_text())
+        return [int(float(n)) for n in found]
+
+    def sleeps_behind(count: int) -> bool:
+        place = tmp_path / "cursor.txt"
+        is_told = place.exists() and state().get("cursor") == place.read_text()
+        return is_told and len(shown()) >= count
+
+    for run in range(2):
+        with (tmp_path / "out").open("a") as out, (tmp_path / "err").open("a") as errors:
+            program = await asyncio.create_subprocess_exec(
+                sys.executable, "woken.py", cwd=tmp_path, stdout=out, stderr=errors
+            )
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    for count in (4 * run, 4 * run + 2, 4 * run + 4):
+                        while not sleeps_behind(count):
+                            assert program.returncode is None, (tmp_path / "err").read_text()
+                            await asyncio.sleep(0.05)
+                        if count < 4 * run + 4:
+                            stream.add(2)
+                leases.add(state()["id"])
+            finally:
+                program.kill()
+                await program.wait()
+    assert sorted(shown()) == [*range(1, 9)], "each once"
+    assert len(leases) == 1
+
+
 async def test_a_proxy_that_is_killed_while_a_client_sleeps_wakes_it_after_its_restart(
     access: Service, push: Service, stream: Readings
 ) -> None:
@@ -223,6 +280,35 @@ async def test_a_second_proxy_takes_over_from_one_that_is_killed(
             assert call.verified(lease["secret"])["lease"] == lease["id"]
             await seen(second, lease, lambda found: found["unseen_count"] == 2)
             await wake_up(second, lease)
+
+
+async def test_a_client_that_reads_a_page_with_its_lease_and_sleeps_at_once_is_woken(
+    access: Service, push: Service, stream: Readings
+) -> None:
+    """The news that it reads comes by Kafka, when it sleeps already, and was believed."""
+    client = Reader(access.url, stream.stream)
+    await client.stand()
+    async with receiving() as receiver, httpx.AsyncClient(timeout=PATIENCE_S) as http:
+        lease = await sleep_with(push, lease_body(client, receiver.url))
+        stream.add(1)
+        await receiver.got(1)
+        page = await http.get(
+            f"{access.url}/v1/streams/{stream.stream}/events",
+            params={"after": client.cursor, "wait": 60},
+            headers={"Edgewake-Lease": f"{lease['id']}.{lease['token']}"},
+        )
+        cursor = page.json()["cursor"]
+        changed = await http.patch(
+            f"{push.url}/v1/leases/{lease['id']}",
+            json={"cursor": cursor},
+            headers={"Authorization": f"Bearer {lease['token']}"},
+        )
+        assert changed.status_code == 200, changed.text
+        stream.add(1)
+        calls = await receiver.got(2)
+        body = calls[1].verified(lease["secret"])
+        assert (body["cursor"], body["count"]) == (cursor, 1)
+        await wake_up(push, lease)
 
 
 async def test_a_client_that_reads_with_its_lease_is_not_woken_meanwhile(

@@ -14,6 +14,7 @@ import statistics
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -28,8 +29,9 @@ from edgewake.cloud.access.open_streams import OpenStreams
 from edgewake.cloud.access.reports.lease_reports import LeaseReports
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.hub import Hub
-from edgewake.cloud.rights.config import RightsConfig
-from edgewake.cloud.rights.rights import Rights
+from edgewake.cloud.rights.config import ANYBODY_CONFIG, RightsConfig
+from edgewake.cloud.rights.principal import ANYBODY
+from edgewake.cloud.rights.rights import End, Rights
 from edgewake.cloud.web.http_part import _leaves_of
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.cursor import CursorCodec, CursorKeys
@@ -103,6 +105,33 @@ def paths_of(found: FastAPI) -> set[str]:
 
 def test_every_route_has_a_rule() -> None:
     assert paths_of(app()) == set(RULES)
+
+
+@pytest.mark.parametrize("why", ["revoked", "the server stops"])
+async def test_a_long_poll_that_is_to_end_while_it_is_being_begun_waits_no_longer(
+    why: str,
+) -> None:
+    """Kafka may take seconds before there is something to end; then it waited for a minute."""
+    settings, clock = AccessConfig(), SystemClock()
+    rights = Rights(ANYBODY_CONFIG, clock)
+    streams = OpenStreams(
+        settings,
+        Metrics(),
+        None,  # type: ignore[arg-type]  # nothing is read
+        rights=rights,
+        clock=clock,
+        rng=random.Random(1),
+    )
+    connection = SimpleNamespace(is_lost=lambda: False, is_paused=False)
+    stream = streams.add(connection, client="c", reader=ANYBODY, heartbeat_s=None)  # type: ignore[arg-type]
+    if why == "revoked":
+        stream.end_of_right(End.REVOKED)
+    else:
+        stream.end()
+    ended: list[str] = []
+    stream.call_at_end(lambda: ended.append(why))
+    assert ended == [why]
+    stream.close()
 
 
 async def test_what_has_a_rule_asks_who_comes() -> None:

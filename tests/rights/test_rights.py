@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from edgewake.cloud.rights.config import (
 )
 from edgewake.cloud.rights.issuers import AGAIN_S
 from edgewake.cloud.rights.principal import ANYBODY, Action, Principal
-from edgewake.cloud.rights.rights import CREDENTIAL_BYTES_MAX, End, Rights
+from edgewake.cloud.rights.rights import CLOSED_MAX, CREDENTIAL_BYTES_MAX, End, Rights
 from edgewake.cloud.rights.tickets import OWN_MAX, TICKET_LIFE_S, Tickets, TooManyTickets
 from edgewake.cloud.rights.tokens import Refused
 from edgewake.protocol import config as config_file
@@ -230,6 +231,30 @@ async def test_nothing_is_left_of_what_was_open(clock: ManualClock, tmp_path: Pa
     assert len(rights._expiring) == 1
     clock.advance(700)
     rights.look()
+    assert not rights._expiring
+    assert not rights._queued
+
+
+async def test_tokens_that_are_used_once_fill_no_memory_until_they_expire(
+    clock: ManualClock, tmp_path: Path
+) -> None:
+    """An app that has a token made for each request: of those that are open, each still ends."""
+    maker = Maker()
+    path = write(tmp_path / "keys.json", key_set(maker))
+    rights = Rights(RightsConfig(roles=ROLES, issuers=(issuer(jwks_file=path),)), clock)
+    anna = await rights.principal(maker.token())
+    ended: list[int] = []
+    for number in range(5 * CLOSED_MAX):
+        proof = replace(anna.proof, digest=number.to_bytes(8, "big"))
+        one = rights.watch(replace(anna, proof=proof), lambda _, n=number: ended.append(n))
+        if number % 100:
+            one.close()
+    still_open = set(range(0, 5 * CLOSED_MAX, 100))
+    assert len(rights._expiring) <= CLOSED_MAX + 2 * len(still_open)
+    assert len(rights._queued) == len(rights._expiring)
+    clock.advance(700)
+    rights.look()
+    assert set(ended) == still_open
     assert not rights._expiring
     assert not rights._queued
 

@@ -68,7 +68,7 @@ class Pages:
             if not is_over.done():
                 is_over.set_result(None)
 
-        stream.on_end = end
+        stream.call_at_end(end)
         until_s = self._clock.monotonic_s() + bounds.wait_s
         while True:
             left_s = max(0.0, until_s - self._clock.monotonic_s())
@@ -111,7 +111,7 @@ class Pages:
                 clock=self._clock,
             )
             if stream is not None:
-                stream.on_end = reading.end
+                stream.call_at_end(reading.end)
             if show is not None:
                 show(reading.so_far)
             cursor = self._hub.codec.encode(plan.cursor(start.positions))

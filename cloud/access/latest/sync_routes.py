@@ -131,7 +131,7 @@ async def _while_there(
     def stop() -> None:
         working.cancel()
 
-    stream.on_end = stop
+    stream.call_at_end(stop)
     try:
         waited: set[asyncio.Future[Any]] = {working, stream.lost}
         await asyncio.wait(waited, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)

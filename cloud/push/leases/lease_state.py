@@ -35,6 +35,17 @@ PAUSE_S: Final = 150
 that is lost or late does no harm; a client that went away without a PATCH is woken again after
 this, from the cursor with which it resumed."""
 
+CLOCKS_APART_MS: Final = 1000
+"""By how much the clock of an access server may be ahead. What it says of a client that went to
+sleep since is old: news comes by Kafka, and a page is read in less time than that takes. True news
+comes again in a minute, and a wake-up meanwhile is a hint too many; a client that was taken for a
+reader would not be woken for PAUSE_S."""
+
+
+def is_old_news(read_at: int, *, slept_at: int, now: int) -> bool:
+    """Is it too late to say that a client reads? ms since 1970."""
+    return now - read_at > PAUSE_S * 1000 or read_at <= slept_at + CLOCKS_APART_MS
+
 
 class LeaseEvent(StrEnum):
     """What happens to a lease."""
@@ -179,6 +190,11 @@ def gone(lease: Lease, *, why: str) -> Lease:
     return lease.but(
         state=after(lease.state, E.GONE), failures=lease.failures + 1, disabled=why, due_at=None
     )
+
+
+def may_be_lost(state: LeaseState) -> bool:
+    """Can it be disabled now? One that is being called is looked at when that is over."""
+    return (state, E.LOST) in TRANSITIONS
 
 
 def lost(lease: Lease, *, why: str) -> Lease:

@@ -25,6 +25,7 @@ from edgewake.cloud.push.waking.agenda import Agenda
 from edgewake.cloud.push.waking.host_turns import HostTurns
 from edgewake.cloud.push.waking.relay import Relay
 from edgewake.cloud.push.waking.services import Services
+from edgewake.cloud.rights.rights import End
 from edgewake.protocol.clock import sleep_or
 from edgewake.protocol.errors import ConfigError, Unavailable
 from edgewake.protocol.leases.lease_record import Lease, LeaseState
@@ -73,6 +74,8 @@ class Tended:
     is_waking: bool = False
     """It waits for its call or is being called."""
     call: asyncio.Task[None] | None = None
+    slept_at: int = 0
+    """When its client last said where it sleeps, ms since 1970."""
 
     def __post_init__(self) -> None:
         self.partition = self.lease.partition
@@ -109,6 +112,7 @@ class Tending:
         self.relay = Relay(services.clock, client_share)
         """Clients that ask for their wake-ups."""
         self._watch = services.watch
+        self._rights = services.rights
         self._sealer = services.sealer
         self._clock = services.clock
         self._metrics = services.metrics
@@ -422,6 +426,22 @@ class Tending:
         tended.lease = lease
         self.look_at(lease.id)
         self.spawn(self.store(tended), f"store-{lease.id}")
+
+    def ended_right(self, tended: Tended) -> End | None:
+        """Why its right holds no longer: then nothing is counted or shown any more.
+
+        None while it holds. Before a wake-up is made, and before anything is told.
+        """
+        lease = tended.lease
+        why = lease_rights.end_of(lease, self._rights, now=self._clock.now_ms())
+        if why is None or not lease_state.may_be_lost(lease.state):
+            return why
+        facts = {"event": "push.right_ended", "why": why}
+        log.info("lease %s: its right is %s", lease.id, why, extra=facts)
+        self.stop_counting(tended)
+        self._change_and_store(tended, lease_state.lost(lease, why=f"its right is {why}"))
+        self.report_disabled(tended.lease)
+        return why
 
     def report_disabled(self, lease: Lease) -> None:
         """An endpoint is given up."""

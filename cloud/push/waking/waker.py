@@ -46,7 +46,6 @@ class Waker:
 
     def __init__(self, services: Services) -> None:
         self._watch = services.watch
-        self._rights = services.rights
         self._caller = services.caller
         self._sealer = services.sealer
         self._clock = services.clock
@@ -77,26 +76,13 @@ class Waker:
 
     async def _wake(self, tended: Tended, host: str) -> None:
         try:
-            if tended.lease.state is LeaseState.DUE and await self._may_wake(tended):
+            is_due = tended.lease.state is LeaseState.DUE
+            if is_due and self.tending.ended_right(tended) is None:
                 await self._make_and_call(tended, host)
         finally:
             tended.is_waking, tended.call = False, None
             self._queue.end(host)
             self.tending.look_at(tended.lease.id)
-
-    async def _may_wake(self, tended: Tended) -> bool:
-        """Does the lease's right hold? Where it does not, its endpoint is called no more."""
-        why = lease_rights.end_of(tended.lease, self._rights, now=self._clock.now_ms())
-        if why is not None:
-            log.info(
-                "lease %s: its right is %s",
-                tended.lease.id,
-                why,
-                extra={"event": "push.right_ended", "why": why},
-            )
-            lost = lease_state.lost(tended.lease, why=f"its right is {why}")
-            await self._finish(tended, lost)
-        return why is None
 
     async def _make_and_call(self, tended: Tended, host: str) -> None:
         is_stored = tended.lease.pending is not None

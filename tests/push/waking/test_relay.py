@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,13 +13,17 @@ from edgewake.cloud.push.leases import lease_state
 from edgewake.cloud.push.proxy import Disabled, NoSuchLease, NotAsked
 from edgewake.cloud.push.waking import relay as places
 from edgewake.cloud.push.waking.relay import PER_LEASE_MAX
-from edgewake.protocol.leases.lease import Relay
+from edgewake.cloud.rights.config import RightsConfig
+from edgewake.cloud.rights.rights import Rights
+from edgewake.protocol.leases.lease import LeaseChange, Relay
 from edgewake.protocol.leases.lease_record import LeaseState
-from tests.push.builders import ManualClock, lease
+from tests.push.builders import ManualClock, lease, request
 from tests.push.proxy_world import kept, until, world
+from tests.rights.forge import write
 from tests.services import PATIENCE_S
 
 RELAY = Relay(type="relay")
+ANNAS_KEY = "annas-own-key-000002"
 
 
 async def test_a_client_that_nobody_can_call_asks_for_its_wake_ups() -> None:
@@ -115,3 +120,32 @@ async def test_a_relay_that_wakes_nobody_any_more_says_so() -> None:
         tended.lease = lease_state.lost(tended.lease, why="its stream is gone")
         with pytest.raises(Disabled, match="its stream is gone"):
             await w.proxy.relayed(granted.lease.id, granted.endpoint.token, after=0, wait_s=9)
+
+
+@pytest.mark.parametrize("asks", ["relay", "look", "renew"])
+async def test_whose_right_was_withdrawn_is_told_nothing_more(asks: str, tmp_path: Path) -> None:
+    """A wake-up that was made before was kept for a week, and each look told how many came."""
+    clock, keys = ManualClock(), write(tmp_path / "keys", f"anna everything {ANNAS_KEY}")
+    rights = Rights(RightsConfig(key_file=keys), clock)
+    async with world(clock, rights=rights) as w:
+        reader = await rights.principal(ANNAS_KEY.encode())
+        asked = request(endpoint=RELAY, wake={"min_interval_s": 0})
+        granted = await w.proxy.grant(asked, reader=reader)
+        lease, token = granted.lease.id, granted.endpoint.token
+        w.log.add()
+        await until(lambda: kept(w).relayed is not None)
+        assert await w.proxy.relayed(lease, token, after=0, wait_s=0) is not None
+        assert w.proxy.unseen(lease).count == 1
+        write(keys, f"ben everything {ANNAS_KEY[::-1]}")
+        rights.look()
+        if asks == "look":
+            assert w.proxy.get(lease, token).disabled == "its right is revoked"
+        elif asks == "renew":
+            changed = await w.proxy.change(lease, token, LeaseChange())
+            assert changed.disabled == "its right is revoked"
+        for after in (0, 1):
+            with pytest.raises(Disabled, match="its right is revoked"):
+                await w.proxy.relayed(lease, token, after=after, wait_s=0)
+        w.log.add(3)
+        assert w.proxy.get(lease, token).count + w.proxy.unseen(lease).count <= 1
+        await until(lambda: kept(w).disabled is not None)
