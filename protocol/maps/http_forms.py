@@ -158,7 +158,7 @@ def _thingsboard(path: str) -> tuple[str, str] | None:
 
 
 def thingsboard_kind(head: Head) -> str:
-    """What a request of ThingsBoard's device API is about, e.g. `rpc/7`; empty: it is none."""
+    """What a request of ThingsBoard's device API is about, e.g. `rpc/7`; empty for all others."""
     found = _thingsboard(head.path)
     return "" if found is None else found[1]
 
