@@ -34,7 +34,6 @@ from edgewake.protocol.clock import Clock
 from edgewake.protocol.downlink.down_message import Command
 from edgewake.protocol.downlink.down_row import DownRow
 from edgewake.protocol.downlink.downlink import AnswerState
-from edgewake.protocol.maps.http_asking import refused
 from edgewake.protocol.maps.http_forms import (
     Form,
     Head,
@@ -43,6 +42,7 @@ from edgewake.protocol.maps.http_forms import (
     thingsboard_kind,
     thingsboard_name,
 )
+from edgewake.protocol.maps.http_identity import refusal
 from edgewake.protocol.maps.names import device_name
 
 log = logging.getLogger("edgewake.bridge.thingsboard")
@@ -361,7 +361,7 @@ def _within_s(head: Head) -> float | None:
 
 
 def _refused(head: Head, status: int, why: str) -> Reply:
-    return refused(Form.THINGSBOARD, head, status, why)
+    return refusal(Form.THINGSBOARD, head, status, why)
 
 
 async def _left(receive: Receive) -> None:

@@ -34,7 +34,6 @@ from edgewake.cloud.client_share import Bound, Clients
 from edgewake.cloud.web.host import is_local
 from edgewake.cloud.web.limits import CERTIFICATE
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.maps.http_asking import NO_BROWSER, is_of_a_page
 from edgewake.protocol.maps.http_forms import (
     JSON,
     Form,
@@ -44,6 +43,7 @@ from edgewake.protocol.maps.http_forms import (
     is_question,
     unpacked,
 )
+from edgewake.protocol.maps.http_identity import NO_BROWSER, is_from_a_page
 
 log = logging.getLogger("edgewake.bridge.http")
 
@@ -168,7 +168,7 @@ class Door:
     ) -> Response:
         """Answer who asks for a token, in ThingsBoard's words."""
         assert self._provisioning is not None, "it was asked"
-        if is_of_a_page(headers):
+        if is_from_a_page(headers):
             return Response(provisioning.refused(NO_BROWSER), 403, media_type=JSON)
         chunks: list[bytes] = []
         try:
