@@ -179,7 +179,7 @@ class Door:
             said = provisioning.asked(b"".join(chunks))
         finally:
             self._release(client, chunks)
-        return Response(await self._provisioning.answer(said), media_type=JSON)
+        return Response(await self._provisioning.answer(said, client), media_type=JSON)
 
     async def _answered(
         self, scope: Scope, receive: Receive, send: Send, asked: Asked, account: Account
