@@ -190,7 +190,9 @@ class Analysis:
         ]
         if not starting:
             return None
-        return f"{len(starting)} of {len(places)} lanes are being started, and their windows stand"
+        return (
+            f"{len(starting)} of {len(places)} lanes are starting, and their windows do not advance"
+        )
 
     def _pause(self, stop: threading.Event) -> None:
         """Until the next look; a query that is registered, paused or removed ends it."""
@@ -201,8 +203,8 @@ class Analysis:
     def _check_spark(self) -> None:
         if spark.has_ended(self._session):
             raise Unavailable(
-                f"Spark has ended, and so does this process: {self._config.master!r} sent it "
-                "away, or all its workers failed"
+                f"Spark has ended, so this process ends too: {self._config.master!r} dismissed "
+                "it, or all its workers failed"
             )
 
     def close(self) -> None:
@@ -237,7 +239,7 @@ class Analysis:
         self._lanes.failed = dict(self._board.quarantined)
         if (label := self._lanes.record.taken_out()) is not None:
             self._lanes.failed[label] = start_record.WHY
-        self._lanes.apart = set(self._board.apart.values())
+        self._lanes.isolated = set(self._board.isolated.values())
 
     def _repair(self) -> None:
         if not self._repairs.is_working:
@@ -260,7 +262,7 @@ class Analysis:
 
     def _wanted(self) -> tuple[dict[str, QueryStatus], dict[LaneKey, Job]]:
         lanes = self._lanes
-        found = statuses(self._tables, lanes.failed, self._config.foreign_topics, lanes.apart)
+        found = statuses(self._tables, lanes.failed, self._config.foreign_topics, lanes.isolated)
         queries = [one.registered for one in found.values() if one.registered is not None]
         return found, dict(jobs_of(queries, self._catalogue.types()))
 
@@ -268,7 +270,7 @@ class Analysis:
         found, jobs = self._wanted()
         self._lanes.reconcile(jobs, stop)
         labels = {one.label for one in self._tables.registrations.values()}
-        self._lanes.apart &= labels
+        self._lanes.isolated &= labels
         self._drop_checkpoints(found)
         self._state_rows.keep(labels)
         self._lanes.record.keep(labels)
@@ -289,7 +291,7 @@ class Analysis:
             self._config.kept_dir / "checkpoints",
             queried={one.stream for one in found.values()},
             kinds=set(LaneKind),
-            apart=self._lanes.apart,
+            isolated=self._lanes.isolated,
         )
         for place, kind in removed:
             log.info(
@@ -318,7 +320,7 @@ class Analysis:
                 status,
                 registered_at=registration.registered_at,
                 quarantined=label in self._lanes.failed,
-                apart=label in self._lanes.apart,
+                isolated=label in self._lanes.isolated,
             )
 
     def _look_for_slow(self) -> None:
@@ -344,7 +346,7 @@ class Analysis:
             return
         if self._summing.fenced is not None:
             raise LocalError(
-                f"another analysis sums up: only one may, this one ends: {self._summing.fenced}"
+                f"another analysis summarizes; only one may, this one ends: {self._summing.fenced}"
             )
         if self._summed_of != self._tables.changes:
             self._summed_of, self._summing.streams = self._tables.changes, self._catalogue.types()
@@ -413,7 +415,7 @@ def run(
     leadership = Standby(config, rng, stop, heartbeat.beat).wait()
     if leadership is None:
         return
-    health.note("start", "Spark is being started, and all windows stand", is_told_at_once=True)
+    health.note("start", "Spark is starting, and no window advances", is_told_at_once=True)
     classes = class_archive.archive_of(config.data_dir, config.jars_dir)
     session = start_session_of(config, [] if classes is None else classes.options())
     analysis = Analysis(config, session, clock, rng, heartbeat, leadership.leads, health)

@@ -53,18 +53,16 @@ class SequencerWatch:
             since_ms = self._sequenced.held_since(now_ms)
         if since_ms is None:
             return ""
-        return (
-            f"event time waits: since {iso(since_ms)} there are records that no sequencer passes on"
-        )
+        return f"event time is held back: records have waited for a sequencer since {iso(since_ms)}"
 
     def troubles(self, now_ms: int) -> dict[str, str | None]:
-        """What holds event time back, by its name in the analysis' health; None: nothing does."""
+        """Returns what holds event time back, by its name in the analysis' health, or None."""
         failed_by = self._failed_by
-        unknown = f"unknown how far the sequencers are: {failed_by}" if failed_by else None
+        unknown = f"the sequencers' positions are unknown: {failed_by}" if failed_by else None
         return {"hold": self.why(now_ms) or None, "sequencers": unknown}
 
     def close(self) -> None:
-        """End."""
+        """Stops the thread."""
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join(CLOSE_S)
@@ -82,7 +80,7 @@ class SequencerWatch:
                 text = self._failed_by = error.args[0].str()
                 if failed == UNANSWERED:
                     log.warning(
-                        "unknown how far the sequencers are: %s",
+                        "the sequencers' positions are unknown: %s",
                         text,
                         extra={"event": "analysis.sequencers_unknown"},
                     )

@@ -34,7 +34,7 @@ class StatusBoard:
         """Queries that have a record on `ew.progress`."""
         self.quarantined: dict[str, str] = {}
         """Query (label) → why it was in quarantine when this process began."""
-        self.apart: dict[str, str] = {}
+        self.isolated: dict[str, str] = {}
         """Query → label of those that had lanes of their own when this process began."""
 
     def on_progress(self, name: str, value: bytes | None) -> None:
@@ -45,15 +45,15 @@ class StatusBoard:
             for label, why in self.quarantined.items()
             if label.rpartition("@")[0] != name
         }
-        self.apart.pop(name, None)
+        self.isolated.pop(name, None)
         if value is None:
             return
         progress = Progress.model_validate_json(value)
         label = f"{name}@{progress.registered_at}"
         if progress.quarantined:
             self.quarantined[label] = progress.detail
-        if progress.apart:
-            self.apart[name] = label
+        if progress.isolated:
+            self.isolated[name] = label
 
     def publish(
         self,
@@ -62,9 +62,9 @@ class StatusBoard:
         *,
         registered_at: int,
         quarantined: bool = False,
-        apart: bool = False,
+        isolated: bool = False,
     ) -> None:
-        """Say where a query stands that does not run."""
+        """Publishes the state of a query that no lane runs."""
         if self._said.get(name) == (status.state, status.detail):
             return
         self._said[name] = (status.state, status.detail)
@@ -75,7 +75,7 @@ class StatusBoard:
                 registered_at=registered_at,
                 state=status.state,
                 quarantined=quarantined,
-                apart=apart,
+                isolated=isolated,
                 detail=status.detail[:DETAIL_CHARS_MAX],
                 updated_at=self._clock.now_ms(),
             )

@@ -44,7 +44,7 @@ from edgewake.cloud.bridge.admission.catalogue import (
     over_share,
 )
 from edgewake.cloud.bridge.admission.compiled import CompiledStreams
-from edgewake.cloud.bridge.admission.in_full import in_full
+from edgewake.cloud.bridge.admission.expand_compact import expand_compact
 from edgewake.cloud.bridge.admission.mapped import Mapper, Part, is_mapped
 from edgewake.cloud.bridge.admission.payers import Payers
 from edgewake.cloud.bridge.admission.records import (
@@ -214,7 +214,7 @@ class Bridge:
         if (device := topics.parse_feed(packet.topic)) is not None:
             self._on_feed(ledger, packet, device)
             return
-        packet = in_full(packet)
+        packet = expand_compact(packet)
         payload = packet.head if isinstance(packet, Unreadable) else packet.payload
         fingerprint = hash(payload)
         if (known := ledger.readopt(packet.packet_id, fingerprint)) is not None:

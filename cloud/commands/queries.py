@@ -32,7 +32,7 @@ WIDE_COLUMNS: Final = (
     "late",
     "kept",
     "shed",
-    "apart",
+    "isolated",
     "watermark",
     "detail",
 )

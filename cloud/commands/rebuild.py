@@ -44,7 +44,7 @@ OPEN: Final = ("waiting", "running")
 @click.option(
     "--lossy",
     is_flag=True,
-    help="Also where open windows have readings that retention took: they lose them.",
+    help="Also where open windows have readings that retention deleted: they lose them.",
 )
 @click.option(
     "--wait",

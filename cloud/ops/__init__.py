@@ -1,1 +1,1 @@
-"""The operations API: what the people who run Edgewake see and do."""
+"""The operations API, by which people who run Edgewake inspect and change it."""

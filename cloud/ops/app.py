@@ -50,12 +50,14 @@ from edgewake.protocol.ops.query import QUERY_CHARS_MAX
 BODY_BYTES_MAX = 4 * QUERY_CHARS_MAX
 LARGE_BODY_BYTES_MAX: Final = 1024 * 1024
 LARGE_BODIES: Final = ("/v1/sets/", "/v1/certificates", "/v1/dead-letters/")
-"""A set of ten thousand devices, a hundred signing requests, a message that was mended."""
+"""The most bytes of a body: a set of ten thousand devices, a hundred signing requests, a corrected
+message.
+"""
 
 
 def make_app(services: Services) -> FastAPI:
-    """The application."""
-    # The guard below decides before anything is read; these two put it into the OpenAPI document.
+    """Makes the application."""
+    # The guard below decides before a body is read; these two only describe it in OpenAPI.
     key_in_openapi = [
         Security(HTTPBearer(auto_error=False)),
         Security(APIKeyHeader(name="X-API-Key", auto_error=False)),

@@ -1,4 +1,4 @@
-"""The operations API's process: wiring, start and stop."""
+"""The process of the operations API: it wires, starts and stops all that is in it."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ from edgewake.cloud.ops.services.alert_levels import look_again_and_again
 from edgewake.cloud.ops.services.board_desk import BoardDesk
 from edgewake.cloud.ops.services.catalogue_editor import CatalogueEditor
 from edgewake.cloud.ops.services.client_desk import ClientDesk
-from edgewake.cloud.ops.services.device_commands import DownDesk
+from edgewake.cloud.ops.services.device_commands import DeviceCommands
 from edgewake.cloud.ops.services.eraser import EraserDesk
 from edgewake.cloud.ops.services.named_desk import NamedDesk
 from edgewake.cloud.ops.services.previews import PreviewDesk
 from edgewake.cloud.ops.services.queries import Checked, NotThereYet, Registry
 from edgewake.cloud.ops.services.reader import Reader
 from edgewake.cloud.ops.services.repairs import RepairDesk
-from edgewake.cloud.ops.services.replies import RequestDesk
+from edgewake.cloud.ops.services.replies import Replies
 from edgewake.cloud.ops.services.summary_reads import SummaryReads
 from edgewake.cloud.ops.services.system_look import SystemLook
 from edgewake.cloud.ops.tables.audit_ring import AuditRing
@@ -71,13 +71,13 @@ from edgewake.protocol.frames.stream import Stream
 logger = logging.getLogger("edgewake.ops")
 
 LOOK_EVERY_S: Final = 1.0
-"""Seconds between looks for devices and parts that fell silent, and at the key file."""
+"""Seconds between checks for silent devices and parts, and of the key file."""
 CLEAN_UP_EVERY_S: Final = 30.0
-"""Between looks for what removed queries left behind."""
+"""Seconds between clean-ups after removed queries."""
 
 
 class OpsConfig(config.Config):
-    """What the operations API needs to know."""
+    """The configuration of the operations API."""
 
     host: str = "127.0.0.1"
     """Address to listen on."""
@@ -134,7 +134,7 @@ class OpsConfig(config.Config):
 
 
 def main(config_file: Path, *, verbose: bool) -> None:
-    """Run until SIGTERM or SIGINT.
+    """Runs until SIGTERM or SIGINT.
 
     Exits with 0, 1 (a task died) or 2 (an unusable configuration).
     """
@@ -143,9 +143,9 @@ def main(config_file: Path, *, verbose: bool) -> None:
 
 
 async def run(settings: OpsConfig) -> None:
-    """Start, serve, stop.
+    """Starts, serves and stops.
 
-    Order of the stop: live streams end, no new requests, tables left, producer flushed.
+    Order of the stop: live streams end, no new requests, readers of tables close, producer flushed.
     """
     stop = asyncio.Event()
     http_part.stop_on_signals(stop)
@@ -210,8 +210,8 @@ async def run(settings: OpsConfig) -> None:
         settle_s=settings.erase_settle_s,
         has_lake=lambda: (settings.lake_dir / manifest.NAME).exists(),
     )
-    down = DownDesk(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(8))
-    requests = RequestDesk(writer, tables, clock=clock)
+    down = DeviceCommands(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(8))
+    requests = Replies(writer, tables, clock=clock)
     sealer = (
         None if settings.seal_key_file is None else sealing.load(settings.seal_key_file, os.urandom)
     )
@@ -327,7 +327,7 @@ async def run(settings: OpsConfig) -> None:
 
 
 def _network_url(settings: OpsConfig) -> str:
-    """Address of the API on the network, where it listens there."""
+    """Returns the address of the API on the network, if it listens there."""
     if not settings.also_hosts:
         return ""
     host = settings.also_hosts[0]
@@ -337,7 +337,7 @@ def _network_url(settings: OpsConfig) -> str:
 
 
 def _check(text: str, streams: Mapping[str, Stream]) -> Checked:
-    # The SQL parser takes 30 MB, and most days nobody registers a query.
+    # The SQL parser needs 30 MB, so it is imported when a query is registered.
     from edgewake.cloud.queries.explain import described
     from edgewake.cloud.queries.query_file import UnknownStream, check_query_file, parse
 
@@ -372,9 +372,9 @@ async def _settle_when(ready: asyncio.Event) -> None:
 
 
 def apply(tables: OpsTables, changes: Sequence[Change], *, now: int) -> list[Event]:
-    """Put changes into the tables.
+    """Applies changes to the tables, with the cycle collector paused.
 
-    What they load lives long: the cycle collector need not go through it again and again meanwhile.
+    Loaded rows live long, and the collector would scan them again and again.
     """
     events = [event for change in changes for event in tables.apply(change, now=now)]
     if not tables.is_loaded:
@@ -383,9 +383,9 @@ def apply(tables: OpsTables, changes: Sequence[Change], *, now: int) -> list[Eve
 
 
 def settle() -> None:
-    """Take the loaded tables out of Python's cycle collector.
+    """Exempts the loaded tables from Python's cycle collector.
 
-    It would otherwise scan 100,000 devices now and then, for 50 ms.
+    It would otherwise pause for 50 ms at times to scan 100,000 devices.
     """
     gc.collect()
     gc.freeze()

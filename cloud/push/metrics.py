@@ -14,7 +14,7 @@ class Metrics:
             "Partitions of leases that this proxy has",
             registry=registry,
         )
-        self.leases = Gauge("edgewake_push_leases", "Leases tended", registry=registry)
+        self.leases = Gauge("edgewake_push_leases", "Leases managed", registry=registry)
         self.behind = Gauge(
             "edgewake_push_leases_behind",
             "Leases that are still being brought to the live end",

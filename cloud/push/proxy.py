@@ -1,7 +1,7 @@
 """The proxy's operations for clients: grant, show, change, end and pause leases.
 
-The proxy holds the leases of its partitions of `ew.leases` (`tending`), and wakes their clients
-(`waker`).
+The proxy holds the leases of its partitions of `ew.leases` (`lease_manager`), and wakes their
+clients (`waker`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from edgewake.cloud.client_share import Bound
 from edgewake.cloud.push.leases import lease_requests, lease_rights, lease_state
 from edgewake.cloud.push.leases.lease_writer import NotOwner
 from edgewake.cloud.push.leases.wake_policy import Unseen
+from edgewake.cloud.push.waking.lease_manager import LeaseManager, ManagedLease, Writer
 from edgewake.cloud.push.waking.services import Services
-from edgewake.cloud.push.waking.tending import Tended, Tending, Writer
 from edgewake.cloud.push.waking.waker import Waker
 from edgewake.cloud.rights.principal import ANYBODY, Principal
 from edgewake.protocol.errors import EdgewakeError, Unavailable
@@ -108,7 +108,7 @@ class Proxy:
         self._granting: dict[str, asyncio.Lock] = {}
         self._granting_to: Counter[str] = Counter()
         waker = Waker(services)
-        self._tending = waker.tending = Tending(
+        self._leases = waker.manager = LeaseManager(
             services,
             let_wake=waker.let_wake,
             start_wakes=waker.start_wakes,
@@ -118,28 +118,28 @@ class Proxy:
     @property
     def is_ready(self) -> bool:
         """Has it partitions, and all of their leases?"""
-        return self._tending.is_ready
+        return self._leases.is_ready
 
     @property
     def partitions(self) -> list[int]:
         """The partitions that this proxy has."""
-        return sorted(self._tending.partitions)
+        return sorted(self._leases.partitions)
 
     def partition_owned(self, number: int, leases: Mapping[str, Lease], writer: Writer) -> None:
         """Go on with the leases of a partition."""
-        self._tending.partition_owned(number, leases, writer)
+        self._leases.partition_owned(number, leases, writer)
 
     def partition_lost(self, number: int) -> None:
         """The leases of a partition are another's."""
-        self._tending.partition_lost(number)
+        self._leases.partition_lost(number)
 
     async def run(self) -> None:
         """Decide and call until cancelled. Ends only by raising what killed a task."""
-        await self._tending.run()
+        await self._leases.run()
 
     async def close(self) -> None:
         """Stop; the leases stay in Kafka."""
-        await self._tending.close()
+        await self._leases.close()
 
     async def grant(
         self,
@@ -176,17 +176,17 @@ class Proxy:
         self, lease_id: str, request: LeaseRequest, client: str, reader: Principal
     ) -> Granted:
         writer = self._writer_of(lease_id)
-        tended = self._tending.leases.get(lease_id)
-        if tended is not None:
-            if tended.lease.request_hash != lease_requests.hash_of(request, reader):
+        managed = self._leases.leases.get(lease_id)
+        if managed is not None:
+            if managed.lease.request_hash != lease_requests.hash_of(request, reader):
                 raise KeyUsedBefore("this Idempotency-Key came with another request before")
             return Granted(
-                tended.lease, self._sealer.open(lease_id, tended.lease.sealed), is_new=False
+                managed.lease, self._sealer.open(lease_id, managed.lease.sealed), is_new=False
             )
         # This one is not granted yet.
-        held = self._tending.clients[client] + self._granting_to[client] - 1
+        held = self._leases.clients[client] + self._granting_to[client] - 1
         refused = self._bound.refusal(
-            total=len(self._tending.leases) + len(self._granting) - 1, held=held
+            total=len(self._leases.leases) + len(self._granting) - 1, held=held
         )
         if refused is not None:
             raise TooManyLeases(refused)
@@ -209,17 +209,17 @@ class Proxy:
             now=self._clock.now_ms(),
         )
         await self._store_new(writer, lease)
-        self._tending.tend(Tended(lease))
+        self._leases.manage(ManagedLease(lease))
         self._metrics.granted.inc()
         return Granted(lease, endpoint, is_new=True)
 
     def _own_id(self) -> str:
         """An id in a partition of this proxy."""
-        if not any(partition.is_restored for partition in self._tending.partitions.values()):
+        if not any(partition.is_restored for partition in self._leases.partitions.values()):
             raise Standby("this proxy has no leases yet")
         while True:
             lease_id = lease_requests.new_id(self._random_bytes)
-            found = self._tending.partitions.get(lease_record.partition_of(lease_id))
+            found = self._leases.partitions.get(lease_record.partition_of(lease_id))
             if found is not None and found.is_restored:
                 return lease_id
 
@@ -238,14 +238,14 @@ class Proxy:
 
     def get(self, lease_id: str, token: str) -> Lease:
         """A lease, for who has its token. Raises Standby, Elsewhere or NoSuchLease."""
-        tended = self._authorized(lease_id, hash_token(token))
-        self._tending.ended_right(tended)
-        return tended.lease
+        managed = self._authorized(lease_id, hash_token(token))
+        self._leases.ended_right(managed)
+        return managed.lease
 
     def unseen(self, lease_id: str) -> Unseen:
         """What a lease has not seen, as far as is counted."""
-        tended = self._tending.leases.get(lease_id)
-        return Unseen() if tended is None or tended.counter is None else tended.counter.unseen
+        managed = self._leases.leases.get(lease_id)
+        return Unseen() if managed is None or managed.counter is None else managed.counter.unseen
 
     async def relayed(
         self, lease_id: str, token: str, *, after: int, wait_s: float
@@ -258,9 +258,9 @@ class Proxy:
         until = self._clock.monotonic_s() + wait_s
         while True:
             left_s = until - self._clock.monotonic_s()
-            tended = self._authorized(lease_id, hash_token(token), waits_s=max(0.0, left_s))
-            why = self._tending.ended_right(tended)
-            lease = tended.lease
+            managed = self._authorized(lease_id, hash_token(token), waits_s=max(0.0, left_s))
+            why = self._leases.ended_right(managed)
+            lease = managed.lease
             if not lease.is_relay:
                 raise NotAsked("the endpoint of this lease is called; expected one of type relay")
             if why is not None:
@@ -269,7 +269,7 @@ class Proxy:
                 raise Disabled(f"this lease wakes nobody any more: {lease.disabled}")
             if lease.relayed is not None and lease.relayed.number > after:
                 return self._signed(lease, lease.relayed)
-            if left_s <= 0 or not await self._tending.relay.wait(lease, left_s):
+            if left_s <= 0 or not await self._leases.relay.wait(lease, left_s):
                 return None
 
     def _signed(self, lease: Lease, wake: PendingWake) -> Relayed:
@@ -287,18 +287,21 @@ class Proxy:
 
     async def change(self, lease_id: str, token: str, change: LeaseChange) -> Lease:
         """Change and renew a lease. Raises as `grant` does, and NoSuchLease."""
-        tended = self._authorized(lease_id, hash_token(token))
-        self._tending.ended_right(tended)
+        managed = self._authorized(lease_id, hash_token(token))
+        self._leases.ended_right(managed)
         asked_at = self._clock.now_ms()
-        before = self._sealer.open(lease_id, tended.lease.sealed)
-        endpoint, host = lease_requests.changed_endpoint(change, before), tended.lease.endpoint_host
+        before = self._sealer.open(lease_id, managed.lease.sealed)
+        endpoint, host = (
+            lease_requests.changed_endpoint(change, before),
+            managed.lease.endpoint_host,
+        )
         if change.endpoint is not None:
             host = await self._host_of(change.endpoint)
         if change.cursor is not None:
-            wanted = _counted(tended.lease.subscription, tended.lease.condition)
-            await self._watch.check(wanted, change.cursor, tended.lease.client, ANYBODY)
-        tended = self._authorized(lease_id, hash_token(token))  # it may have ended meanwhile
-        old = tended.lease
+            wanted = _counted(managed.lease.subscription, managed.lease.condition)
+            await self._watch.check(wanted, change.cursor, managed.lease.client, ANYBODY)
+        managed = self._authorized(lease_id, hash_token(token))  # it may have ended meanwhile
+        old = managed.lease
         new = lease_requests.changed(
             old,
             change,
@@ -308,23 +311,23 @@ class Proxy:
             sealer=self._sealer,
             now=self._clock.now_ms(),
         )
-        tended.lease = new
+        managed.lease = new
         try:
             await self._writer_of(lease_id).put(new)
         except (Unavailable, NotOwner) as error:
-            if tended.lease is new:
-                tended.lease = old
+            if managed.lease is new:
+                managed.lease = old
             raise (
                 Standby("the leases went to another proxy; ask again")
                 if isinstance(error, NotOwner)
                 else error
             ) from error
         if change.cursor is not None:
-            tended.slept_at = asked_at
+            managed.slept_at = asked_at
         if change.cursor is not None or change.wake is not None or old.state is LeaseState.DISABLED:
-            self._tending.count_anew(tended)
-        self._tending.look_at(lease_id)
-        return tended.lease
+            self._leases.count_anew(managed)
+        self._leases.look_at(lease_id)
+        return managed.lease
 
     async def end(self, lease_id: str, token: str) -> None:
         """End a lease: when this returns no further wake-up is started.
@@ -338,67 +341,67 @@ class Proxy:
 
         Raises Standby or Unavailable.
         """
-        tended = self._tending.leases.get(lease_id)
-        if tended is None:
+        managed = self._leases.leases.get(lease_id)
+        if managed is None:
             return False
-        await self._end(tended)
+        await self._end(managed)
         return True
 
     def wake_now(self, lease_id: str) -> bool:
         """Wake a client for an operator; False where there is none here that can be woken."""
-        tended = self._tending.leases.get(lease_id)
-        return tended is not None and self._tending.wake_now(tended)
+        managed = self._leases.leases.get(lease_id)
+        return managed is not None and self._leases.wake_now(managed)
 
-    async def _end(self, tended: Tended) -> None:
-        lease_id = tended.lease.id
+    async def _end(self, managed: ManagedLease) -> None:
+        lease_id = managed.lease.id
         writer = self._writer_of(lease_id)
-        self._tending.drop(tended)
-        if tended.call is not None:
-            await asyncio.gather(tended.call, return_exceptions=True)
+        self._leases.drop(managed)
+        if managed.call is not None:
+            await asyncio.gather(managed.call, return_exceptions=True)
         try:
             await writer.remove(lease_id)
         except Unavailable:
-            if lease_record.partition_of(lease_id) in self._tending.partitions:
-                back = lease_state.taken_over(tended.lease, now=self._clock.now_ms())
-                self._tending.tend(Tended(back))  # not ended: the client will ask again
+            if lease_record.partition_of(lease_id) in self._leases.partitions:
+                back = lease_state.taken_over(managed.lease, now=self._clock.now_ms())
+                self._leases.manage(ManagedLease(back))  # not ended: the client will ask again
             raise
         except NotOwner as error:
             raise Standby("the leases went to another proxy; ask again") from error
 
     def client_reads(self, lease_id: str, read: LeaseRead) -> None:
         """An access server says that a client reads: wake it no more while it does."""
-        tended, now = self._tending.leases.get(lease_id), self._clock.now_ms()
-        if tended is None or not hmac.compare_digest(read.token_hash, tended.lease.token_hash):
+        managed, now = self._leases.leases.get(lease_id), self._clock.now_ms()
+        if managed is None or not hmac.compare_digest(read.token_hash, managed.lease.token_hash):
             return
-        if lease_state.is_old_news(read.at, slept_at=tended.slept_at, now=now):
+        if lease_state.is_old_news(read.at, slept_at=managed.slept_at, now=now):
             return
-        was = tended.lease
+        was = managed.lease
         # A cursor of other streams than the lease's says nothing about what the lease has seen.
         cursor = read.cursor if read.streams == was.streams else None
-        tended.lease = lease_state.reads(was, cursor=cursor, now=now)
-        self._tending.look_at(lease_id)
-        if was.state is not tended.lease.state or tended.lease.cursor != was.cursor:
-            self._tending.stop_counting(tended)
-            self._tending.spawn(self._tending.store(tended), f"reads-{lease_id}")
+        managed.lease = lease_state.reads(was, cursor=cursor, now=now)
+        self._leases.look_at(lease_id)
+        if was.state is not managed.lease.state or managed.lease.cursor != was.cursor:
+            self._leases.stop_counting(managed)
+            self._leases.spawn(self._leases.store(managed), f"reads-{lease_id}")
 
     def _writer_of(self, lease_id: str, waits_s: float = 0) -> Writer:
-        partition = self._tending.partitions.get(lease_record.partition_of(lease_id))
+        partition = self._leases.partitions.get(lease_record.partition_of(lease_id))
         if partition is None:
             raise Elsewhere(lease_record.partition_of(lease_id), waits_s)
         if not partition.is_restored:
             raise Standby("this proxy is taking these leases over")
         return partition.writer
 
-    def _authorized(self, lease_id: str, token_hash: str, *, waits_s: float = 0) -> Tended:
+    def _authorized(self, lease_id: str, token_hash: str, *, waits_s: float = 0) -> ManagedLease:
         self._writer_of(lease_id, waits_s)
-        tended = self._tending.leases.get(lease_id)
+        managed = self._leases.leases.get(lease_id)
         # A wrong id and a wrong token take equal work and get the same answer.
         if (
-            not hmac.compare_digest(token_hash, tended.lease.token_hash if tended else "0" * 64)
-            or tended is None
+            not hmac.compare_digest(token_hash, managed.lease.token_hash if managed else "0" * 64)
+            or managed is None
         ):
             raise NoSuchLease("no such lease, or not with this token")
-        return tended
+        return managed
 
 
 def _counted(subscription: Subscription, condition: str | None) -> Subscription:

@@ -342,7 +342,7 @@ class Registered:
 
     query: Query
     registered_at: int
-    is_apart: bool = False
+    is_isolated: bool = False
     """Does it have a lane of its own, because others waited for it (slow.py)?"""
 
     @property

@@ -81,12 +81,12 @@ def status(
     registration: Registration,
     why: str | None,
     streams: Mapping[str, Stream],
-    is_apart: bool = False,
+    is_isolated: bool = False,
     foreign: Collection[str] = (),
 ) -> QueryStatus:
     """The state of one query.
 
-    `why` it was taken out of its lane, if it was; `is_apart`: see Registered; `foreign`: see
+    `why` it was taken out of its lane, if it was; `is_isolated`: see Registered; `foreign`: see
     check_foreign.
     """
     try:
@@ -108,7 +108,7 @@ def status(
             f"registered as {registration.name!r}, but its header says {query.name!r}",
         )
     return QueryStatus(
-        QueryState.RUNNING, stream, "", Registered(query, registration.registered_at, is_apart)
+        QueryState.RUNNING, stream, "", Registered(query, registration.registered_at, is_isolated)
     )
 
 
@@ -116,19 +116,19 @@ def statuses(
     tables: Tables,
     failed: Mapping[str, str],
     foreign: Collection[str] = (),
-    apart: Container[str] = (),
+    isolated: Container[str] = (),
 ) -> dict[str, QueryStatus]:
     """The state of every query.
 
     `failed`: label → why it was taken out of its lane; `foreign`: see check_foreign.
 
-    `apart`: those (label) with lanes of their own.
+    `isolated`: those (label) with lanes of their own.
     """
     streams, before = tables.streams, tables.found
     tables.found = {}
     for name, registration in tables.registrations.items():
         label = registration.label
-        asked = (registration, failed.get(label), streams, label in apart, foreign)
+        asked = (registration, failed.get(label), streams, label in isolated, foreign)
         known = before.get(name)
         tables.found[name] = (
             known if known is not None and known[0] == asked else (asked, status(*asked))

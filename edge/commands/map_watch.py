@@ -16,7 +16,7 @@ from edgewake.edge.sources.address import connected
 from edgewake.edge.sources.mqtt.mqtt_subscribe import Link, MqttSubscribeConfig
 from edgewake.protocol.broker import BrokerConfig, tls_of
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.maps import looking
+from edgewake.protocol.maps import preview
 from edgewake.protocol.maps.discovering import Survey
 from edgewake.protocol.maps.rule import Maps
 
@@ -53,10 +53,10 @@ async def watch(
 
 
 def _shown(maps: Maps, packet: mqtt5.PublishPacket, now_ms: int, as_json: bool) -> str:
-    seen = looking.look(maps, packet.topic, bytes(packet.payload), now_ms=now_ms)
+    seen = preview.preview(maps, packet.topic, bytes(packet.payload), now_ms=now_ms)
     if as_json:
-        return orjson.dumps(looking.as_object(packet.topic, seen)).decode()
-    return "\n".join(looking.lines(maps, packet.topic, seen, now_ms))
+        return orjson.dumps(preview.as_object(packet.topic, seen)).decode()
+    return "\n".join(preview.lines(maps, packet.topic, seen, now_ms))
 
 
 async def survey(broker: BrokerConfig, *, seconds: float) -> Survey:

@@ -58,7 +58,7 @@ def try_command(file: str, payload: str, topic: str | None, zone: str, as_json: 
     import orjson
 
     from edgewake.protocol.clock import SystemClock
-    from edgewake.protocol.maps import looking
+    from edgewake.protocol.maps import preview
 
     maps = _maps(file, zone)
     data = sys.stdin.buffer.read() if payload == "-" else payload.encode("utf-8", "surrogateescape")
@@ -69,17 +69,17 @@ def try_command(file: str, payload: str, topic: str | None, zone: str, as_json: 
         if not as_json:
             click.echo(f"no --topic: taken for {topic}")
     now_ms = SystemClock().now_ms()
-    seen = looking.look(maps, topic, data, now_ms=now_ms)
+    seen = preview.preview(maps, topic, data, now_ms=now_ms)
     if as_json:
-        click.echo(orjson.dumps(looking.as_object(topic, seen)).decode())
+        click.echo(orjson.dumps(preview.as_object(topic, seen)).decode())
     else:
-        click.echo("\n".join(looking.lines(maps, topic, seen, now_ms)))
+        click.echo("\n".join(preview.lines(maps, topic, seen, now_ms)))
     if seen.refused:
         sys.exit(1)
 
 
 def _topic_of(maps: Maps) -> str:
-    from edgewake.protocol.maps.looking import sample_topic
+    from edgewake.protocol.maps.preview import sample_topic
 
     topics = [sample_topic(one) for one in maps.maps if not one.is_ignored]
     if len(set(topics)) != 1:

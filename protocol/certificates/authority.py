@@ -1,8 +1,8 @@
-"""An installation's own authority, which signs the certificates of its servers and devices.
+"""An installation's own authority, which signs and revokes certificates of servers and devices.
 
-It also lists those that it revoked. Texts in, texts out; no file is touched here. Keys are P-256,
-which every TLS library of the last ten years reads, those of small devices too. A device makes its
-key itself and asks with a signing request (PKCS #10): no private key of a device ever comes here.
+Text enters and text leaves; no file is touched here. Keys are P-256, which every TLS library of the
+last ten years supports, those of small devices too. A device makes its key itself and sends a
+signing request (PKCS #10), so no private key of a device ever comes here.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ from edgewake.protocol.certificates.book import Revoked
 
 AUTHORITY_DAYS: Final = 3650
 LEAF_DAYS: Final = 825
-"""Days that a certificate is good for: phones believe none of a private authority that lives
-longer."""
+"""Days for which a certificate is valid. Phones reject certificates of private authorities that
+are valid for longer."""
 EARLY_DAYS: Final = 30
-"""Days by which a certificate is dated back: a device whose clock is behind believes it all the
-same."""
+"""Days by which a certificate is backdated, so that a device whose clock is behind accepts it."""
 REQUEST_CHARS_MAX: Final = 8192
-"""Characters of a signing request: one with an RSA key of 8192 bits has 3,000."""
+"""The most characters of a signing request: one with an RSA key of 8192 bits has 3,000."""
 RSA_BITS_MIN: Final = 2048
 RSA_BITS_MAX: Final = 8192
 """Longer keys cost the broker seconds at each connection."""
@@ -41,25 +40,25 @@ class BadRequest(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """Its certificate, and the key that signs."""
+    """An authority: its certificate, and the key that signs."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
 
     @property
     def pem(self) -> str:
-        """The certificate, as whoever trusts it keeps it."""
+        """Returns the certificate in PEM, for those who are to trust it."""
         return _pem(self.certificate)
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the certificate, 64 hexadecimal digits."""
+        """Returns the SHA-256 of the certificate, 64 hexadecimal digits."""
         return fingerprint(self.certificate)
 
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """What a device was given."""
+    """A certificate that was issued to a device."""
 
     pem: str
     serial: str
@@ -68,7 +67,7 @@ class Issued:
 
 
 def new_key() -> str:
-    """A private key, PEM without a pass phrase."""
+    """Makes a private key, PEM without a passphrase."""
     return (
         ec.generate_private_key(ec.SECP256R1())
         .private_bytes(
@@ -81,11 +80,12 @@ def new_key() -> str:
 
 
 def make(key_pem: str, *, now_ms: int) -> str:
-    """The certificate of a new authority with this key, PEM. Raises ValueError."""
+    """Makes the certificate of a new authority with this key, PEM. Raises ValueError."""
     key = _key(key_pem)
+    # Two installations get different names.
     tag = hashes.Hash(hashes.SHA256())
     tag.update(key_pem.encode())
-    name = _name(f"Edgewake {tag.finalize().hex()[:12]}")  # two installations are not confused
+    name = _name(f"Edgewake {tag.finalize().hex()[:12]}")
     now = _time(now_ms)
     built = (
         x509.CertificateBuilder()
@@ -104,7 +104,10 @@ def make(key_pem: str, *, now_ms: int) -> str:
 
 
 def read(certificate_pem: str, key_pem: str) -> Authority:
-    """Raises ValueError where one cannot be read, or they do not belong together."""
+    """Reads an authority.
+
+    Raises ValueError where either is invalid, or the key is of another one.
+    """
     certificate, key = _certificate(certificate_pem), _key(key_pem)
     if certificate.public_key() != key.public_key():
         raise ValueError("the authority's certificate and its key do not belong together")
@@ -112,7 +115,7 @@ def read(certificate_pem: str, key_pem: str) -> Authority:
 
 
 def server(authority: Authority, key_pem: str, addresses: Iterable[str], *, now_ms: int) -> str:
-    """The certificate of servers that are reached by these addresses, PEM. Raises ValueError."""
+    """Issues a certificate for servers with these addresses, PEM. Raises ValueError."""
     names = [x509.IPAddress(ipaddress.ip_address(one)) for one in addresses]
     built = _leaf(authority, "Edgewake", _key(key_pem).public_key(), now_ms=now_ms)
     built = built.add_extension(x509.SubjectAlternativeName(names), critical=False)
@@ -125,7 +128,7 @@ def server(authority: Authority, key_pem: str, addresses: Iterable[str], *, now_
 def is_good_server(
     authority: Authority, pem: str, key_pem: str, address: str, *, until_ms: int
 ) -> bool:
-    """Is this a certificate of the authority for this key and address, good until then?"""
+    """Returns whether a certificate of the authority fits the key and address until `until_ms`."""
     try:
         found, key = _certificate(pem), _key(key_pem)
         names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -140,7 +143,10 @@ def is_good_server(
 
 
 def checked_request(pem: str) -> x509.CertificateSigningRequest:
-    """A signing request that shows that its sender has the key. Raises BadRequest."""
+    """Parses a signing request. Raises BadRequest.
+
+    Its signature must prove that its sender has the key.
+    """
     if len(pem) > REQUEST_CHARS_MAX:
         raise BadRequest(f"signing request: expected at most {REQUEST_CHARS_MAX} characters")
     try:
@@ -152,7 +158,7 @@ def checked_request(pem: str) -> x509.CertificateSigningRequest:
             "signing request: expected PEM that begins with -----BEGIN CERTIFICATE REQUEST-----"
         ) from error
     if not is_signed:
-        raise BadRequest("signing request: its signature is not of its own key")
+        raise BadRequest("signing request: the signature was not made with its key")
     match key:
         case ec.EllipticCurvePublicKey(curve=ec.SECP256R1() | ec.SECP384R1()):
             return request
@@ -169,7 +175,7 @@ def checked_request(pem: str) -> x509.CertificateSigningRequest:
 def device(
     authority: Authority, request: x509.CertificateSigningRequest, name: str, *, now_ms: int
 ) -> Issued:
-    """A device's certificate: its common name is the device, whatever the request says."""
+    """Issues a certificate whose common name is the device, whatever the request says."""
     built = _leaf(authority, name, request.public_key(), now_ms=now_ms).add_extension(
         x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
     )
@@ -180,11 +186,11 @@ def device(
 
 
 def revocations(authority: Authority, revoked: Iterable[Revoked], number: int) -> str:
-    """The list of what was taken back, PEM. `number` grows with each list.
+    """Makes the revocation list, PEM. `number` grows with each list.
 
-    The broker keeps lists that it read before, and believes the one with the latest time; so the
-    time is made of the number. It does not end before the authority does: an expired list would
-    shut everybody out.
+    The broker keeps lists that it read before and uses the one with the latest time, so the time is
+    derived from the number. The list is valid as long as the authority: with an expired list the
+    broker would refuse everybody.
     """
     begin = authority.certificate.not_valid_before_utc
     built = (
@@ -206,7 +212,7 @@ def revocations(authority: Authority, revoked: Iterable[Revoked], number: int) -
 
 
 def number_of(revocations_pem: str) -> int:
-    """The number of a list of `revocations`. Raises ValueError."""
+    """Returns the number of a list of `revocations`. Raises ValueError."""
     try:
         found = x509.load_pem_x509_crl(revocations_pem.encode("ascii"))
         return found.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
@@ -215,18 +221,18 @@ def number_of(revocations_pem: str) -> int:
 
 
 def request(key_pem: str, name: str) -> str:
-    """A signing request for this key, PEM. Raises ValueError."""
+    """Makes a signing request for this key, PEM. Raises ValueError."""
     built = x509.CertificateSigningRequestBuilder().subject_name(_name(name))
     return _pem(built.sign(_key(key_pem), hashes.SHA256()))
 
 
 def fingerprint(certificate: x509.Certificate) -> str:
-    """SHA-256 of a certificate, 64 hexadecimal digits."""
+    """Returns the SHA-256 of a certificate, 64 hexadecimal digits."""
     return certificate.fingerprint(hashes.SHA256()).hex()
 
 
 def fingerprint_of(pem: str) -> str:
-    """The fingerprint of a certificate in PEM. Raises ValueError."""
+    """Returns the fingerprint of a certificate in PEM. Raises ValueError."""
     return fingerprint(_certificate(pem))
 
 

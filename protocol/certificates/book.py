@@ -1,6 +1,6 @@
-"""Which device has which certificate, and which were taken back: a file beside the passwords.
+"""The book of issued and revoked certificates, a file beside the passwords. Pure.
 
-The operations API writes it, `edgewake up` reads from it whose connections are to end. Pure.
+The operations API writes it; `edgewake up` reads in it whose connections must be closed.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import orjson
 
 FILE: Final = "certificates.json"
 REVOKED_MAX: Final = 50_000
-"""Certificates that were taken back and are not out of time yet, 40 bytes each in the broker's
-list. Taking back is never refused; giving one more is."""
+"""The most revoked certificates that have not expired, 40 bytes each in the broker's list.
+
+Beyond it revoking still works and issuing is refused.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A certificate that is good."""
+    """A valid certificate."""
 
     serial: str
     """Hexadecimal."""
@@ -28,20 +30,20 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """One that was taken back."""
+    """A revoked certificate."""
 
     serial: str
     device: str
     at_ms: int
     until_ms: int
-    """The end of its validity."""
+    """When it expires."""
     number: int
-    """The number of the first list that has it."""
+    """The number of the first revocation list that contains it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """See the module. `number` counts the lists of what was taken back."""
+    """The content of the book. `number` is that of the latest revocation list."""
 
     held: Mapping[str, Held] = field(default_factory=dict)
     revoked: tuple[Revoked, ...] = ()
@@ -49,16 +51,16 @@ class Book:
 
     @property
     def is_full(self) -> bool:
-        """Is no certificate given any more?"""
+        """Returns whether issuing is refused until revoked certificates expire."""
         return len(self.revoked) >= REVOKED_MAX
 
     def given(self, device: str, serial: str, until_ms: int, *, now_ms: int) -> Book:
-        """The device has a new one, and the one of before is taken back."""
+        """Returns the book after a device got a certificate; its previous one is revoked."""
         book = self.taken(device, now_ms=now_ms)
         return replace(book, held={**book.held, device: Held(serial, until_ms)})
 
     def taken(self, device: str, *, now_ms: int) -> Book:
-        """The device has none any more. As it is where it had none."""
+        """Returns the book after a device's certificate was revoked, or itself if it had none."""
         held = self.held.get(device)
         if held is None:
             return self
@@ -69,12 +71,12 @@ class Book:
         return Book(left, (*kept, entry), number)
 
     def after(self, number: int) -> list[str]:
-        """Devices whose certificates were taken back since the list of this number."""
+        """Returns the devices with certificates revoked since the list of this number."""
         return [one.device for one in self.revoked if one.number > number]
 
 
 def parse(text: str) -> Book:
-    """What `text_of` wrote; nothing is an empty book. Raises ValueError, TypeError."""
+    """Reads what `text_of` wrote; no text is an empty book. Raises ValueError, TypeError."""
     if not text:
         return Book()
     found: dict[str, Any] = orjson.loads(text)
@@ -86,7 +88,7 @@ def parse(text: str) -> Book:
 
 
 def text_of(book: Book) -> str:
-    """The file."""
+    """Writes the book as the text of its file."""
     return orjson.dumps(
         {
             "number": book.number,

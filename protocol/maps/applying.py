@@ -1,7 +1,7 @@
-"""What becomes of a message: readings, and what is refused with its reason. Pure.
+"""Turns one message into readings and refusals, each refusal with its reason. Pure.
 
-The readings are objects such as a plain device sends, with their time in `t`: names are made legal,
-objects flattened and lists kept as text by the one intake rule behind, at an agent
+Readings are objects such as a plain device sends, with their time in `t`. The one intake rule
+behind makes names legal, flattens objects and keeps lists as text, at an agent
 (`edgewake.edge.intake.intake`) as at a bridge (`edgewake.protocol.frames.frame.from_plain`).
 
 An item of a message that is wrong is refused by itself, and a value of another type
@@ -37,14 +37,14 @@ from edgewake.protocol.maps.rule import (
 from edgewake.protocol.maps.text import Text
 
 _DIGITS_MAX: Final = 24
-"""Digits of a time that is a number written as text."""
+"""The most digits of a time that is a number written as text."""
 _ENVELOPE: Final = ("device", "seq", "epoch")
-"""What means something else in a plain device's object than in this one."""
+"""Names that mean something else in a plain device's object than in this one."""
 _MEANT: Final = frozenset({*_ENVELOPE, "t"})
 
 
 class Mapped(NamedTuple):
-    """A reading."""
+    """A reading that a map made of a message."""
 
     device: str
     """Empty: the map gives none."""
@@ -52,7 +52,7 @@ class Mapped(NamedTuple):
     """Empty: the map gives none."""
     body: dict[str, Any]
     is_there: bool | None = None
-    """What it says of its device's presence; None: nothing."""
+    """Whether it says that its device is online; None: it does not say."""
 
 
 class Refusal(NamedTuple):
@@ -62,18 +62,18 @@ class Refusal(NamedTuple):
     item: Any = None
     """The item; None: the whole message."""
     readings: int = 1
-    """How many are lost by it."""
+    """How many readings it costs."""
 
 
 class Outcome(NamedTuple):
-    """What became of one message. Nothing in any of the three: it is to be ignored."""
+    """What one message gave. Where the three lists are empty, the message is to be ignored."""
 
     map: str = ""
-    """Name of the map that took it; empty: none did."""
+    """Name of the map that matched; empty: none did."""
     readings: Sequence[Mapped] = ()
     refused: Sequence[Refusal] = ()
     remarks: Sequence[str] = ()
-    """What was odd, in words that are few."""
+    """What was odd, in a few fixed phrases, so that they can be counted."""
 
 
 def apply(
@@ -85,17 +85,17 @@ def apply(
     prefix: str = "",
     document: Any = MISSING,
 ) -> Outcome:
-    """One message that came at `now_ms`. Never raises.
+    """Applies the first map that fits to a message that came at `now_ms`. Never raises.
 
-    `prefix`: of the names of devices; `document`: what the payload says, where it was read already
-    (`edgewake.protocol.maps.http_forms`), whatever the map says that it is.
+    `prefix` stands before the names of devices. `document` is the payload where it was decoded
+    already (`edgewake.protocol.maps.http_forms`), whatever format the map names.
     """
     routes = maps.route(topic)
     if not routes:
         why = Rejected(RejectReason.TOPIC, f"no map takes the topic {topic[:200]!r}")
         return Outcome(refused=[Refusal(why)])
     if not payload:
-        return Outcome(routes[0].map.name)  # how retained messages are cleared
+        return Outcome(routes[0].map.name)  # An empty payload clears a retained message.
     if len(payload) > MESSAGE_BYTES_MAX:
         why = Rejected(
             RejectReason.OVERSIZE, f"{len(payload)} bytes: expected at most {MESSAGE_BYTES_MAX}"
@@ -146,7 +146,7 @@ def _refused(of: Map, why: Rejected) -> Outcome:
 
 
 def device_of(maps: Maps, topic: str, prefix: str = "") -> str:
-    """The device of a topic, where the topic alone says it; else empty."""
+    """Returns the device that the topic alone names; empty where it names none."""
     for one, parts, _ in maps.route(topic):
         if one.device is not None and one.device.is_of_topic:
             try:
@@ -269,7 +269,7 @@ class _Mapping:
         return Mapped(device, stream, body, is_there)
 
     def _names(self, parts: Mapping[str, str], own: Any) -> tuple[str, str]:
-        """Device and stream, remembered where the topic alone says them. Raises Rejected."""
+        """Returns device and stream, cached where the topic alone names them. Raises Rejected."""
         of = self._of
         device = self._filled(of.device, "device", parts, own)
         stream = self._filled(of.stream, "stream", parts, own)
@@ -307,7 +307,7 @@ class _Mapping:
             raise Rejected(RejectReason.SHAPE, f"{key}: {error}") from error
 
     def _time(self, at: TimeAt, own: dict[str, Any]) -> int | None:
-        """The time, taken out of the object; None where it is of now, or found by its looks."""
+        """Takes the time out of the object; None where it is now, or is found by its form."""
         for path in at.paths:
             key = path.key
             value = path.get(self._whole if path.is_whole else own) if key is None else own.get(key)
@@ -360,7 +360,7 @@ class _Mapping:
 
 
 def _as_number(value: Any) -> Any:
-    """Digits as text are a number: no calendar writes a time so."""
+    """Converts digits in a text to a number: no calendar writes a time so."""
     if type(value) is str and value.isascii() and value.replace(".", "", 1).isdigit():
         return float(value) if len(value) <= _DIGITS_MAX else value
     return value
@@ -394,7 +394,7 @@ def _converted(rule: FieldRule, value: Any) -> Scalar:
 
 
 def _without_envelope(own: dict[str, Any]) -> dict[str, Any]:
-    """The object; names that would mean something else to an intake get a `_` behind them."""
+    """Appends `_` to names that would mean something else to an intake."""
     if not own.keys().isdisjoint(_ENVELOPE):
         for name in _ENVELOPE:
             if name in own:
@@ -404,7 +404,7 @@ def _without_envelope(own: dict[str, Any]) -> dict[str, Any]:
 
 
 def not_meant(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename fields that a map names, as by a star, like ours: a tag `device`, a record `t`."""
+    """Renames fields that a star of a map would name like ours: a tag `device`, a value `t`."""
     return {f"{name}_" if name in _MEANT else name: value for name, value in fields.items()}
 
 

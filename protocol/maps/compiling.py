@@ -1,6 +1,6 @@
-"""Compiles a map file: checks everything before the first message.
+"""Compiles a map file. Whatever would fail at a message is refused here, before the first one.
 
-It accepts nothing that will not run. Pure but for the presets, which are files of this package.
+Pure but for the presets, which are files of this package.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from edgewake.protocol.maps.tables import Table, Wrong, line_of
 from edgewake.protocol.maps.topic import overlap, reduced
 
 FILE_BYTES_MAX: Final = 256 * 1024
-"""Bytes of a map file."""
+"""The most bytes of a map file."""
 DEVICES_MAX: Final = 10_000
-"""Entries of `[devices]`."""
+"""The most entries of `[devices]`."""
 HASH_DIGITS: Final = 12
 OWN_FILTERS: Final = ("ew/v1/#", "ew/bridges/#", "/ew/v1/#")
 """Topics of Edgewake itself; maps do not apply to them."""
 _ERRORS_MAX: Final = 20
-"""Errors that are said at once."""
+"""The most errors that one refusal lists."""
 
 
 def compile_maps(
@@ -39,10 +39,10 @@ def compile_maps(
     needs_names: bool = False,
     load_preset: Callable[[str], str] = presets.text_of,
 ) -> Maps:
-    """Compile a map file. Raises ConfigError with file, line, key, and what was expected.
+    """Compiles a map file. Raises ConfigError with file, line, key, and what was expected.
 
-    `zone`: of times without one, where the file names none; `needs_names`: must each map give
-    device and stream, as at a bridge?
+    `zone` applies to times without one, where the file names none. With `needs_names` each map must
+    give device and stream, as at a bridge.
     """
     if len(text.encode("utf-8", "replace")) > FILE_BYTES_MAX:
         raise ConfigError(f"{where}: expected at most {FILE_BYTES_MAX} bytes")
@@ -54,7 +54,7 @@ def compile_maps(
 def compile_presets(
     names: Sequence[str], where: str = "presets", *, zone: str = "UTC", needs_names: bool = False
 ) -> Maps:
-    """Presets alone. Raises ConfigError."""
+    """Compiles presets without a file of one's own. Raises ConfigError."""
     listed = ", ".join('"' + name.replace('"', "") + '"' for name in names)
     return compile_maps(f"presets = [{listed}]\n", where, zone=zone, needs_names=needs_names)
 
@@ -72,10 +72,11 @@ class _Reader:
         self._hash = hashlib.sha256(zone.encode())
 
     def maps(self, where: str, *, needs_names: bool) -> Maps:
-        """Raises ConfigError.
+        """Returns the maps in the order in which they are tried. Raises ConfigError.
 
-        Of the presets those come first whose topics begin with a word: `homeassistant/sensor/…` is
-        Home Assistant's, also where ESPHome's `+/sensor/…` stands before it.
+        Among the presets those come first whose topics begin with a word:
+        `homeassistant/sensor/…` is Home Assistant's, also where ESPHome's `+/sensor/…` stands
+        before it.
         """
         self._of_presets.sort(key=lambda one: one.topic.filter.startswith("+"))
         self._maps += self._of_presets
@@ -111,7 +112,7 @@ class _Reader:
                 )
 
     def read(self, text: str, where: str, *, base: str | None, is_preset: bool = False) -> None:
-        """One file; what is wrong is remembered."""
+        """Reads one file and collects its errors."""
         maps = self._of_presets if is_preset else self._maps
         self._hash.update(f"\0{base}\0{text}".encode("utf-8", "surrogatepass"))
         try:

@@ -1,7 +1,7 @@
-"""What a payload is: from bytes to what JSON could say, by the map's `payload`. Pure.
+"""Decodes payloads to what JSON can express, by the format that the map's `payload` names. Pure.
 
-Formats that need more than a few lines are modules in `decoders/`, imported when a map names one: a
-small device pays for what it has.
+Formats that need more than a few lines are modules in `decoders/`, imported when a map names one:
+a small device pays only for the formats it uses.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from edgewake.protocol.maps.rule import READINGS_MAX, Map
 
 
 class BadItem(NamedTuple):
-    """In place of an item that is wrong by itself."""
+    """Stands in place of an item that could not be decoded; the others are kept."""
 
     why: Rejected
     text: bytes
@@ -34,7 +34,7 @@ Decoder: TypeAlias = Callable[[bytes, Map, int], Any]
 """Decodes a payload, for a map, at a time in ms since 1970, to an object or a list of them. Raises
 Rejected."""
 VALUE: Final = "value"
-"""Name of the field of a message that is one value, where the map gives no other."""
+"""Default name of the field of a message that is one value."""
 _MODULES: Final[Mapping[str, str]] = {
     name: f"edgewake.protocol.maps.decoders.{module}"
     for name, module in {
@@ -47,18 +47,18 @@ _MODULES: Final[Mapping[str, str]] = {
 
 
 def known_kinds() -> list[str]:
-    """The words that `payload` may be."""
+    """Returns the formats that `payload` may name."""
     return sorted({*BUILT_IN, *_MODULES})
 
 
 def decode(payload: bytes, of: Map, now_ms: int) -> Any:
-    """`now_ms`: for times that count from now. Raises Rejected."""
+    """Decodes a payload; times that are relative count from `now_ms`. Raises Rejected."""
     decoder = BUILT_IN.get(of.payload)
     return (decoder or module_of(of.payload).decode)(payload, of, now_ms)
 
 
 def module_of(name: str) -> Any:
-    """The module of a format. Raises Rejected where its library is not installed."""
+    """Imports the module of a format. Raises Rejected where its library is not installed."""
     try:
         return _imported(name)
     except ModuleNotFoundError as error:
@@ -74,7 +74,7 @@ def _imported(name: str) -> Any:
 
 
 def text_of(payload: bytes) -> str:
-    """Raises Rejected(encoding)."""
+    """Decodes UTF-8. Raises Rejected(encoding)."""
     try:
         return payload.removeprefix(BOM_UTF8).decode()
     except UnicodeDecodeError as error:
@@ -82,7 +82,7 @@ def text_of(payload: bytes) -> str:
 
 
 def json_of(payload: bytes) -> Any:
-    """Raises Rejected(json)."""
+    """Decodes JSON. Raises Rejected(json)."""
     try:
         return parse(payload)
     except orjson.JSONDecodeError as error:
@@ -96,7 +96,7 @@ def _json(payload: bytes, _of: Map, _now_ms: int) -> Any:
 
 
 def _auto(payload: bytes, _of: Map, _now_ms: int) -> Any:
-    """JSON where it is; other text as one value."""
+    """Decodes JSON; what is not JSON is one value, as text."""
     try:
         return json_of(payload)
     except Rejected:
@@ -119,7 +119,7 @@ def _number(payload: bytes, _of: Map, _now_ms: int) -> Any:
 
 
 def _lines(payload: bytes, _of: Map, _now_ms: int) -> Sequence[Any]:
-    """Read a line as a reading. A line that is not one is refused by itself, as bytes."""
+    """Decodes each line as a reading. A line that is not JSON is refused by itself, as bytes."""
     lines = [line for line in payload.removeprefix(BOM_UTF8).split(b"\n") if line.strip()]
     return [_line(line) for line in lines[: READINGS_MAX + 1]]
 
@@ -132,7 +132,7 @@ def _line(line: bytes) -> Any:
 
 
 def _csv(payload: bytes, of: Map, _now_ms: int) -> Sequence[Any]:
-    """A reading a line; a line that names the columns is passed over."""
+    """Decodes each line as a reading; a header line is skipped."""
     lines = [line for line in text_of(payload).splitlines() if line.strip()][: READINGS_MAX + 2]
     try:
         rows = list(csv.reader(lines, delimiter=of.separator, skipinitialspace=True))
@@ -146,7 +146,7 @@ def _csv(payload: bytes, of: Map, _now_ms: int) -> Sequence[Any]:
 
 
 def _cell(text: str) -> Any:
-    """A number where it is one as JSON writes it; else text."""
+    """Converts a cell to a number where JSON would write it so, else leaves it a text."""
     text = text.strip()
     if text.lower() in NOTHING:
         return None

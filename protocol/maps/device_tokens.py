@@ -1,4 +1,4 @@
-"""Tokens of devices: who shows one is that device. A file that may change while it is in use.
+"""Tokens of devices, in a file that may change while it is in use. A token identifies a device.
 
 TOKEN NAME             is the device NAME, whatever the payload says
 TOKEN NAME gateway     speaks for devices behind it: the payload names them
@@ -18,21 +18,21 @@ from edgewake.protocol.maps.names import device_name
 log = logging.getLogger("edgewake.tokens")
 
 FILE_BYTES_MAX: Final = 1 << 20
-"""Bytes of the file: some ten thousand devices."""
+"""The most bytes of the file, which is enough for some ten thousand devices."""
 GATEWAY: Final = "gateway"
-"""The word behind the name of a device that may name others."""
+"""The word after the name of a device that may send for others."""
 
 
 class Holder(NamedTuple):
-    """The holder of a token."""
+    """The device that a token belongs to."""
 
     device: str
     is_gateway: bool = False
-    """May it name devices behind it?"""
+    """Whether it may send for devices behind it."""
 
 
 def parse(text: str, where: str) -> Mapping[str, Holder]:
-    """Digest of a token → its holder. Lines are `TOKEN NAME [gateway]`. Raises ConfigError."""
+    """Parses lines `TOKEN NAME [gateway]` to digest → holder. Raises ConfigError."""
     found: dict[str, Holder] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
@@ -46,7 +46,7 @@ def parse(text: str, where: str) -> Mapping[str, Holder]:
 
 
 def _digest(token: str) -> str:
-    """Looked up in place of the token: how long that takes tells nothing of it."""
+    """Hashes a token, so that the time of a look-up reveals nothing about it."""
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
@@ -54,29 +54,32 @@ class DeviceTokens:
     """Blocking."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ConfigError."""
+        """Reads the file. Raises ConfigError."""
         self._path = path
         self._seen: tuple[int, int] | None = None
         self._holders = self._read()
         self.devices = frozenset(one.device for one in self._holders.values())
-        """Names of those who have a token."""
+        """Names of the devices that have a token."""
 
     @property
     def seen(self) -> object:
-        """What was read last, as far as two of it can be compared."""
+        """Returns the tokens read last, for comparison with a later value."""
         return self._seen
 
     def holder_of(self, token: str) -> Holder | None:
-        """The holder of this token; None: nobody."""
+        """Returns the holder of a token; None where it is unknown."""
         return self._holders.get(_digest(token)) if token else None
 
     @property
     def holders(self) -> frozenset[Holder]:
-        """Who has a token."""
+        """Returns all holders."""
         return frozenset(self._holders.values())
 
     def look(self) -> bool:
-        """Read the file again where it changed; did it? One that became wrong changes nothing."""
+        """Reads the file again if it changed; returns whether it did.
+
+        A faulty one changes nothing.
+        """
         try:
             found = self._path.stat()
             if (found.st_mtime_ns, found.st_size) != self._seen:
@@ -84,7 +87,7 @@ class DeviceTokens:
                 self.devices = frozenset(one.device for one in self._holders.values())
                 return True
         except (OSError, ConfigError) as error:
-            log.error("the tokens of before stay: %s", error, extra={"event": "tokens.refused"})
+            log.error("keeping the previous tokens: %s", error, extra={"event": "tokens.refused"})
         return False
 
     def _read(self) -> Mapping[str, Holder]:

@@ -1,10 +1,9 @@
 """Finds which presets and maps would read a broker's messages. Pure.
 
-It knows the topics and a message of each.
-
-Presets are tried first: the one that makes readings of most topics takes them, then the next.
-What is left is put together by shape: topics with as many levels and the same first one are one
-map, and the levels in which they differ are its device and its value.
+Its input is the topics with some messages of each. Presets are tried first: the one that gives
+readings of most topics takes them, then the next. The remaining topics are grouped by shape: topics
+with the same number of levels and the same first level become one map, and the levels in which
+they differ become its device and its value.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ from edgewake.protocol.maps.rule import Maps
 from edgewake.protocol.topics import ROOT
 
 TOPICS_MAX: Final = 5_000
-"""Topics that are remembered; messages of others are counted."""
+"""The most topics that are kept; messages of further topics are only counted."""
 SAMPLES_MAX: Final = 4
-"""Different messages of a topic that are looked at: one of them may be odd."""
+"""The most different messages kept of a topic: a single one might be an exception."""
 SAMPLE_BYTES_MAX: Final = 64 * 1024
-"""Bytes of a message that is looked at; of a longer one only the topic is."""
+"""The most bytes of a message that is kept; of a longer one only the topic is."""
 BYTES_MAX: Final = 64 << 20
-"""Bytes of all messages that are kept to be looked at; then no more are."""
+"""The most bytes of all messages that are kept."""
 SPARKPLUG: Final = "spBv1.0"
-"""First level of Sparkplug B's topics."""
+"""The first level of Sparkplug B's topics."""
 PROPOSALS_MAX: Final = 64
-"""Maps of its own that are proposed."""
+"""The most maps that are proposed beside presets."""
 Samples: TypeAlias = Mapping[str, Sequence[bytes]]
 """Topic → messages of it."""
 _SCALAR, _OBJECT, _BINARY = "one value", "an object", "binary"
@@ -45,18 +44,18 @@ _SCALAR, _OBJECT, _BINARY = "one value", "an object", "binary"
 
 @dataclass(slots=True)
 class Survey:
-    """The messages that came, by topic."""
+    """The messages received so far, by topic."""
 
     topics: dict[str, list[bytes]] = field(default_factory=dict)
-    """Messages of each; none: they were too long."""
+    """Topic → its messages; empty where all were too long."""
     messages: int = 0
     unseen: int = 0
-    """Messages of topics that there was no room for."""
+    """How many messages came on topics beyond TOPICS_MAX."""
     held: int = 0
-    """Bytes of the messages that are kept."""
+    """Bytes of the messages that are kept, at most BYTES_MAX."""
 
     def add(self, topic: str, payload: bytes) -> None:
-        """Note a message; an empty one, which only clears a retained message, is ignored."""
+        """Adds a message; an empty one, which only clears a retained message, is ignored."""
         if not payload:
             return
         self.messages += 1
@@ -72,13 +71,13 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What would read some topics."""
+    """A preset or a new map that would read some topics."""
 
     name: str
-    """Name of a preset; for a map of its own, its topic."""
+    """Name of the preset; for a new map, its topic."""
     topics: tuple[str, ...]
     table: str = ""
-    """TOML of a map of its own; empty for a preset."""
+    """TOML of the new map; empty for a preset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +85,16 @@ class Found:
     """The outcome of a survey."""
 
     own: tuple[str, ...]
-    """Devices that speak Edgewake's own topics."""
+    """Devices that publish on Edgewake's own topics."""
     nodes: tuple[str, ...]
-    """Nodes of Sparkplug B, `GROUP/NODE`: no map reads them, but a host application."""
+    """Nodes of Sparkplug B, `GROUP/NODE`: not maps but a host application reads them."""
     proposals: tuple[Proposal, ...]
     left: tuple[str, ...]
-    """Topics that nothing was found for: binary, or of more kinds than are proposed."""
+    """Topics without a proposal: their payload is binary, or PROPOSALS_MAX is reached."""
 
     @property
     def text(self) -> str:
-        """A map file with all of it; empty where there is nothing to read."""
+        """Returns a map file with all proposals; empty where there are none."""
         named = [one.name for one in self.proposals if not one.table]
         tables = [one.table for one in self.proposals if one.table]
         if not named and not tables:
@@ -105,7 +104,7 @@ class Found:
 
 
 def proposed(survey: Survey, *, now_ms: int) -> Found:
-    """Never raises, whatever came."""
+    """Proposes presets and maps for a survey. Never raises, whatever the messages hold."""
     own = {
         topic.split("/")[2]
         for topic in survey.topics
@@ -130,7 +129,7 @@ def proposed(survey: Survey, *, now_ms: int) -> Found:
 
 
 def _by_presets(left: Samples, now_ms: int) -> Iterable[tuple[str, tuple[str, ...]]]:
-    """Each preset that reads something, with the topics that it takes; the best first."""
+    """Returns each preset that reads something, with its topics, the best first."""
     takes = {name: _taken(compile_presets([name]), left, now_ms) for name in presets.names()}
     used: set[str] = set()
     while takes:
@@ -146,7 +145,7 @@ def _by_presets(left: Samples, now_ms: int) -> Iterable[tuple[str, tuple[str, ..
 
 
 def _taken(maps: Maps, left: Samples, now_ms: int) -> tuple[set[str], set[str]]:
-    """Topics of which all is read; topics that are to be ignored."""
+    """Returns the topics of which every message is read, and those that the maps ignore."""
     reads, passes = set(), set()
     for topic, samples in left.items():
         if not maps.route(topic):
@@ -164,7 +163,7 @@ def _is_read(outcome: Outcome) -> bool:
 
 
 def _groups(left: Samples) -> list[tuple[str, ...]]:
-    """Topics of one shape and kind of message, the largest first."""
+    """Groups topics by shape and kind of message, the largest group first."""
     found: dict[tuple[int, str, str], list[str]] = defaultdict(list)
     for topic, samples in left.items():
         levels = topic.split("/")
@@ -186,7 +185,7 @@ def _kind(samples: Sequence[bytes]) -> str:
 
 
 def _own_map(topics: tuple[str, ...], left: Samples, now_ms: int) -> Proposal | None:
-    """A map of these topics; None where none can be made that reads one of them."""
+    """Makes a map for these topics; None where none can be made that reads one of them."""
     levels = [topic.split("/") for topic in topics]
     varying = [at for at in range(1, len(levels[0])) if len({one[at] for one in levels}) > 1]
     is_scalar = _kind(left[topics[0]]) == _SCALAR
@@ -203,7 +202,7 @@ def _own_map(topics: tuple[str, ...], left: Samples, now_ms: int) -> Proposal | 
     try:
         maps = compile_maps(table, "proposed")
     except ConfigError:
-        return None  # a level that no template can say, such as one with a brace
+        return None  # A template cannot express every level, for example one with a brace.
     reads = tuple(
         topic
         for topic in topics
@@ -213,7 +212,7 @@ def _own_map(topics: tuple[str, ...], left: Samples, now_ms: int) -> Proposal | 
 
 
 def _roles(count: int, varying: Sequence[int], *, is_scalar: bool) -> tuple[int | None, int | None]:
-    """Which level names the device, and which the value, where one does."""
+    """Chooses the level that names the device, and the one that names the value."""
     last = count - 1
     if last == 0:
         return None, None
@@ -247,7 +246,7 @@ def _table(
 
 
 def _time_of(sample: bytes) -> str:
-    """`auto` where a value of the object looks like a time."""
+    """Returns `auto` where a value of the object looks like a time."""
     try:
         found = parse(sample)
     except orjson.JSONDecodeError:
@@ -265,5 +264,5 @@ def _time_of(sample: bytes) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Quote a string for TOML, which accepts JSON's strings."""
+    """Quotes a string for TOML, which accepts JSON's strings."""
     return orjson.dumps(text).decode()

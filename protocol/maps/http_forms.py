@@ -1,4 +1,4 @@
-"""What HTTP clients of others send, as messages for maps, and the answer that each of them expects.
+"""Reads the requests of other systems' HTTP clients as messages for maps, and writes the replies.
 
 Pure. A form is known by path and headers; its clients are moved here by changing an address:
 
@@ -31,11 +31,11 @@ from edgewake.protocol.maps.path import MISSING
 from edgewake.protocol.maps.rule import READINGS_MAX
 
 PRESETS: Final = ("influx", "otlp", "cloudevents", "senml", "owntracks", "thingsboard")
-"""Maps of the forms."""
+"""The maps that read these forms."""
 ITEMS_MAX: Final = 10_000
-"""Readings of one request; those after them are refused."""
+"""The most readings of one request; further ones are refused."""
 LEVEL_CHARS_MAX: Final = 200
-"""Characters of a topic's level that a client's own name becomes."""
+"""The most characters of a topic level that is made of a client's name."""
 JSON: Final = "application/json"
 PROTOBUF: Final = "application/x-protobuf"
 FORM_BODY: Final = "application/x-www-form-urlencoded"
@@ -58,7 +58,7 @@ class Form(StrEnum):
 
 
 class Head(NamedTuple):
-    """A request without its body."""
+    """The head of a request: all but its body."""
 
     method: str
     path: str
@@ -66,41 +66,42 @@ class Head(NamedTuple):
     headers: Mapping[str, str]
     """Names in lower case."""
     device: str = ""
-    """The device whose own token was sent: all readings belong to it. Empty: the payload may name
-    devices."""
+    """The device whose own token was sent: all readings belong to it. Empty: the payload may
+    name devices.
+    """
     gateway: str = ""
-    """The gateway whose token was sent: it speaks for devices behind it."""
+    """The gateway whose token was sent: it may send for devices behind it."""
 
     @classmethod
     def of(cls, method: str, target: str, headers: Mapping[str, str]) -> Head:
-        """Parse a request line's target."""
+        """Parses a request line's target."""
         path, _, query = target.partition("?")
         return cls(method, path, dict(parse_qsl(query, keep_blank_values=True)), headers)
 
     @property
     def content_type(self) -> str:
-        """Without its parameters, in lower case."""
+        """Returns the content type without its parameters, in lower case."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 class HttpMessage(NamedTuple):
-    """A message as maps take it (`applying.apply`)."""
+    """A message that maps can be applied to (`applying.apply`)."""
 
     topic: str
     payload: bytes
     document: Any
-    """What the payload says; MISSING: the map reads it."""
+    """The decoded payload; MISSING: the map decodes it."""
 
 
 class Outcome(NamedTuple):
-    """What became of a request."""
+    """The outcome of a request, from which its reply is written."""
 
     status: int
-    """200: kept; 202: taken; 4xx: refused; 503: come again."""
+    """200: stored; 202: accepted; 4xx: refused; 503: try again."""
     taken: int = 0
     refused: int = 0
     detail: str = ""
-    """Why something was refused."""
+    """The reason of a refusal."""
 
 
 class Reply(NamedTuple):
@@ -112,7 +113,7 @@ class Reply(NamedTuple):
 
 
 def form_of(head: Head) -> Form:
-    """The protocol of a request, by its head."""
+    """Recognises the protocol of a request by its head."""
     fixed = _PATHS.get(head.path)
     if fixed is not None:
         return fixed
@@ -144,7 +145,7 @@ def _thingsboard(path: str) -> tuple[str, str] | None:
 
 
 def probe(head: Head) -> Reply | None:
-    """What a client asks before it sends: is somebody there, is there a database?"""
+    """Answers what a client asks before it sends: a ping, or whether its database exists."""
     if head.method in ("GET", "HEAD") and head.path in ("/ping", "/health", "/ready"):
         said = b'{"name":"edgewake","status":"pass","version":"v2"}'
         return Reply(204) if head.path == "/ping" else Reply(200, said)
@@ -154,7 +155,7 @@ def probe(head: Head) -> Reply | None:
 
 
 def shown_token(head: Head) -> str:
-    """The secret that a client shows, wherever its form puts it; empty: none."""
+    """Returns the token that a client sent, wherever its form puts it; empty: none."""
     scheme, _, shown = head.headers.get("authorization", "").partition(" ")
     if scheme.lower() in ("bearer", "token"):
         return shown.strip()
@@ -166,7 +167,7 @@ def shown_token(head: Head) -> str:
 
 
 def shown_login(head: Head) -> tuple[str, str]:
-    """Name and password that a client shows; empty: none.
+    """Returns name and password that a client sent; empty: none.
 
     Basic; `NAME:PASSWORD` where a client has one word for both; InfluxDB's `u` and `p`.
     """
@@ -192,11 +193,11 @@ def _of_basic(head: Head) -> tuple[str, str]:
 
 
 MEMBERS_MAX: Final = 100
-"""Members of a compressed body, which may be empty; each costs a copy of those after it."""
+"""The most members of a compressed body: even an empty one costs a copy of the rest."""
 
 
 def unpacked(body: bytes, coding: str, most: int) -> bytes:
-    """Decode the content coding of a body, to `most` bytes at most. Raises Rejected."""
+    """Decodes the content coding of a body, to `most` bytes at most. Raises Rejected."""
     coding = coding.strip().lower()
     if coding in ("", "identity"):
         return body
@@ -211,7 +212,7 @@ def unpacked(body: bytes, coding: str, most: int) -> bytes:
                 raise Rejected(
                     RejectReason.ENCODING, f"{coding}: expected at most {MEMBERS_MAX} members"
                 )
-            one = zlib.decompressobj(wbits=47)  # gzip or zlib, by its head
+            one = zlib.decompressobj(wbits=47)  # 47: gzip and zlib, by their headers
             found += one.decompress(body, most + 1 - len(found))
             if len(found) <= most and not one.eof:
                 raise Rejected(RejectReason.ENCODING, f"{coding}: cut off")
@@ -224,14 +225,14 @@ def unpacked(body: bytes, coding: str, most: int) -> bytes:
 
 
 def messages(form: Form, head: Head, body: bytes, now_ms: int) -> list[HttpMessage]:
-    """What a request says, by device, in order. Raises Rejected where all of it is refused."""
+    """Decodes a request to messages by device, in order. Raises Rejected for all of it."""
     return _READERS[form](head, body, now_ms)
 
 
 def _by_device(
     head: Head, base: str, items: Iterable[tuple[str, Any]], body: bytes
 ) -> list[HttpMessage]:
-    """`items`: device and reading. At most READINGS_MAX of one device in each message."""
+    """Groups (device, reading) to messages of one device, each of READINGS_MAX at most."""
     grouped: dict[str, list[Any]] = {}
     for device, item in items:
         grouped.setdefault(level(head.device or device), []).append(item)
@@ -243,7 +244,7 @@ def _by_device(
 
 
 def level(text: str) -> str:
-    """A client's own name as one level of a topic."""
+    """Converts a client's name to one level of a topic."""
     plain = text.replace("/", ".").replace("+", "_").replace("#", "_").replace("\0", "_")
     return plain[:LEVEL_CHARS_MAX].strip() or "unnamed"
 
@@ -258,7 +259,7 @@ NANOSECONDS: Final = {
     "": 1, "ns": 1, "n": 1, "u": 10**3, "us": 10**3, "µ": 10**3,
     "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9,
 }  # fmt: skip
-"""`precision` of InfluxDB's two interfaces."""
+"""InfluxDB's `precision` in either interface → nanoseconds of its unit."""
 
 
 def _influx(head: Head, body: bytes, _now_ms: int) -> list[HttpMessage]:
@@ -333,7 +334,7 @@ def _binary_event(head: Head, body: bytes) -> dict[str, Any]:
 
 
 def _check_event(one: Any) -> None:
-    """The attributes that each event has (CloudEvents 1.0, section 3.1)."""
+    """Checks the required attributes (CloudEvents 1.0, section 3.1)."""
     if not isinstance(one, dict):
         raise Rejected(RejectReason.SHAPE, "a CloudEvent: expected an object")
     if str(one.get("specversion", "")) not in ("1.0", "1.0.2"):
@@ -344,7 +345,7 @@ def _check_event(one: Any) -> None:
 
 
 def _owntracks(head: Head, body: bytes, _now_ms: int) -> list[HttpMessage]:
-    """Name the device by what the app sends, or by the topic that it would have published to."""
+    """Names the device by what the app sends, or by the topic that it would have published to."""
     document = json_of(body)
     user = head.query.get("u") or head.headers.get("x-limit-u", "")
     phone = head.query.get("d") or head.headers.get("x-limit-d", "")
@@ -365,7 +366,7 @@ def _of_thingsboard(head: Head, body: bytes, _now_ms: int) -> list[HttpMessage]:
 
 
 def _other(head: Head, body: bytes, _now_ms: int) -> list[HttpMessage]:
-    """The path is the topic. What a GET asks, and a form's fields, are an object."""
+    """Uses the path as the topic. The query of a GET, and a form's fields, become an object."""
     topic = "/".join(level(unquote(one)) for one in head.path.strip("/").split("/"))
     document: Any = MISSING
     if head.method == "GET":
@@ -378,7 +379,7 @@ def _other(head: Head, body: bytes, _now_ms: int) -> list[HttpMessage]:
 
 
 def _shown_in_query(head: Head) -> frozenset[str]:
-    """Names in the query by which the sender showed who it is: they are no readings."""
+    """Returns the query parameters that carry credentials: they are not fields of a reading."""
     if "authorization" in head.headers or not (head.device or head.gateway):
         return frozenset({"token"})
     return frozenset({"u", "p", "token"} if "p" in head.query else {"token"})
@@ -406,7 +407,7 @@ _READERS: Final = {
 
 
 def reply(form: Form, head: Head, what: Outcome) -> Reply:
-    """What the form's own server would answer."""
+    """Writes the reply that the form's own server would send."""
     if form is Form.OTLP:
         return _otlp_reply(head, what)
     is_good = what.status < 300
@@ -436,7 +437,7 @@ def reply(form: Form, head: Head, what: Outcome) -> Reply:
 
 
 def _otlp_reply(head: Head, what: Outcome) -> Reply:
-    """OTLP 1.x, section "OTLP/HTTP Response": a message in the request's own encoding."""
+    """Replies by OTLP 1.x, section "OTLP/HTTP Response", in the request's own encoding."""
     is_json = head.content_type == JSON
     kind = JSON if is_json else PROTOBUF
     if what.status < 300:
@@ -460,6 +461,6 @@ def _otlp_reply(head: Head, what: Outcome) -> Reply:
 
 
 def _status_message(detail: str) -> bytes:
-    """google.rpc.Status with its field 2, `message`, alone."""
+    """Encodes a google.rpc.Status that has only field 2, `message`."""
     text = detail.encode()[:2000]
     return b"\x12" + varint.encode(len(text)) + text

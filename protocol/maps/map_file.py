@@ -1,6 +1,6 @@
-"""A map file that may change while it is in use: looked at now and then, read again when it did.
+"""A map file that may change while it is in use: it is checked regularly and read again.
 
-A file that became wrong changes nothing: the maps of before stay, and what is wrong is said.
+A file that became faulty changes nothing: the previous maps stay, and the fault is logged.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from edgewake.protocol.maps.rule import Maps
 log = logging.getLogger("edgewake.maps")
 
 LOOK_S: Final = 2.0
-"""Seconds between two looks at the file."""
+"""Seconds between two checks of the file."""
 
 
 class MapFile:
-    """A file, or presets alone. Blocking."""
+    """The maps of a file, or of presets alone. Its methods block."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class MapFile:
         needs_names: bool = False,
         text: str | None = None,
     ) -> None:
-        """`text`: of a map file itself, in place of its path. Raises ConfigError."""
+        """Takes a path, or presets, or in `text` the content of a map file. Raises ConfigError."""
         if [path is not None, bool(presets), text is not None].count(True) != 1:
             raise ConfigError("maps: expected either a file, or presets, or a text")
         self._path = path
@@ -49,7 +49,7 @@ class MapFile:
         self._say("serve")
 
     def look(self) -> bool:
-        """Are there other maps now than before?"""
+        """Reads the file again if it changed. Returns whether the maps changed."""
         if self._path is None or (mark := self._mark()) == self._seen:
             return False
         self._seen = mark
@@ -57,7 +57,7 @@ class MapFile:
             maps = self._read(self._path)
         except ConfigError as error:
             log.error(
-                "the maps of before stay, for the file is wrong: %s",
+                "keeping the previous maps, because the file is faulty: %s",
                 error,
                 extra={"event": "maps.refused", "version": self.maps.version},
             )
@@ -79,7 +79,7 @@ class MapFile:
         return compile_maps(text, str(path), zone=self._zone, needs_names=self._needs_names)
 
     def _mark(self) -> tuple[int, int, int] | None:
-        """Another one whenever the file is another; None where it is not there."""
+        """Returns a value that differs whenever the file differs; None where there is no file."""
         try:
             found = self._path.stat() if self._path is not None else None
         except OSError:

@@ -1,4 +1,4 @@
-"""One `[[map]]` as a Map. Pure. Raises Wrong, with the key."""
+"""Checks one `[[map]]` and makes a Map of it. Pure. Raises Wrong with the key at fault."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ from edgewake.protocol.names import is_field
 
 T = TypeVar("T")
 BASE: Final = "~/"
-"""At the beginning of a topic: the file's `base`."""
+"""Stands at the beginning of a topic for the file's `base`."""
 KEYS: Final = ("key", "outer")
-"""In texts of a map with `each`: the name or number of the item, and what the first star stood
-for."""
+"""Parts that only a map with `each` has: the item's name or number, and what the first star
+matched.
+"""
 CONDITIONS_MAX: Final = 16
-"""Conditions of one map or field."""
+"""The most conditions of one map or field."""
 VALUES_MAX: Final = 256
-"""Entries of `values`, `in` and `columns`."""
+"""The most entries of `values`, `in` and `columns`."""
 _KINDS: Final = {
     "number": FieldType.NUMBER, "text": FieldType.STRING, "string": FieldType.STRING,
     "boolean": FieldType.BOOLEAN,
@@ -44,7 +45,10 @@ _KINDS: Final = {
 
 
 def map_of(row: Mapping[str, Any], number: int, *, zone: tzinfo, base: str | None) -> Map:
-    """`zone`: of times without one; `base`: what `~` stands for in topics."""
+    """Makes a Map. `zone` applies to times without one; `base` is what `~` in topics stands for.
+
+    Raises Wrong.
+    """
     table = Table(row)
     topic = _topic(table, base)
     parts = [name for name in topic.names if name]
@@ -245,7 +249,7 @@ def _time(table: Table, zone: tzinfo) -> TimeAt | None:
 
 
 def _check_style(row: Table, style: str) -> None:
-    """A pattern that reads back what it wrote, or a known word."""
+    """Checks that a style is a known word, or a pattern that reads back what it wrote."""
     if style in UNITS_MS or style in (AUTO, ISO):
         return
     try:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 STEPS_MAX: Final = 16
-"""Steps of a path: no message of a device is nested deeper and meant to be read."""
+"""The most steps of a path: no device is known whose readings are nested deeper."""
 PATH_CHARS_MAX: Final = 512
-"""Characters of a path."""
+"""The most characters of a path."""
 Step: TypeAlias = str | int | None
-"""A name, a number in a list, or None: all there are."""
+"""A name, an index into a list, or None for a star."""
 _STEP: Final = re.compile(
     r"""\.?(?:(?P<star>\*)|"(?P<quoted>[^"]+)"|\[(?P<number>-?[0-9]{1,4})\]|\[(?P<all>\*)\]"""
     r"""|(?P<name>[^.\[\]"*{}]+))"""
@@ -32,18 +32,18 @@ class Path:
     text: str
     steps: tuple[Step, ...]
     is_whole: bool = False
-    """Does it begin at the whole message?"""
+    """Whether it begins at the whole message."""
     key: str | None = None
-    """The name, where the path is one of the reading's own object: looked at without a walk."""
+    """The name of a path with one step in the reading's own object, which needs no walk."""
 
     @property
     def has_star(self) -> bool:
-        """May it lead to several values?"""
+        """Returns whether it may lead to several values."""
         return None in self.steps
 
     @classmethod
     def parse(cls, text: str) -> Path:
-        """Raises ValueError with what was expected."""
+        """Parses a path. Raises ValueError with what was expected."""
         if not 0 < len(text) <= PATH_CHARS_MAX:
             raise ValueError(f"a path of {len(text)} characters: expected 1 to {PATH_CHARS_MAX}")
         is_whole = text == "$" or text.startswith(("$.", "$["))
@@ -67,7 +67,7 @@ class Path:
         return cls(text, tuple(steps), is_whole, only if isinstance(only, str) else None)
 
     def get(self, value: Any) -> Any:
-        """What is there; MISSING where nothing is. Of a path without a star."""
+        """Returns the value at a path without a star; MISSING where there is none."""
         for step in self.steps:
             if type(value) is dict:
                 value = value.get(step, MISSING)
@@ -78,15 +78,15 @@ class Path:
         return value
 
     def walk(self, value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
-        """Every value that is there, with the names that stars stood for."""
+        """Yields every value at the path with the names that its stars matched."""
         return _walk(value, self.steps, 0, ())
 
     def all(self, value: Any) -> Iterator[tuple[str, Any]]:
-        """Every value that is there, with the last name that a star stood for."""
+        """Returns every value at the path with the last name that a star matched."""
         return ((_last(keys), found) for keys, found in self.walk(value))
 
     def take(self, value: Any) -> list[tuple[str, Any]]:
-        """`all`, and they are there no longer."""
+        """Removes the values at the path and returns them as `all` does."""
         if self.key is not None and type(value) is dict:
             return [("", value.pop(self.key))] if self.key in value else []
         *way, last = self.steps
@@ -117,7 +117,7 @@ def _step(found: re.Match[str]) -> Step:
 def _walk(
     value: Any, steps: tuple[Step, ...], at: int, keys: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Walk as deep as the path has steps."""
+    """Descends step by step; a path has at most STEPS_MAX, which bounds the recursion."""
     if at == len(steps):
         yield keys, value
         return

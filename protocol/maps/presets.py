@@ -1,4 +1,4 @@
-"""Maps that come with Edgewake, by name: files beside this one."""
+"""The maps that come with Edgewake, by name. Their files lie in `presets/`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ FOLDER: Final = Path(__file__).parent / "presets"
 
 
 def names() -> list[str]:
-    """Every preset, sorted."""
+    """Returns the names of all presets, sorted."""
     return sorted(path.stem.replace("_", "-") for path in FOLDER.glob("*.toml"))
 
 
 def text_of(name: str) -> str:
-    """The map file of a preset. Raises ValueError with the names that there are."""
+    """Returns the map file of a preset. Raises ValueError with the known names."""
     if name not in names():
         near = difflib.get_close_matches(name, names(), 1)
         hint = f"did you mean {near[0]!r}? " if near else ""
@@ -25,5 +25,5 @@ def text_of(name: str) -> str:
 
 
 def about(name: str) -> str:
-    """One line: what it is for. Raises ValueError."""
+    """Returns one line that says what a preset is for. Raises ValueError."""
     return str(tomllib.loads(text_of(name)).get("about", ""))

@@ -1,4 +1,4 @@
-"""What a map file says, checked: values that `applying` works with. Pure."""
+"""The checked values of a map file, which `applying` works with. Pure."""
 
 from __future__ import annotations
 
@@ -15,39 +15,42 @@ from edgewake.protocol.maps.text import Text
 from edgewake.protocol.maps.topic import TopicTemplate
 
 MAPS_MAX: Final = 256
-"""Maps in a file, those of its presets too: a topic that is new is compared with each."""
+"""The most maps in a file with its presets: each new topic is compared with all of them."""
 FIELDS_MAX: Final = 256
-"""Fields that one map names: as many as a reading may have."""
+"""The most fields that one map names, which is what a reading may have."""
 TAGS_MAX: Final = 32
-"""Tags of one map."""
+"""The most tags of one map."""
 READINGS_MAX: Final = 1_000
-"""Readings of one message; those after them are refused. Each is a record of its own in Kafka."""
+"""The most readings of one message; further ones are refused. Each is one record in Kafka."""
 MESSAGE_BYTES_MAX: Final = 1 << 20
-"""Bytes of a message that is read: as of a frame."""
+"""The most bytes of a message, as of a frame."""
 TOPICS_MAX: Final = 10_000
-"""Topics whose maps are remembered; others are looked up each time."""
+"""The most topics whose maps are cached; those of others are looked up each time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Holds for an object, or does not."""
+    """A condition that an object or a part of the topic fulfils or not."""
 
     path: Path | None
     part: str = ""
-    """The part of the topic that is looked at in place of a path."""
+    """The part of the topic that is tested in place of a path."""
     one_of: tuple[Scalar, ...] | None = None
     none_of: tuple[Scalar, ...] = ()
     exists: bool | None = None
     starts: str | None = None
-    """Text that the value begins with."""
+    """The text that the value must begin with."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeAt:
-    """Where the time is, and how it is written."""
+    """Where the time stands in a message, and its format."""
 
     paths: tuple[Path, ...]
-    """The first that is there. None of them: it is found by the names and looks of all fields."""
+    """The first path that leads to a value counts.
+
+    Empty: the time is recognised among all fields.
+    """
     style: str = AUTO
     zone: tzinfo | None = None
     refuses: bool = False
@@ -55,36 +58,36 @@ class TimeAt:
 
 @dataclass(frozen=True, slots=True)
 class FieldRule:
-    """A value that gets a name of its own, and may be converted."""
+    """How one value is named and converted."""
 
     path: Path
     name: Text
-    """`*` in it stands for the name that a star of the path stood for."""
+    """A `*` in it is replaced by the name that a star of the path matched."""
     kind: FieldType | None = None
     is_time: bool = False
     scale: float | None = None
     offset: float = 0.0
     unit: str = ""
     values: Mapping[str, Scalar] = field(default_factory=dict)
-    """Text as it came → what it is."""
+    """The received text → the value in its place."""
     when: tuple[Condition, ...] = ()
     is_apart: bool = False
-    """Does a list become a field for each of its items?"""
+    """Whether a list becomes one field for each of its items."""
     is_plain: bool = True
-    """Is the value taken as it is?"""
+    """Whether the value needs no conversion."""
 
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """What says whether a device is there."""
+    """The field that says whether a device is online."""
 
     field: str
-    """The field of its readings; true and false stand as they are."""
+    """The field of its readings; a value true or false needs no entry in `words`."""
     words: Mapping[str, bool]
-    """Text → is it there?"""
+    """The text of the field → whether the device is online."""
 
     def of(self, value: object) -> bool | None:
-        """What a value says; None: nothing."""
+        """Returns whether a value says online; None where it says neither."""
         if isinstance(value, bool):
             return value
         return self.words.get(value) if isinstance(value, str) else None
@@ -92,7 +95,7 @@ class Presence:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """A `[[map]]` of the file."""
+    """One `[[map]]` of the file."""
 
     name: str
     topic: TopicTemplate
@@ -100,13 +103,13 @@ class Map:
     columns: tuple[str, ...] = ()
     separator: str = ","
     value: Text | None = None
-    """Name of the field that a message has which is one value."""
+    """Name of the field for a message that is one value."""
     when: tuple[Condition, ...] = ()
     each: Path | None = None
     device: Text | None = None
     stream: Text | None = None
     presence: Presence | None = None
-    """What says whether the device is there; None: nothing does."""
+    """The field that says whether the device is online; None: no field does."""
     seq: Path | None = None
     time: TimeAt | None = None
     fields: tuple[FieldRule, ...] = ()
@@ -122,24 +125,24 @@ class Route(NamedTuple):
     map: Map
     parts: Mapping[str, str]
     names: dict[str, tuple[str, str]]
-    """Device and stream where the topic alone says both, by the prefix of devices."""
+    """Prefix of devices → device and stream, cached where the topic alone names both."""
 
 
 @dataclass(frozen=True, slots=True)
 class Maps:
-    """A map file. `route` remembers topics; nothing else in it ever changes."""
+    """A compiled map file. Only `route` changes it: it caches topics."""
 
     maps: Sequence[Map]
     version: str
     """Hash of the file and its presets: the first 12 hexadecimal digits of a SHA-256."""
     filters: tuple[str, ...]
-    """What is subscribed to."""
+    """The topic filters to subscribe to."""
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """`[devices]`: a device's name as it came → ours."""
+    """`[devices]`: a device's received name → its name in Edgewake."""
     _routes: dict[str, Sequence[Route]] = field(default_factory=dict, repr=False, compare=False)
 
     def route(self, topic: str) -> Sequence[Route]:
-        """The maps of a topic in the file's order, with the parts that each reads in it."""
+        """Returns the maps of a topic in the file's order, with the parts each finds in it."""
         known = self._routes.get(topic)
         if known is not None:
             return known

@@ -1,6 +1,6 @@
 """Reads a table of a map file key by key. Pure.
 
-An error names its line; a key that is left over is unknown.
+An error names its line; a key not read is unknown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WORDS: Final = {
 
 
 class Wrong(ValueError):
-    """`where` is the way to the key from its `[[map]]`."""
+    """A fault of a map file. `where` is the path to the key from its `[[map]]`."""
 
     def __init__(self, where: Sequence[str], said: str) -> None:
         super().__init__(f"{'.'.join(where)}: {said}" if where else said)
@@ -35,7 +35,7 @@ class Table:
         self._asked: list[str] = []
 
     def get(self, name: str, *kinds: type, default: Any = None) -> Any:
-        """A value of one of these types. Raises Wrong."""
+        """Returns a value of one of these types, else `default`. Raises Wrong."""
         self._asked.append(name)
         if name not in self._left:
             return default
@@ -49,11 +49,11 @@ class Table:
         return value
 
     def wrong(self, name: str, said: str) -> Wrong:
-        """Make the error to raise."""
+        """Makes the error to raise about a key."""
         return Wrong((*self.where, name), said)
 
     def done(self) -> None:
-        """Raises Wrong for a key that nobody asked for."""
+        """Raises Wrong for a key that was not read."""
         for name in self._left:
             near = difflib.get_close_matches(name, self._asked, 1)
             hint = f": did you mean {near[0]!r}?" if near else ""
@@ -74,9 +74,9 @@ def _named(kinds: Sequence[type]) -> str:
 
 
 def line_of(text: str, number: int, where: Sequence[str]) -> int:
-    """The line of a key in the `[[map]]` of this number, from 1, or of its header.
+    """Returns the line of a key in the `[[map]]` of this number, counted from 1, or of its header.
 
-    0 where the file has no such header. `number` 0: before the first one.
+    0 where the file has no such header. `number` 0 stands for the lines before the first one.
     """
     lines = text.splitlines()
     headers = [at for at, line in enumerate(lines) if _HEADER.match(line)]

@@ -1,4 +1,4 @@
-"""Texts with places: `{device}`, `{$.a.b}` and `{@.a}`. Pure.
+"""Text templates with the placeholders `{device}`, `{$.a.b}` and `{@.a}`. Pure.
 
 `{device}` is a part of the topic, `{$.a.b}` a value of the message, `{@.a}` one of the reading's
 own object.
@@ -14,21 +14,21 @@ from typing import Any, Final
 from edgewake.protocol.maps.path import MISSING, Path
 
 TEXT_CHARS_MAX: Final = 256
-"""Characters of such a text."""
+"""The most characters of a template."""
 _PLACE: Final = re.compile(r"\{([^{}]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A parsed text: literals, names of parts, and paths in turn."""
+    """A parsed template: a sequence of literals, names of parts, and paths."""
 
     pieces: tuple[str | _Part | Path, ...]
     constant: str | None = None
-    """What it is where there is no place in it."""
+    """The text of a template without placeholders."""
 
     @classmethod
     def parse(cls, text: str, parts: Collection[str]) -> Text:
-        """`parts`: what the topic gives. Raises ValueError."""
+        """Parses a template; `parts` are the names that the topic gives. Raises ValueError."""
         if not 0 < len(text) <= TEXT_CHARS_MAX:
             raise ValueError(f"expected 1 to {TEXT_CHARS_MAX} characters")
         pieces: list[str | _Part | Path] = []
@@ -39,18 +39,18 @@ class Text:
             at = found.end()
         rest = text[at:]
         if "{" in rest or "}" in rest or any("}" in one for one in pieces if type(one) is str):
-            raise ValueError(f"{text!r}: a brace without its partner")
+            raise ValueError(f"{text!r}: unbalanced brace")
         pieces += [rest] if rest else []
         is_constant = len(pieces) == 1 and type(pieces[0]) is str
         return cls(tuple(pieces), text if is_constant else None)
 
     @property
     def is_of_topic(self) -> bool:
-        """Is it known by the topic alone?"""
+        """Returns whether the topic alone fills it."""
         return not any(isinstance(piece, Path) for piece in self.pieces)
 
     def fill(self, parts: Mapping[str, str], whole: Any, own: Any) -> str:
-        """Raises ValueError where a place has nothing that can be text."""
+        """Fills the placeholders. Raises ValueError where a value is missing or not text."""
         if self.constant is not None:
             return self.constant
         return "".join(_filled(piece, parts, whole, own) for piece in self.pieces)

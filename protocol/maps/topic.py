@@ -15,11 +15,11 @@ from typing import Final
 from edgewake.protocol.names import is_field
 
 TEMPLATE_BYTES_MAX: Final = 512
-"""Bytes of a template; brokers take topics of 64 KiB, people write short ones."""
+"""The most bytes of a template: brokers accept topics of 64 KiB, people write short ones."""
 SUBSCRIPTION_MAX: Final = 268_435_455
-"""The largest number of a subscription (MQTT 5, section 3.8.2.1.2)."""
+"""The largest subscription identifier (MQTT 5, section 3.8.2.1.2)."""
 _NAMED: Final = re.compile(r"\{(\w+)(\.\.\.|…)?\}")
-"""A field, and whether it has all levels that follow."""
+"""Matches a field name, and the dots that let it take all following levels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +27,15 @@ class TopicTemplate:
     """A parsed template."""
 
     filter: str
-    """What is subscribed to (MQTT 5, section 4.7)."""
+    """The topic filter to subscribe to (MQTT 5, section 4.7)."""
     names: tuple[str | None, ...]
-    """The field that each level gives; None: none."""
+    """The field that each level gives; None for a level without a field."""
     has_rest: bool = False
-    """Has the last field all levels that follow?"""
+    """Whether the last field takes all following levels."""
 
     @classmethod
     def parse(cls, text: str, is_name: Callable[[str], bool] = is_field) -> TopicTemplate:
-        """`is_name`: may a part have this name? Raises ValueError."""
+        """Parses a template; `is_name` checks the names of its parts. Raises ValueError."""
         if not text or len(text.encode()) > TEMPLATE_BYTES_MAX or "\0" in text:
             raise ValueError(f"expected 1 to {TEMPLATE_BYTES_MAX} bytes")
         levels, names = [], []
@@ -62,14 +62,14 @@ class TopicTemplate:
         return cls("/".join(levels), tuple(names), has_rest)
 
     def fields(self, topic: str) -> Mapping[str, str]:
-        """The fields that a topic gives which the broker sent for this template."""
+        """Returns the fields of a topic that is known to match this template."""
         levels = topic.split("/", len(self.names) - 1) if self.has_rest else topic.split("/")
         return {
             name: level for name, level in zip(self.names, levels, strict=False) if name is not None
         }
 
     def match(self, topic: str) -> Mapping[str, str] | None:
-        """Return the fields that a topic gives; None where it does not fit this template."""
+        """Returns the fields of a topic; None where it does not match this template."""
         return self.fields(topic) if matches(self.filter, topic) else None
 
 
@@ -80,7 +80,7 @@ def _level(part: str, named: re.Match[str] | None) -> str:
 
 
 def matches(pattern: str, topic: str) -> bool:
-    """Does a topic filter take a topic? `a/#` takes nothing of `a` itself here."""
+    """Returns whether a topic filter matches a topic. Here `a/#` does not match `a` itself."""
     wanted, levels = pattern.split("/"), topic.split("/")
     if wanted[-1] == "#":
         wanted.pop()
@@ -94,7 +94,7 @@ def matches(pattern: str, topic: str) -> bool:
 
 
 def covers(wide: str, narrow: str) -> bool:
-    """Takes `wide` every topic that `narrow` takes?"""
+    """Returns whether `wide` matches every topic that `narrow` matches."""
     mine, other = wide.split("/"), narrow.split("/")
     for number, level in enumerate(mine):
         if level == "#":
@@ -107,7 +107,7 @@ def covers(wide: str, narrow: str) -> bool:
 
 
 def overlap(one: str, two: str) -> bool:
-    """Is there a topic that both filters take?"""
+    """Returns whether some topic matches both filters."""
     a, b = one.split("/"), two.split("/")
     for number in range(max(len(a), len(b))):
         mine = a[number] if number < len(a) else None
@@ -122,7 +122,7 @@ def overlap(one: str, two: str) -> bool:
 
 
 def reduced(filters: Sequence[str]) -> tuple[str, ...]:
-    """The filters that are needed to hear the same: without those that others cover."""
+    """Returns the filters without those that others cover."""
     wanted: list[str] = []
     for one in dict.fromkeys(filters):
         if any(covers(other, one) for other in wanted):
@@ -133,13 +133,13 @@ def reduced(filters: Sequence[str]) -> tuple[str, ...]:
 
 
 class Crossing:
-    """Filters of which some take the same topics: a broker sends what comes there once for each.
+    """Overlapping filters: a broker sends a message on their topics once for each subscription.
 
-    Each copy says by which subscription it came (MQTT 5, section 3.8.2.1.2), and one of them is
-    taken: that of the filter which is the first as text. The number of a subscription stands for
-    its filter and the earlier ones that cross it, and is subscribed with when these were granted:
-    so a copy that has it is a proof that the earlier filter has got its own, whatever was
-    subscribed to before and after. A copy with any other number is taken.
+    Each copy carries the identifier of its subscription (MQTT 5, section 3.8.2.1.2), and one copy
+    is taken: that of the filter which sorts first as text. An identifier stands for its filter
+    together with the earlier filters that overlap it, and is used only after these were granted. So
+    a copy with this identifier proves that the earlier filter received its own copy, whatever was
+    subscribed to before and after. A copy with an unknown identifier is taken.
     """
 
     def __init__(self, filters: Sequence[str]) -> None:
@@ -150,11 +150,11 @@ class Crossing:
         self.numbered: Mapping[str, int] = {
             one: _number(one, before) for one, before in sorted(earlier.items()) if before
         }
-        """Filter → number to subscribe with, in this order, when all others are granted."""
+        """Filter → identifier to subscribe with, in this order, after all others were granted."""
         self._earlier = {self.numbered[one]: earlier[one] for one in self.numbered}
 
     def is_repeat(self, topic: str, numbers: Sequence[int] | None) -> bool:
-        """Comes the message by another subscription, too, and is taken there?"""
+        """Returns whether another subscription also delivers the message, and is taken."""
         if not numbers or not self._earlier:
             return False
         for number in numbers:

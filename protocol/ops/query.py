@@ -73,7 +73,7 @@ class Reached(BaseModel):
 
     offsets: dict[int, int] = {}
     """Partition of the stream's topic → first offset not yet computed."""
-    asked_from: dict[int, int] = {}
+    joined_at_offsets: dict[int, int] = {}
     """Partition of the stream's topic → first offset that this query was asked; what is before it
     was computed without the query. A partition that is missing here was computed from its
     beginning."""
@@ -121,7 +121,7 @@ class Progress(BaseModel):
     `shed`."""
     shed: int = 0
     """Readings left out since the query was registered, one for each window that it belongs to."""
-    apart: bool = False
+    isolated: bool = False
     """It delayed others, so it has a lane of its own until it is registered again; `detail` says
     why."""
     stands: bool = False

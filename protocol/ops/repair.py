@@ -69,12 +69,12 @@ class Repair(BaseModel):
     state: RepairState = RepairState.WAITING
     detail: str = ""
     lossy: bool = False
-    """Rebuild also where open windows have readings that retention took: they lose them then."""
+    """Rebuild also where open windows have readings that retention deleted: they lose them then."""
     removed_at: int | None = None
     """When a rebuild had replaced the state, ms; None: not yet."""
     kept_from: int | None = None
     """Event time, ms, as a rebuild found it: windows that begin before it may have readings that
-    retention took, and stay as they were. None: it took none."""
+    retention deleted, and stay as they were. None: it took none."""
     done_to: int | None = None
     """Windows that begin before it (ms) are done."""
     added: int = 0

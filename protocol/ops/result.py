@@ -6,10 +6,10 @@ A result is flat: the query's SELECT columns by their names, beside
 
 `revision` counts the transactions that results are written in: it grows per key, and the highest
 one is the truth. A row with `"complete":false` may lack readings: its window began before the query
-was registered or resumed, or retention took some. A row with `"withdrawn":true` marks a result that
-no longer qualifies: HAVING or LIMIT, or WHERE and JOIN of a table, let it through before. It has
-its window and group columns, and no values. A *watermark* (key `watermark`) says up to when every
-window is final; it follows the results it covers:
+was registered or resumed, or retention deleted some. A row with `"withdrawn":true` marks a result
+that no longer qualifies: HAVING or LIMIT, or WHERE and JOIN of a table, let it through before. It
+has its window and group columns, and no values. A *watermark* (key `watermark`) says up to when
+every window is final; it follows the results it covers:
 
     {"query":"cpu_minute","watermark":1790000100000,"revision":18}
 

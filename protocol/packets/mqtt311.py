@@ -1,7 +1,7 @@
-"""MQTT 3.1.1 for code that is written for MQTT 5. Pure.
+"""Translates MQTT 3.1.1 for code that is written for MQTT 5. Pure.
 
-What a 3.1.1 broker or client says is read as the same packet of MQTT 5 without properties, and a
-packet of MQTT 5 is written without what 3.1.1 has not. (MQTT 3.1.1, OASIS, sections 2 and 3.)
+A packet of a 3.1.1 broker or client is decoded as the same packet of MQTT 5 without properties, and
+a packet of MQTT 5 is encoded without what 3.1.1 lacks. (MQTT 3.1.1, OASIS, sections 2 and 3.)
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from edgewake.protocol.errors import RemoteError
 from edgewake.protocol.mqtt import Packet, PacketReader, Unreadable
 
 NO_5: Final = b"\x20\x02\x00\x01"
-"""CONNACK of a broker that knows no MQTT 5 (section 3.2.2.3: unacceptable protocol version)."""
+"""CONNACK of a broker without MQTT 5 (section 3.2.2.3: unacceptable protocol version)."""
 _LEVEL, _LEVEL_5 = 4, 5
 _NAMES: Final = (b"\0\4MQTT", b"\0\6MQIsdp")
-"""How a CONNECT begins; the second one by MQTT 3.1."""
+"""How a CONNECT begins; the second form is that of MQTT 3.1."""
 _CONNECT, _CONNACK, _PUBLISH, _SUBSCRIBE, _SUBACK, _UNSUBSCRIBE, _UNSUBACK = 1, 2, 3, 8, 9, 10, 11
 _HAS_WILL: Final = 1 << 2
 _REFUSALS: Final = {0: 0x00, 1: 0x84, 2: 0x85, 3: 0x88, 4: 0x86, 5: 0x87}
@@ -30,7 +30,7 @@ _NO_PROPERTIES: Final = b"\0"
 
 
 def encode(packet: Packet) -> bytes:
-    """The bytes of a packet. Raises TypeError for one that 3.1.1 has not."""
+    """Encodes a packet. Raises TypeError for one that 3.1.1 lacks."""
     match packet:
         case mqtt5.ConnAckPacket():
             code = _CODES.get(int(packet.reason_code), _NOT_AUTHORIZED)
@@ -98,9 +98,9 @@ def _fixed(first: int, body: bytes) -> bytes:
 
 
 def level_of(beginning: bytes) -> int | None:
-    """The protocol level that a client's first packet asks for; None: it is not there yet.
+    """Returns the protocol level in a client's first packet; None while it is incomplete.
 
-    Raises RemoteError where it is another packet.
+    Raises RemoteError where that is not a CONNECT.
     """
     if beginning and beginning[0] >> 4 != _CONNECT:
         raise RemoteError("expected CONNECT first")
@@ -117,14 +117,14 @@ def level_of(beginning: bytes) -> int | None:
 
 
 def as_mqtt5(first: int, body: bytes) -> bytes:
-    """The body of a packet as MQTT 5 writes it; what is too short stays as it is."""
+    """Converts the body of a packet to MQTT 5; one that is too short stays as it is."""
     kind = first >> 4
     if kind == _CONNECT:
         return _connect_as_mqtt5(body)
     if kind in (_SUBSCRIBE, _UNSUBSCRIBE):
         return body[:2] + _NO_PROPERTIES + body[2:]
     if kind == _CONNACK and len(body) == 2:
-        # of a refusal there is no session (section 3.2.2.2)
+        # A refusal never has the session flag (section 3.2.2.2).
         return bytes([body[0], _REFUSALS.get(body[1], _UNSPECIFIED)]) + _NO_PROPERTIES
     if kind == _PUBLISH:
         at = 2 + int.from_bytes(body[:2]) + (2 if first & 0b110 else 0)
@@ -151,7 +151,7 @@ def _connect_as_mqtt5(body: bytes) -> bytes:
 
 
 class OldPacketReader(PacketReader):
-    """Reads what a 3.1.1 broker or client says."""
+    """Decodes the packets of a 3.1.1 broker or client."""
 
     def _read(self, piece: memoryview, start: int) -> Packet | Unreadable:
         body = as_mqtt5(piece[0], bytes(piece[start:]))

@@ -1,15 +1,15 @@
-"""Bloom filter: did a text occur?
+"""A Bloom filter tells whether a text occurred; `no` is certain (Bloom 1970).
 
-`no` is certain, `yes` is wrong with a known probability (Bloom 1970).
+`yes` is wrong with a known probability.
 
 It is kept compressed (Mitzenmacher 2002): one hash into 2^bits places, so few of them are set, and
 the set ones are written as a sorted list in the code of Elias and Fano. That takes about 13 bits
-for a value where a plain filter with the same probability takes ten, and gives what a plain filter
-has not:
+for a value where a plain filter with the same probability takes ten, and has three advantages:
 
-- The probability that `yes` is wrong is the share of places that are set, counted and not guessed.
-- Merging is the union of the places. In any order and grouping it gives the same bytes.
-- It grows. Who makes one declares how many different values it is for (the capacity) and how often
+- The probability that `yes` is wrong is the share of places that are set: a count, not an
+  estimate.
+- Merging is the union of the places, so any order and grouping gives the same bytes.
+- It grows. Its maker declares for how many different values it is (the capacity) and how often
   `yes` may be wrong (the error); the places are GROWTH times as many as that needs, so the error
   holds up to GROWTH times the capacity. Beyond SIZE_BITS_MAX it folds: two places become one, the
   probability doubles, and `false_positives` says so.
@@ -40,20 +40,20 @@ from edgewake.protocol.errors import Rejected, RejectReason
 
 FORMAT: Final = 1
 CAPACITY: Final = 10_000
-"""Different values that a filter is for where nothing else is declared."""
+"""The default capacity, in different values."""
 ERROR: Final = 0.01
-"""How often `yes` may be wrong where nothing else is declared."""
+"""The default error: how often `yes` may be wrong."""
 CAPACITY_MAX: Final = 100_000
-"""Values that a declaration may name: with ERROR_MIN they fit SIZE_BITS_MAX."""
+"""The largest capacity that can be declared: with ERROR_MIN it fits SIZE_BITS_MAX."""
 ERROR_MIN: Final = 1e-5
-"""A declaration may name this error: with CAPACITY_MAX it needs 38 bits of a hash's 63."""
+"""The smallest error that can be declared: with CAPACITY_MAX it needs 38 of a hash's 63 bits."""
 GROWTH: Final = 16
 """The error holds up to this many times the capacity; each doubling costs a bit per value."""
 SIZE_BITS_MAX: Final = 1 << 21
-"""A filter takes 256 KiB at most, a sixth of a record of Kafka as base64: 240,000 values of
-CAPACITY and ERROR."""
+"""The most bits of a filter, 256 KiB. As base64 it takes a sixth of the largest Kafka record and
+holds 240,000 values at the defaults of capacity and error."""
 BITS_MAX: Final = 48
-"""Bits of a value at most, in a filter that others wrote."""
+"""The most bits of a place in a filter that was received."""
 ONE_IN_MAX: Final = 1_000_000
 HASH_BITS: Final = 63
 SEED: Final = 9001
@@ -63,7 +63,7 @@ _C2: Final = 0x4CF5_AD43_2745_937F
 
 
 def bits_for(capacity: int, error: float) -> int:
-    """Bits of a value's place in a filter for `capacity` values with this error."""
+    """Returns the bits of a place in a filter for `capacity` values with this error."""
     return math.ceil(math.log2(GROWTH * capacity / error))
 
 
@@ -73,7 +73,7 @@ ONE_IN: Final = round(1 / ERROR)
 
 @dataclass(frozen=True, slots=True)
 class Bloom:
-    """See the module. `places`: those that are set, in order."""
+    """A filter as the module describes it. `places` are the set ones, in order."""
 
     bits: int
     one_in: int
@@ -88,7 +88,7 @@ class Bloom:
         error: float = ERROR,
         size_bits_max: int = SIZE_BITS_MAX,
     ) -> Bloom:
-        """A filter of some texts, none of them empty."""
+        """Makes a filter of texts, none of them empty."""
         declared = cls(bits_for(capacity, error), round(1 / error), ())
         return cls.merged([declared], map(hash_of, texts), size_bits_max=size_bits_max)
 
@@ -100,9 +100,10 @@ class Bloom:
         *,
         size_bits_max: int = SIZE_BITS_MAX,
     ) -> Bloom:
-        """All together, and values by their hashes; as coarse as the coarsest, at least one.
+        """Merges filters and hashes of values; the result is as coarse as the coarsest part.
 
-        Takes memory for twice SIZE_BITS_MAX at most, however many the hashes are.
+        There must be at least one part. Memory stays below twice SIZE_BITS_MAX, however many hashes
+        come.
         """
         bits = min(part.bits for part in parts)
         one_in = min(part.one_in for part in parts)
@@ -121,31 +122,31 @@ class Bloom:
         return cls(bits, one_in, tuple(sorted(places)))
 
     def merge(self, other: Bloom) -> Bloom:
-        """Merge two filters; see `merged`."""
+        """Merges two filters; see `merged`."""
         return Bloom.merged((self, other))
 
     def contains(self, text: str) -> bool:
-        """Did it occur? False is certain."""
+        """Returns whether a text occurred; False is certain."""
         return self.has(hash_of(text))
 
     def has(self, value: int) -> bool:
-        """May a text with this hash have been added?"""
+        """Returns whether a text with this hash may have been added; False is certain."""
         place = value >> HASH_BITS - self.bits
         at = bisect_left(self.places, place)
         return at < len(self.places) and self.places[at] == place
 
     @property
     def false_positives(self) -> float:
-        """Probability that a text that did not occur is said to have occurred."""
+        """Returns the probability that `contains` is wrong about a text that did not occur."""
         return float(len(self.places) / (1 << self.bits))
 
     @property
     def error(self) -> float:
-        """The declared error."""
+        """Returns the declared error."""
         return 1 / self.one_in
 
     def encode(self) -> bytes:
-        """See the module."""
+        """Encodes the filter as the module describes."""
         body = bytearray()
         for number in (FORMAT, self.bits, self.one_in, len(self.places)):
             body += varint.encode(number)
@@ -161,11 +162,11 @@ class Bloom:
 
     @classmethod
     def decode(cls, data: bytes) -> Bloom:
-        """The reverse; raises Rejected."""
+        """Decodes what `encode` wrote. Raises Rejected."""
         try:
             return cls._decode(varint.Reader(data, 0), len(data))
         except IndexError as error:
-            raise _wrong("the bytes end too early") from error
+            raise _wrong("truncated") from error
 
     @classmethod
     def _decode(cls, reader: varint.Reader, size: int) -> Bloom:
@@ -177,13 +178,14 @@ class Bloom:
             raise _wrong(f"{n} of 2^{bits} places, an error of 1/{one_in}")
         low = _low(bits, n)
         low_bytes, row_bytes = -(-n * low // 8), _row_bytes(bits, low, n)
-        if size - reader.at != low_bytes + row_bytes:  # before anything is made of `n`
+        # Checked before memory is allocated for `n` places.
+        if size - reader.at != low_bytes + row_bytes:
             raise _wrong(f"expected {low_bytes + row_bytes} bytes of {n} places")
         lower = _unpacked(reader.exactly(low_bytes))
         row = _unpacked(reader.exactly(row_bytes))
         upper = [at - i for i, at in enumerate(_ones(row))]
         if len(upper) != n or "1" in lower[n * low :]:
-            raise _wrong("another number of places than it says, or bits behind the last")
+            raise _wrong("the number of places differs from `n`, or bits follow the last")
         if low:
             places = tuple(
                 high << low | int(lower[i * low : (i + 1) * low], 2) for i, high in enumerate(upper)
@@ -191,18 +193,19 @@ class Bloom:
         else:
             places = tuple(upper)
         if any(one >= two for one, two in pairwise(places)) or (n and places[-1] >> bits):
-            raise _wrong("its places are not in order")
+            raise _wrong("the places are not sorted")
         return cls(bits, one_in, places)
 
 
 _CHECKED_AFTER: Final = 1 << 16
-"""Hashes after which a filter that is being made is folded where it is too large."""
+"""Hashes between two checks whether a filter under construction must be folded."""
 
 
 def _folded(bits: int, places: set[int], size_bits_max: int) -> tuple[int, set[int]]:
-    """Fold until the size allows all places.
+    """Folds until all places fit the size.
 
-    It only grows with the values, so the end is the same whether it is checked once or often.
+    The size only grows with the values, so the result is the same whether it is checked once or
+    often.
     """
     while bits > 1 and _size_bits(bits, len(places)) > size_bits_max:
         bits -= 1
@@ -211,9 +214,9 @@ def _folded(bits: int, places: set[int], size_bits_max: int) -> tuple[int, set[i
 
 
 def _size_bits(bits: int, n: int) -> float:
-    """An upper estimate of the bits of both rows: at most half a bit for a place too high.
+    """Returns an upper estimate of the bits of both rows, at most half a bit per place too high.
 
-    It grows with n, and so it is used instead of the real size.
+    Unlike the real size it never shrinks when n grows, and so it is used instead.
     """
     return n * (bits - math.log2(n) + 2.5) if n else 0.0
 
@@ -227,7 +230,7 @@ def _row_bytes(bits: int, low: int, n: int) -> int:
 
 
 def _packed(text: str) -> bytes:
-    """The bytes of zeros and ones, filled up with zeros."""
+    """Packs zeros and ones into bytes, padded with zeros."""
     size = -(-len(text) // 8)
     return int(text.ljust(8 * size, "0"), 2).to_bytes(size, "big")
 
@@ -248,12 +251,12 @@ def _wrong(what: str) -> Rejected:
 
 
 def hash_of(text: str) -> int:
-    """See the module."""
+    """Hashes a text as the module describes."""
     return _murmur3_x64(text.encode(), SEED) >> 1
 
 
 def _murmur3_x64(data: bytes, seed: int) -> int:
-    """The first 64 bits of Murmur3 x64 128."""
+    """Returns the first 64 bits of Murmur3 x64 128."""
     one = two = seed
     whole = len(data) & ~15
     for first, second in struct.iter_unpack("<QQ", data[:whole]):

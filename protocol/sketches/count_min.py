@@ -1,4 +1,4 @@
-"""Count-Min: how often a text occurred, never too low (Cormode, Muthukrishnan 2005).
+"""Count-Min counts how often a text occurred, never too low (Cormode, Muthukrishnan 2005).
 
 A table of `depth` rows of `width` cells; a text adds 1 to one cell of each row, and the smallest of
 its cells is the answer. With probability 1 - 2^-depth it is too high by at most 2/width of all
@@ -26,20 +26,22 @@ from edgewake.protocol.frames.frame import COUNTER_MAX
 
 FORMAT: Final = 1
 DEPTH: Final = 5
-"""Rows: the bound holds with probability 1 - 1/32 = 96.9 %."""
+"""The default number of rows: the bound holds with probability 1 - 1/32 = 96.9 %."""
 WIDTH: Final = 1024
-"""Cells of a row: too high by at most 0.2 % of the readings. A device takes 256 where a frame's
-text is to hold it."""
+"""The default number of cells in a row: counts are too high by at most 0.2 % of the readings.
+
+A device
+uses 256 where the sketch must fit a text of a frame."""
 DEPTH_MAX: Final = 16
 WIDTH_MAX: Final = 1 << 14
-"""The widest sketch that is read from others: at most 2 MiB in memory."""
+"""The widest sketch that is decoded: at most 2 MiB in memory."""
 _SPARK_HEAD: Final = struct.Struct(">iqii")
 _MASK: Final = 0xFFFF_FFFF
 
 
 @dataclass(frozen=True, slots=True)
 class CountMin:
-    """See the module. `cells`: row by row."""
+    """A sketch as the module describes it. `cells` are stored row by row."""
 
     depth: int
     width: int
@@ -48,14 +50,14 @@ class CountMin:
 
     @classmethod
     def of(cls, texts: Iterable[str], *, depth: int = DEPTH, width: int = WIDTH) -> CountMin:
-        """A sketch of texts; `width` is a power of two."""
+        """Makes a sketch of texts; `width` is a power of two."""
         return cls.of_counts(((text, 1) for text in texts), depth=depth, width=width)
 
     @classmethod
     def of_counts(
         cls, counts: Iterable[tuple[str, int]], *, depth: int = DEPTH, width: int = WIDTH
     ) -> CountMin:
-        """A sketch of texts with the number of times that each occurred."""
+        """Makes a sketch of texts and how often each occurred."""
         table = [0] * (depth * width)
         readings = 0
         for text, count in counts:
@@ -65,12 +67,12 @@ class CountMin:
         return cls(depth, width, readings, tuple(table))
 
     def merge(self, other: CountMin) -> CountMin:
-        """Merge two sketches; see `merged`."""
+        """Merges two sketches; see `merged`."""
         return CountMin.merged((self, other))
 
     @classmethod
     def merged(cls, parts: Sequence[CountMin]) -> CountMin:
-        """All together, as narrow and as flat as the narrowest and the flattest."""
+        """Merges sketches; the result has the fewest rows and the narrowest width among them."""
         depth, width = min(part.depth for part in parts), min(part.width for part in parts)
         table = [0] * (depth * width)
         for part in parts:
@@ -80,7 +82,7 @@ class CountMin:
         return cls(depth, width, sum(part.readings for part in parts), tuple(table))
 
     def fold(self, depth: int, width: int) -> CountMin:
-        """Fold the sketch to fewer and narrower rows."""
+        """Folds the sketch to fewer and narrower rows."""
         if (depth, width) == (self.depth, self.width):
             return self
         folded = []
@@ -90,11 +92,11 @@ class CountMin:
         return CountMin(depth, width, self.readings, tuple(folded))
 
     def count(self, text: str) -> int:
-        """The most times that a text may have occurred."""
+        """Returns an upper bound of how often a text occurred."""
         return min(self.cells[place] for place in places(text, self.depth, self.width))
 
     def inner_product(self, other: CountMin) -> int:
-        """An upper bound of the sum over all texts of count here times count there.
+        """Returns an upper bound of the sum over all texts of count here times count there.
 
         That is the size of a join on the text.
         """
@@ -107,16 +109,16 @@ class CountMin:
 
     @property
     def error(self) -> int:
-        """The largest error of a count, always upwards, with the probability `confidence`."""
+        """Returns by how much a count may be too high, with the probability `confidence`."""
         return -(-2 * self.readings // self.width)
 
     @property
     def confidence(self) -> float:
-        """The probability that `error` holds for one question."""
+        """Returns the probability that `error` holds for one count."""
         return float(1 - 0.5**self.depth)
 
     def encode(self) -> bytes:
-        """See the module."""
+        """Encodes the sketch as the module describes."""
         body = bytearray()
         for number in (FORMAT, self.depth, self.width.bit_length() - 1, self.readings):
             body += varint.encode(number)
@@ -131,13 +133,11 @@ class CountMin:
 
     @classmethod
     def decode(cls, data: bytes) -> CountMin:
-        """The reverse; raises Rejected."""
+        """Decodes what `encode` wrote. Raises Rejected."""
         try:
             return cls._decode(varint.Reader(data, 0))
         except IndexError as error:
-            raise Rejected(
-                RejectReason.SHAPE, "count_min: the bytes end inside a number"
-            ) from error
+            raise Rejected(RejectReason.SHAPE, "count_min: truncated") from error
 
     @classmethod
     def _decode(cls, reader: varint.Reader) -> CountMin:
@@ -160,7 +160,7 @@ class CountMin:
             run = 1 if value else reader.number()
             if value > readings or not 0 < run <= depth * width - len(cells):
                 raise Rejected(
-                    RejectReason.SHAPE, "count_min: a cell above the readings, or too many cells"
+                    RejectReason.SHAPE, "count_min: too many readings in a cell, or too many cells"
                 )
             cells += [value] * run
         if not reader.ended or any(
@@ -174,9 +174,9 @@ class CountMin:
 
     @classmethod
     def from_spark(cls, data: bytes) -> CountMin:
-        """Read what Spark's `count_min_sketch` gives (its format 1).
+        """Decodes what Spark's `count_min_sketch` gives (its format 1).
 
-        It is version, readings, depth, width, a factor per row (unused), cells.
+        That is version, readings, depth, width, a factor per row (unused), cells.
         """
         version, readings, depth, width = _SPARK_HEAD.unpack_from(data)
         if version != 1:
@@ -190,12 +190,12 @@ class CountMin:
 
 
 def _used(cells: Sequence[int]) -> Iterable[int]:
-    """The places of cells that are not empty. Most are, where there were few texts."""
+    """Returns the indexes of cells that are not empty: after few texts, most are empty."""
     return compress(range(len(cells)), cells)
 
 
 def places(text: str, depth: int, width: int) -> list[int]:
-    """The cells of a text, one of each row."""
+    """Returns the indexes of a text's cells, one in each row."""
     data = text.encode()
     first = _murmur3(data, 0)
     second = _murmur3(data, first)
@@ -207,7 +207,7 @@ def _signed(value: int) -> int:
 
 
 def _murmur3(data: bytes, seed: int) -> int:
-    """Murmur3 x86 32-bit with Spark's own end.
+    """Returns Murmur3 x86 32-bit with Spark's deviation at the end.
 
     Each of the last 1 to 3 bytes is mixed in as a word of its own, with its sign.
     """

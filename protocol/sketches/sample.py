@@ -1,4 +1,4 @@
-"""A uniform sample of readings that merges.
+"""A uniform sample of readings; samples can be merged.
 
 Each reading draws a priority of 64 random bits, and the SIZE lowest are kept (bottom-k).
 
@@ -23,14 +23,14 @@ from edgewake.protocol.frames.frame import COUNTER_MAX, STRING_CHARS_MAX
 
 FORMAT: Final = 1
 SIZE: Final = 64
-"""Readings of a sample: a share of them is known to ±12 percentage points with 95 % confidence."""
+"""The default size, in readings: shares are known to ±12 percentage points with 95 % confidence."""
 SIZE_MAX: Final = 1024
-"""The largest sample that is read from others."""
+"""The largest sample that is decoded, in readings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """See the module. `items`: (priority, text), lowest first, at most `size`."""
+    """A sample as the module describes it. `items` are at most `size` (priority, text), sorted."""
 
     size: int
     readings: int
@@ -38,19 +38,19 @@ class Sample:
 
     @classmethod
     def of(cls, items: Iterable[tuple[int, str]], *, size: int = SIZE) -> Sample:
-        """A sample from (priority, text) of every reading."""
+        """Makes a sample from (priority, text) of every reading."""
         every = sorted(items)
         return cls(size, len(every), tuple(every[:size]))
 
     def merge(self, other: Sample) -> Sample:
-        """Merge two samples."""
+        """Merges two samples."""
         size = min(self.size, other.size)
         return Sample(
             size, self.readings + other.readings, tuple(sorted({*self.items, *other.items})[:size])
         )
 
     def encode(self) -> bytes:
-        """See the module."""
+        """Encodes the sample as the module describes."""
         body = bytearray(b"".join(map(varint.encode, (FORMAT, self.size, self.readings))))
         for priority, text in self.items:
             data = text.encode()
@@ -59,7 +59,7 @@ class Sample:
 
     @classmethod
     def decode(cls, data: bytes) -> Sample:
-        """The reverse; raises Rejected."""
+        """Decodes what `encode` wrote. Raises Rejected."""
         reader = varint.Reader(data, 0)
         try:
             version, size, readings = (reader.number() for _ in range(3))
@@ -82,6 +82,6 @@ class Sample:
             or any(one > two for one, two in pairwise(items))
         ):
             raise Rejected(
-                RejectReason.SHAPE, "sample: more items than size or readings, or not lowest first"
+                RejectReason.SHAPE, "sample: more items than size or readings, or items not sorted"
             )
         return cls(size, readings, tuple(items))

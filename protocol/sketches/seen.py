@@ -1,18 +1,18 @@
-"""Was a value seen before? Remembers the latest ones in a small state that is JSON. Pure.
+"""Decides whether a value was seen before, with a small state that is JSON. Pure.
 
-Scalable Bloom filters (Almeida, Baquero, Preguica, Hutchison 2007) grow without end; a state that
-is written down with each batch may not. So this is a row of parts, each for a fixed number of
-values, and the oldest is dropped. A value that comes again is put into the newest part where it
-would be forgotten too early otherwise, so it is forgotten by when it was seen last:
+Scalable Bloom filters (Almeida, Baquero, Preguica, Hutchison 2007) grow without end, which a state
+that is stored with each batch must not. So the state is a list of parts, each for a fixed number of
+values, and the oldest part is dropped. A value that comes again is also added to the newest part if
+it would be forgotten too early otherwise, so when it was seen last decides when it is forgotten:
 
-- The `capacity` different values that were seen latest are remembered, and at most 2.25 times as
-  many.
-- With `forget_ms` a value is remembered for so long by the times of the readings, if no more than
-  `capacity` different ones came since, and at most a quarter longer. A time that goes backwards
-  forgets nothing.
+- At least the `capacity` different values that were seen last are remembered, and at most 2.25
+  times as many.
+- With `forget_ms` a value is remembered for that time, by the event times of the readings, if at
+  most `capacity` different ones came since, and at most a quarter longer. A time that goes
+  backwards forgets nothing.
 
-A value that is to be remembered is never denied. Another one is taken for seen with the probability
-`error` at most: when all parts are full.
+A remembered value is never called new. A new value is called seen with a probability of at most
+`error`, which is reached when all parts are full.
 
 The state: a list of parts, the oldest first, each [time of its first value in ms, values, what]:
 the values' hashes (bloom.py) while they are few, then a plain Bloom filter. Its bits are written as
@@ -32,27 +32,31 @@ from typing import Any, Final, TypeAlias
 from edgewake.protocol.sketches.bloom import hash_of
 
 State: TypeAlias = Any
-"""JSON; None before the first value. Never changed in place."""
+"""JSON; None before the first value. It is never changed in place."""
 
 PARTS: Final = 4
-"""Parts that hold the capacity, or the time."""
+"""The number of parts over which capacity or time is divided."""
 CAPACITY: Final = 1_000
-"""Values that are remembered where nothing else is said: 6 KB, with a time 17 KB."""
+"""The default capacity, in values: 6 KB, with `forget_ms` 17 KB."""
 CAPACITY_MIN: Final = 10
 CAPACITY_MAX: Final = 10_000
-"""Values: with ERROR_MIN and a time 220 KB, all of which is written down when a value is new."""
+"""The largest capacity, in values: with ERROR_MIN and `forget_ms` 220 KB, all of which
+are stored again at each new value.
+"""
 ERROR: Final = 0.01
 ERROR_MIN: Final = 1e-3
 ERROR_MAX: Final = 0.5
-"""The probability of an error: with more a coin says as much."""
+"""The largest error probability: beyond it the answer says no more than a coin."""
 FORGET_MS_MIN: Final = 1_000
 FORGET_MS_MAX: Final = 366 * 86_400_000
-"""A year, in ms: longer is as good as no time, and the capacity decides."""
+"""A year, in ms: beyond it the capacity alone decides."""
 LISTED_MAX: Final = 64
-"""A part for no more values than that is a list of hashes always: Bloom filters of so few bits are
-worse than they are said to be."""
+"""A part for at most this many values is always a list of hashes: so small a Bloom filter exceeds
+its nominal error."""
 LISTED_SHARE: Final = 8
-"""A larger one is a list up to this part of its values: then it is as long as its filter."""
+"""A larger part is a list until it holds this share of its values, when it is as long as its
+filter.
+"""
 _DIGITS: Final = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
 _VALUES: Final = {digit: value for value, digit in enumerate(_DIGITS)}
 _BITS_OF_DIGIT: Final = 6
@@ -60,14 +64,14 @@ _BITS_OF_DIGIT: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What is remembered, see the module."""
+    """The parameters of the memory that the module describes."""
 
     capacity: int = CAPACITY
     error: float = ERROR
     forget_ms: int | None = None
 
     def step(self, state: State, t: int, text: str) -> tuple[State, bool]:
-        """After one more value at `t` (event time, ms): the state, and whether it was seen."""
+        """Adds a value at event time `t` (ms). Returns the new state and whether it was seen."""
         parts: list[Any] = list(state or ())
         now = max(t, parts[-1][0]) if parts else t
         if self.forget_ms is not None:
@@ -84,7 +88,7 @@ class Seen:
 
     @property
     def _span_ms(self) -> int:
-        """How long a part takes values, with a time."""
+        """Returns how long a part accepts values, in ms of event time."""
         return 0 if self.forget_ms is None else -(-self.forget_ms // PARTS)
 
     def _is_old(self, part: Sequence[Any], now: int) -> bool:
@@ -92,34 +96,34 @@ class Seen:
 
     @property
     def _room(self) -> int:
-        """Values of a part."""
+        """Returns how many values a part holds."""
         return -(-self.capacity // PARTS) if self.forget_ms is None else self.capacity
 
     @property
     def _young(self) -> int:
-        """The newest parts in which a value need not be put again.
+        """Returns how many of the newest parts need no second copy of a value that they hold.
 
-        Without a time this many newer parts follow before it is forgotten, and no value is in two.
+        Without a time at least PARTS further parts follow before such a part is dropped.
         """
         return PARTS if self.forget_ms is None else 1
 
     @property
     def _parts(self) -> int:
-        """Parts that are kept at most.
+        """Returns how many parts are kept at most.
 
-        With a time: that of a value, PARTS + 1 that begin within the time, and one because a part
-        became full of what came before the value.
+        With a time these are the part of a value, PARTS + 1 that begin within the time, and one
+        because a part became full of values that came before.
         """
         return 2 * PARTS + 1 if self.forget_ms is None else PARTS + 3
 
     @property
     def _hashes(self) -> int:
-        """Bits of a value: as many as give each part its share of the error."""
+        """Returns how many bits a value sets, so that each part has its share of the error."""
         return math.ceil(math.log2(self._parts / self.error))
 
     @property
     def _bits(self) -> int:
-        """The bits of a filter of which half is set when it is full."""
+        """Returns the size of a filter in bits; when it is full, half of them are set."""
         return math.ceil(self._room * self._hashes / math.log(2))
 
     def _places(self, value: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Sketches: summaries that a device sends instead of readings or beside them.
+"""Sketches are summaries that a device sends instead of readings or beside them.
 
 Each is a reading of the stream `device_sketches`.
 
@@ -50,27 +50,30 @@ from edgewake.protocol.frames.frame import COUNTER_MAX, STRING_CHARS_MAX, TIME_M
 from edgewake.protocol.names import is_field, is_stream
 
 STREAM: Final = "device_sketches"
-"""The stream of sketches that were made on devices."""
+"""The stream of sketches that devices made."""
 SKETCH_BYTES_MAX: Final = STRING_CHARS_MAX // 4 * 3
-"""Bytes of a sketch that a reading carries: its base64 is one string of a frame."""
+"""The most bytes of a sketch in a reading: its base64 is one string of a frame."""
 TEXT_BYTES_MAX: Final = 256
-"""Bytes of a text that is counted as it is. The cloud counts longer ones by their beginning and a
-hash; a device should not send them."""
+"""The most bytes of a text that is counted as it is. The cloud counts longer ones by their
+beginning and a hash; a device should not send them."""
 DAY_MS: Final = 86_400_000
 HLL_LOG2_BUCKETS: Final = 12
 """The size of a device's HLL: standard error 1.6 %, at most 4 KiB."""
 THETA_LOG2_ENTRIES: Final = 9
 """The size of a device's theta sketch: standard error 4.4 %, at most 4.5 KiB."""
 BLOOM_BITS_MIN: Final = 20
-"""A device's Bloom filter has 2^20 places at least. One of fewer would make those of all others as
-coarse when they are merged: 10,000 values in 2^20 places are an error of 1 %."""
+"""A device's Bloom filter has at least 2^20 places.
+
+A smaller one would make every filter that it is merged with as coarse as itself: 10,000 values in
+2^20 places are an error of 1 %.
+"""
 KLL_K: Final = 200
 """The size of a device's and the cloud's KLL: rank error 1.3 %, at most 5 KiB for a million
 readings."""
 
 
 class SketchKind(StrEnum):
-    """What a sketch can answer."""
+    """The kinds of sketches, by what they can answer."""
 
     NUMBERS = "numbers"
     HLL = "hll"
@@ -87,7 +90,7 @@ KINDS: Final = frozenset(kind.value for kind in SketchKind)
 
 @dataclass(frozen=True, slots=True)
 class DeviceSketch:
-    """One sketch of one field and window."""
+    """The sketch of one field over one window."""
 
     stream: str
     field: str
@@ -100,14 +103,14 @@ class DeviceSketch:
 
     @classmethod
     def set_of(cls, device: str) -> str:
-        """The set of devices of what one device sends beside its readings.
+        """Returns the name of the set for sketches that a device sends beside its readings.
 
         No declared set has such a name.
         """
         return f"@{device}"
 
     def fields(self) -> dict[str, Scalar]:
-        """The reading's fields; raises ValueError where the bytes are too many for one."""
+        """Returns the reading's fields. Raises ValueError where the sketch has too many bytes."""
         if len(self.data) > SKETCH_BYTES_MAX:
             raise ValueError(
                 f"a sketch of {len(self.data)} bytes: expected at most {SKETCH_BYTES_MAX}"
@@ -125,9 +128,9 @@ class DeviceSketch:
 
 
 def parse(fields: Mapping[str, object]) -> DeviceSketch:
-    """The sketch that a reading carries; raises Rejected.
+    """Reads the sketch that a reading carries. Raises Rejected.
 
-    The bytes themselves are checked by who merges them.
+    The bytes themselves are checked where they are merged.
     """
     stream, field, kind = (_text(fields, name) for name in ("of_stream", "of_field", "kind"))
     if not is_stream(stream) or not is_field(field):
@@ -171,7 +174,7 @@ def _text(fields: Mapping[str, object], name: str) -> str:
 
 
 def _whole(fields: Mapping[str, object], name: str, most: int) -> int:
-    """A field is a double everywhere, so a whole number may come as one."""
+    """Returns a whole number, which may come as a double: all fields are doubles in the cloud."""
     value = fields.get(name)
     if (
         isinstance(value, bool)
@@ -184,10 +187,10 @@ def _whole(fields: Mapping[str, object], name: str, most: int) -> int:
 
 
 def item_text(value: float | str | bool) -> str:
-    """A value's text as sketches count it: a text itself, `true`, `false`, or a number.
+    """Returns a value's text as sketches count it: a text itself, `true`, `false`, or a number.
 
-    A number is written as Python's `repr`, a whole one below 2^63 without a point. A text of more
-    than 256 bytes is cut by the cloud's analysis, so a device had better not count such ones.
+    A number is written as by Python's `repr`, a whole one below 2^63 without a point. The cloud's
+    analysis cuts texts of more than 256 bytes, so devices should not count such texts.
     """
     if isinstance(value, str):
         return value
@@ -204,10 +207,9 @@ _NUMBERS: Final = struct.Struct("<6d")
 class Numbers:
     """Exact figures of numbers, merged without loss of precision.
 
-    They use pairwise mean and squared differences (Chan, Golub, LeVeque 1979).
-
-    What no double can hold (a sum past 1.8e308) is not finite here, and null where people see it;
-    min and max are finite always.
+    Merging uses pairwise means and squared differences (Chan, Golub, LeVeque 1979). A figure that
+    no double can hold (a sum past 1.8e308) is not finite here and null in results; min and max are
+    always finite.
     """
 
     count: int = 0
@@ -220,7 +222,7 @@ class Numbers:
 
     @classmethod
     def of(cls, values: list[float]) -> Numbers:
-        """The figures of a few values."""
+        """Computes the figures of a few values."""
         if not values:
             return cls()
         total = _total(values)
@@ -238,14 +240,11 @@ class Numbers:
 
     @property
     def variance(self) -> float | None:
-        """The variance of the values themselves (population).
-
-        None without any, or where no double holds it.
-        """
+        """Returns the population variance; None without values, or where no double can hold it."""
         return self.squares / self.count if self.count and math.isfinite(self.squares) else None
 
     def merge(self, other: Numbers) -> Numbers:
-        """Merge the numbers of two sketches."""
+        """Merges the figures of two sketches."""
         if not self.count or not other.count:
             return self if self.count else other
         count = self.count + other.count
@@ -253,17 +252,17 @@ class Numbers:
         least, most = min(self.min, other.min), max(self.max, other.max)
         mean = self.mean + gap * (other.count / count)
         if math.isfinite(mean):
-            mean = min(max(mean, least), most)  # rounding may leave the range
+            mean = min(max(mean, least), most)  # Rounding could leave the range.
         squares = self.squares + other.squares + gap * gap * self.count * (other.count / count)
         return Numbers(count, mean, squares, self.sum + other.sum, least, most)
 
     def encode(self) -> bytes:
-        """See the module."""
+        """Encodes the figures as the module describes."""
         return _NUMBERS.pack(self.count, self.mean, self.squares, self.sum, self.min, self.max)
 
     @classmethod
     def decode(cls, data: bytes) -> Numbers:
-        """The reverse; raises Rejected."""
+        """Decodes what `encode` wrote. Raises Rejected."""
         if len(data) != _NUMBERS.size:
             raise Rejected(
                 RejectReason.SHAPE, f"numbers: expected {_NUMBERS.size} bytes, found {len(data)}"
@@ -290,10 +289,10 @@ class Numbers:
     def columns(
         data: bytes, rows: int
     ) -> Iterator[tuple[float, float, float, float, float, float]]:
-        """Count, mean, squares, sum, min, max of each of `rows` encodings, one behind the other.
+        """Returns count, mean, squares, sum, min, max of `rows` concatenated encodings.
 
-        Raises Rejected where the length is another one. It is for encodings that are known to be
-        right: nothing else is checked.
+        Raises Rejected where the length differs. Nothing else is checked: it is for encodings that
+        are known to be valid.
         """
         if len(data) != rows * _NUMBERS.size:
             raise Rejected(
@@ -306,5 +305,5 @@ class Numbers:
 def _total(values: list[float]) -> float:
     try:
         return math.fsum(values)
-    except (OverflowError, ValueError):  # past what a double holds
+    except (OverflowError, ValueError):  # larger than a double can hold
         return math.nan

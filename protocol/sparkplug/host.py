@@ -1,9 +1,9 @@
-"""A host application of Sparkplug B 3.0: what its edge nodes' messages mean. Decides; no I/O.
+"""A host application of Sparkplug B 3.0: it interprets the messages of edge nodes. No I/O.
 
-A node says at its birth what it has, by name, type and alias; what it sends later is read by that.
-Its messages are numbered (`seq`, 0 to 255): one that comes too early waits `reorder_s` for those
-before it, and then, or where a birth is missing or an alias is unknown, the node is asked for its
-births again. A death that belongs to an earlier birth than the last (`bdSeq`) is nobody's.
+A node's birth declares its metrics by name, type and alias, and later messages are decoded by that.
+Messages are numbered (`seq`, 0 to 255). One that comes too early waits `reorder_s` for those before
+it. After that time, or where a birth is missing or an alias is unknown, the node is asked for a
+rebirth. A death that belongs to an earlier birth than the last (`bdSeq`) is ignored.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ TYPES: Final = frozenset({"NBIRTH", "NDATA", "NDEATH", "DBIRTH", "DDATA", "DDEAT
 COMMANDS: Final = frozenset({"NCMD", "DCMD"})
 SEQUENCE: Final = 256
 NODES_MAX: Final = 1_000
-"""Edge nodes that are known. For one more the one that was heard of first of those that are offline
-is forgotten; where all are online it is refused."""
+"""The most edge nodes. A further one replaces the longest known node that is offline; where all are
+online it is refused."""
 DEVICES_MAX: Final = 1_000
-"""Devices of one node that were born and have not died."""
+"""The most devices of one node that are online."""
 NODE_METRICS_MAX: Final = 50_000
-"""Names of metrics of one node, its devices' included, some 300 bytes each."""
+"""The most metrics of one node and its devices, some 300 bytes each."""
 ALL_METRICS_MAX: Final = 500_000
-"""All nodes together have this many."""
+"""The most metrics of all nodes together."""
 WAITING_MAX: Final = 128
-"""Messages of a node that wait for one before them: half of the numbers there are."""
+"""The most messages of a node that wait for an earlier one: half of all sequence numbers."""
 REBIRTH_S: Final = 10.0
-"""Seconds between two requests to one node."""
+"""Seconds between two requests for a rebirth to one node."""
 BD_SEQ: Final = "bdSeq"
 _OWN: Final = ("Node Control/", "Device Control/")
 
 
 class Reading(NamedTuple):
-    """Values of one moment."""
+    """The values of a node or device at one moment."""
 
     thing: str
-    """group/node or group/node/device."""
+    """`group/node` or `group/node/device`."""
     t: int
     values: dict[str, Any]
     is_historical: bool
 
 
 class Presence(NamedTuple):
-    """A node or device is there, or is gone."""
+    """A node or device went online or offline."""
 
     thing: str
     is_online: bool
@@ -58,19 +58,19 @@ class Presence(NamedTuple):
 
 
 class Rebirth(NamedTuple):
-    """A message to this topic asks a node for a rebirth."""
+    """Requests a rebirth by a message to this topic."""
 
     topic: str
 
 
 class Odd(NamedTuple):
-    """What was wrong, in words that are few."""
+    """Something was wrong with a message, named by a fixed phrase so that it can be counted."""
 
     what: str
     is_lost: bool = False
-    """Is a message lost by it?"""
+    """Whether a message is lost by it."""
     topic: str = ""
-    """Topic of an earlier message; empty: it is the one that just came."""
+    """The topic of an earlier message; empty: the message is the one that just came."""
 
 
 Event: TypeAlias = Reading | Presence | Rebirth | Odd
@@ -86,18 +86,18 @@ class Address(NamedTuple):
 
     @property
     def thing(self) -> str:
-        """The name of the thing."""
+        """Returns `group/node` or `group/node/device`."""
         return "/".join(filter(None, (self.group, self.node, self.device)))
 
     @property
     def topic(self) -> str:
-        """The topic again."""
+        """Returns the topic that it was parsed from."""
         levels = (NAMESPACE, self.group, self.kind, self.node, self.device)
         return "/".join(filter(None, levels))
 
 
 def address_of(topic: str) -> Address | None:
-    """None: no topic of nodes or devices."""
+    """Parses a topic; None where it does not belong to a node or device."""
     levels = topic.split("/")
     if levels[0] != NAMESPACE or len(levels) not in (4, 5) or not all(levels):
         return None
@@ -108,9 +108,10 @@ def address_of(topic: str) -> Address | None:
 
 
 def is_node_life(topic: str) -> bool:
-    """Does it say that a node is born, or has died?
+    """Returns whether a message is a node's birth or death.
 
-    Nothing else tells it: what is lost of a device's is told again with its node's next birth.
+    No other message repeats these, while a lost birth or death of a device is repeated at its
+    node's next birth.
     """
     address = address_of(topic)
     return address is not None and address.kind in ("NBIRTH", "NDEATH")
@@ -127,33 +128,33 @@ class _Node:
     is_online: bool = False
     bd_seq: int | None = None
     seq: int = -1
-    """Number of the last message in order."""
+    """The number of the last message in order."""
     devices: set[str] = field(default_factory=set)
-    """Those that were born and not died."""
+    """The devices that are online."""
     types: dict[tuple[str, str], int] = field(default_factory=dict)
     """(device, name) → data type."""
     aliases: dict[int, tuple[str, str]] = field(default_factory=dict)
     waiting: dict[int, _Message] = field(default_factory=dict)
-    """At most WAITING_MAX, by number."""
+    """Sequence number → message that came too early, at most WAITING_MAX."""
     waits_since_s: float | None = None
     asked_s: float = -1e9
-    """When it was asked for its births last."""
+    """When a rebirth was requested last."""
 
 
 class Host:
-    """All nodes that it hears."""
+    """The state of all nodes."""
 
     def __init__(self, reorder_s: float) -> None:
         self._reorder_s = reorder_s
         self._nodes: dict[tuple[str, str], _Node] = {}
         self._metrics = 0
-        """Names of metrics of all nodes."""
+        """The number of metrics of all nodes."""
 
     def message(self, topic: str, data: bytes, now_ms: int, now_s: float) -> list[Event]:
-        """What a message means. Never raises."""
+        """Interprets a message. Never raises."""
         address = address_of(topic)
         if address is None:
-            return [Odd("messages of topics that are none of Sparkplug passed over")]
+            return [Odd("messages on topics outside of Sparkplug")]
         if address.kind in COMMANDS:
             return []
         try:
@@ -172,11 +173,14 @@ class Host:
         if address.kind == "NDEATH":
             return self._node_death(node, one, now_ms)
         if not node.is_online:
-            return [Odd("messages before a birth", is_lost=True), *_ask(node, address, now_s)]
+            return [
+                Odd("messages without a birth before them", is_lost=True),
+                *_ask(node, address, now_s),
+            ]
         return self._in_order(node, one, now_ms, now_s)
 
     def _forget_one(self) -> bool:
-        """Forget a node that is offline, if there is one."""
+        """Forgets the longest known node that is offline, if there is one."""
         for key, node in self._nodes.items():
             if not node.is_online:
                 self._metrics -= len(node.types)
@@ -185,7 +189,7 @@ class Host:
         return False
 
     def _why_no_more(self, node: _Node, one: _Message) -> str | None:
-        """Why a birth is over a bound, or None."""
+        """Returns which bound a birth exceeds, or None."""
         device, known = one.address.device, node.types
         if device and device not in node.devices and len(node.devices) >= DEVICES_MAX:
             return f"more than {DEVICES_MAX} devices of one node"
@@ -198,7 +202,7 @@ class Host:
         return None
 
     def due(self, now_s: float) -> list[Event]:
-        """What the time brings: nodes that are asked, for what they sent is missing."""
+        """Requests rebirths of nodes whose missing message did not come in time."""
         found: list[Event] = []
         for (group, name), node in self._nodes.items():
             since_s = node.waits_since_s
@@ -211,7 +215,7 @@ class Host:
         return found
 
     def _forget_order(self, node: _Node) -> None:
-        """Ignore the order of messages until the next birth."""
+        """Stops checking the order of messages until the next birth."""
         node.is_online = False
         node.waiting.clear()
         node.waits_since_s = None
@@ -224,7 +228,7 @@ class Host:
                 *_ask(node, one.address, now_s),
             ]
         found: list[Event] = []
-        for device in sorted(node.devices):  # they are born again, or gone
+        for device in sorted(node.devices):  # Each device has its own birth after its node's.
             thing = one.address._replace(device=device).thing
             found.append(Presence(thing, False, payload.t or now_ms))
         node.is_online = True
@@ -240,7 +244,7 @@ class Host:
         return found + self._born(node, one, now_ms)
 
     def _born(self, node: _Node, one: _Message, now_ms: int) -> list[Event]:
-        """What it has, and the values of that."""
+        """Remembers what a birth declares and returns its values."""
         found: list[Event] = []
         device = one.address.device
         if (why := self._why_no_more(node, one)) is not None:
@@ -256,17 +260,17 @@ class Host:
                 node.types[device, name] = inner.datatype
             alias = metric.alias
             if alias is not None and node.aliases.setdefault(alias, known) != known:
-                found.append(Odd("an alias that two metrics have"))
+                found.append(Odd("aliases that two metrics share"))
         self._metrics += len(node.types) - before
         return found + self._values(node, one, now_ms)[0]
 
     def _node_death(self, node: _Node, one: _Message, now_ms: int) -> list[Event]:
-        """At the host's time: the node's own is that of its connection."""
+        """Uses the host's time: a death carries the time of its node's connection."""
         bd_seq = _bd_seq(one.payload)
         if not node.is_online and node.bd_seq is None:
             return []
         if bd_seq is None or node.bd_seq is None or _is_older(bd_seq, node.bd_seq):
-            return [Odd("deaths of an earlier birth than the last")]
+            return [Odd("deaths that belong to an earlier birth")]
         found: list[Event] = [
             Presence(one.address._replace(device=device).thing, False, now_ms)
             for device in sorted(node.devices)
@@ -283,7 +287,7 @@ class Host:
         if seq != (node.seq + 1) % SEQUENCE:
             is_old = (node.seq - seq) % SEQUENCE < SEQUENCE // 2
             if is_old:
-                return [Odd("messages that came before already")]
+                return [Odd("repeated messages")]
             if len(node.waiting) >= WAITING_MAX:
                 return [Odd("messages after one that is missing", is_lost=True)]
             node.waiting[seq] = one
@@ -318,7 +322,7 @@ class Host:
         return [*found, *(_ask(node, address, now_s) if is_unknown else ())]
 
     def _values(self, node: _Node, one: _Message, now_ms: int) -> tuple[list[Event], bool]:
-        """Readings, one for each moment, and whether something was not in the birth."""
+        """Returns a reading for each moment, and whether a metric was missing in the birth."""
         found: list[Event] = []
         readings: dict[tuple[int, bool], dict[str, Any]] = {}
         is_unknown = False
@@ -353,14 +357,14 @@ class Host:
 
 
 def _names(metric: Metric) -> Iterator[str]:
-    """Its name, and those of the metrics in it."""
+    """Yields the names of a metric and of those nested in it."""
     yield metric.name
     for name, _ in _inside(metric.name, metric):
         yield name
 
 
 def _inside(name: str, metric: Metric) -> Iterator[tuple[str, Metric]]:
-    """The metrics in a template, by their whole names; none of a definition."""
+    """Yields a template's metrics with their full names; a definition has no values."""
     if not isinstance(metric.value, Template) or metric.value.is_definition:
         return
     for one in metric.value.metrics:
@@ -369,13 +373,13 @@ def _inside(name: str, metric: Metric) -> Iterator[tuple[str, Metric]]:
 
 
 def _put(values: dict[str, Any], name: str, metric: Metric, datatype: int) -> Iterable[Odd]:
-    """A value among those of its moment."""
+    """Adds a metric's value to those of its moment."""
     try:
         value = None if metric.is_null else value_of(metric.value, datatype)
     except ValueError as error:
         return [Odd(f"{name}: {error}")]
     if value is None and not metric.is_null and metric.value is None:
-        return [Odd(f"{name}: a data type ({datatype}) that is not read")]
+        return [Odd(f"{name}: unsupported data type {datatype}")]
     values[name] = value
     return ()
 
@@ -401,12 +405,12 @@ def _ask(node: _Node, address: Address, now_s: float) -> Iterable[Rebirth]:
 
 
 def state(is_online: bool, t: int) -> bytes:
-    """What is said of the host (section 6.4.27). Pure."""
+    """Encodes the state message of a host (section 6.4.27)."""
     return orjson.dumps({"online": is_online, "timestamp": t})
 
 
 def is_death(payload: bytes) -> bool:
-    """Does it say that the host is away? Pure."""
+    """Returns whether a state message says that the host is offline."""
     try:
         said = orjson.loads(payload)
     except orjson.JSONDecodeError:

@@ -1,10 +1,10 @@
-"""Names in Sparkplug B. Light: configurations check them without Google's library."""
+"""Checks names of Sparkplug B. Configurations use it, so it does not import protobuf."""
 
 from __future__ import annotations
 
 
 def checked_id(text: str) -> str:
-    """A name of a host, group, node or device. Raises ValueError."""
+    """Checks the name of a host, group, node or device. Raises ValueError."""
     if not text or set(text) & set("/+#"):
         raise ValueError("expected a name without / + #")
     return text

@@ -1,8 +1,8 @@
-"""Payloads of Sparkplug B (Eclipse Sparkplug 3.0, section 6.4). Pure.
+"""Decodes payloads of Sparkplug B (Eclipse Sparkplug 3.0, section 6.4). Pure.
 
-They are protocol buffers, read by Google's library, which the extra `formats` installs. Only the
-parts of the schema that are read are described: metadata and properties are skipped. A data set is
-a list of objects, one for each row; a template is the metrics in it.
+They are protocol buffers, decoded by Google's library, which the extra `formats` installs. The
+schema below has only what is used: metadata and properties are skipped. A data set becomes a list
+of objects, one for each row, and a template becomes its metrics.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _CELL_FIELDS: Final = (
 )  # fmt: skip
 BOOLEAN, DATE_TIME = 11, 13
 _SIGNED_BITS: Final = {1: 8, 2: 16, 3: 32, 4: 64}
-"""Int8 to Int64: sent as two's complement in an unsigned field."""
+"""Int8 to Int64 → bits; they are sent as two's complement in an unsigned field."""
 _ARRAYS: Final = {
     22: "b", 23: "h", 24: "i", 25: "q", 26: "B", 27: "H", 28: "I", 29: "Q", 30: "f", 31: "d",
     34: "Q",
 }  # fmt: skip
-"""Data types of arrays → `struct` code, least byte first."""
+"""Data type of an array → `struct` code, little-endian."""
 _BOOLEANS, _STRINGS = 32, 33
 
 
@@ -49,7 +49,7 @@ _PACKAGE: Final = "edgewake.sparkplug"
 
 
 def _add(message: Any, name: str, number: int, kind: Any, *, many: bool = False) -> Any:
-    """A field; `kind`: a type, or the name of a message."""
+    """Adds a field to a message; `kind` is a type, or the name of a message."""
     field = message.field.add(
         name=name, number=number, label=_F.LABEL_REPEATED if many else _F.LABEL_OPTIONAL
     )
@@ -101,40 +101,40 @@ def _messages() -> Any:
 
 _Payload: Final = _messages()
 METRICS_MAX: Final = 10_000
-"""Metrics of one message, those in templates included; a birth has all of a node."""
+"""The most metrics of one message with those in templates; a birth has all of a node."""
 CELLS_MAX: Final = 10_000
-"""Cells of one data set."""
+"""The most cells of one data set."""
 TEMPLATES_MAX: Final = 8
-"""Templates in templates."""
+"""The deepest nesting of templates."""
 
 
 class Metric(NamedTuple):
-    """A value, as its node said it."""
+    """A metric as its node sent it."""
 
     name: str
-    """Empty: its alias is said."""
+    """Empty where the node sent its alias."""
     alias: int | None
     t: int | None
-    """ms since 1970; None: the payload's."""
+    """ms since 1970; None: the payload's time applies."""
     datatype: int
-    """0: that of the birth."""
+    """0: the data type of the birth applies."""
     value: Any
-    """Raw: see `value_of`."""
+    """The raw value; `value_of` converts it."""
     is_null: bool
     is_historical: bool
     is_transient: bool
 
 
 class Template(NamedTuple):
-    """The value of a metric that holds others."""
+    """A template: a metric's value that consists of other metrics."""
 
     is_definition: bool
-    """It says what instances have, and measures nothing."""
+    """Whether it declares what instances have, without values."""
     metrics: Sequence[Metric]
 
 
 class Payload(NamedTuple):
-    """A message."""
+    """A decoded message."""
 
     t: int | None
     seq: int | None
@@ -173,7 +173,7 @@ def _metric(one: Any, depth: int) -> Metric:
         value = _rows(value)
     elif kind == "template_value":
         if depth >= TEMPLATES_MAX:
-            raise Rejected(RejectReason.SHAPE, f"expected {TEMPLATES_MAX} templates in templates")
+            raise Rejected(RejectReason.SHAPE, f"templates are nested deeper than {TEMPLATES_MAX}")
         value = Template(value.is_definition, [_metric(each, depth + 1) for each in value.metrics])
     return Metric(
         one.name,
@@ -199,7 +199,7 @@ def _rows(table: Any) -> list[dict[str, Any]]:
 
 
 def _row(columns: Sequence[str], types: Sequence[int], cells: Sequence[Any]) -> dict[str, Any]:
-    """Cells that are missing are null; those without a column are nobody's."""
+    """Returns a row as an object: missing cells are null, surplus cells are ignored."""
     found: dict[str, Any] = dict.fromkeys(columns)
     for name, datatype, cell in zip(columns, types, cells, strict=False):
         kind = cell.WhichOneof("value")
@@ -208,7 +208,7 @@ def _row(columns: Sequence[str], types: Sequence[int], cells: Sequence[Any]) -> 
 
 
 def value_of(value: Any, datatype: int) -> Any:
-    """A value by its data type, as JSON has it; None for a missing one. Raises ValueError."""
+    """Converts a raw value by its data type; None for a missing one. Raises ValueError."""
     if isinstance(value, bool | str | list) or value is None:
         return value
     if isinstance(value, bytes):
@@ -248,7 +248,7 @@ def _array(data: bytes, datatype: int) -> Any:
 
 
 def rebirth(now_ms: int) -> bytes:
-    """A command that asks an edge node for its births."""
+    """Encodes the command that requests a rebirth of an edge node."""
     message = _Payload(timestamp=now_ms)
     message.metrics.add(
         name="Node Control/Rebirth", timestamp=now_ms, datatype=BOOLEAN, boolean_value=True

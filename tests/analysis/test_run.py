@@ -1,5 +1,5 @@
 """The analysis around its lanes: what is away is waited for, what is guilty is taken out, the rest
-goes on; what retention took is said.
+goes on; what retention deleted is said.
 """
 
 from __future__ import annotations
@@ -338,7 +338,7 @@ def test_readings_that_retention_took_before_they_were_computed_are_said_and_the
 
     last = results(feed.config, name)[-1]
     assert (last["total"], last["complete"]) == (1.0, False)
-    assert "retention took readings before they were computed" in caplog.text
+    assert "retention deleted readings before they were computed" in caplog.text
     assert "retrying" in said(feed, name)
 
 

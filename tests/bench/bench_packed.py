@@ -21,7 +21,7 @@ import mqtt5
 from edgewake.cloud.bridge.admission.admit import admit
 from edgewake.cloud.bridge.admission.catalogue import AwaitsCatalogueError, Catalogue
 from edgewake.cloud.bridge.admission.compiled import CompiledStreams
-from edgewake.cloud.bridge.admission.in_full import in_full
+from edgewake.cloud.bridge.admission.expand_compact import expand_compact
 from edgewake.protocol import topics
 from edgewake.protocol.frames import compact
 from edgewake.protocol.frames.compact import COMPACT_TYPE, Compact, correlation
@@ -93,7 +93,7 @@ def _bridge(packet: mqtt5.PublishPacket) -> Callable[[], object]:
     compiled = CompiledStreams(catalogue)
 
     def take() -> object:
-        message = in_full(packet)
+        message = expand_compact(packet)
         assert isinstance(message, mqtt5.PublishPacket)
         return admit(message, catalogue, received_at=T0, compiled=compiled)
 

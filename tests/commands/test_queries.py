@@ -371,9 +371,9 @@ def test_a_repair_is_asked_for_waited_for_and_kept_with_who_asked_and_what_chang
         f"{name}: waiting: the rest follows later" in line
         for line in iter(filling.stderr.readline, "")
     ), "before it is over"
-    answer(writer, waits, state="refused", detail="retention took readings")
+    answer(writer, waits, state="refused", detail="retention deleted readings")
     _, err = filling.communicate(timeout=PATIENCE_S)
-    assert (filling.returncode, "retention took readings" in err) == (1, True)
+    assert (filling.returncode, "retention deleted readings" in err) == (1, True)
     assert [row["kind"] for row in json.loads(run(ops, "repairs", name).stdout)] == [
         "backfill",
         "repair",

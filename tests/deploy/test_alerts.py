@@ -65,7 +65,7 @@ def tables() -> OpsTables:
     """With a query and a stream."""
     found = OpsTables()
     found.queries["fast"] = Registration(name="fast", text="", registered_at=1)
-    reached = {"s": Reached(offsets={0: 70, 1: 40}, asked_from={0: 50})}
+    reached = {"s": Reached(offsets={0: 70, 1: 40}, joined_at_offsets={0: 50})}
     found.progress["fast"] = Progress(
         query="fast", stream="s", state=QueryState.RUNNING, registered_at=1, updated_at=1,
         lag=3, late=2, shed=1, watermark=5000, reached=reached,

@@ -316,7 +316,7 @@ def test_an_agent_of_another_machine_comes_in_by_a_claim_code(here: Here, tmp_pa
 
     for device, code, says in (
         ("shed-1", "AAAA-BBBB", "this code is not known"),
-        ("barn-1", claim["code"], "names begin with 'shed'"),
+        ("barn-1", claim["code"], "names that begin with 'shed'"),
         ("shed", claim["code"], ""),
         ("shed-2", claim["code"], "used up"),
     ):

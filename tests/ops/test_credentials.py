@@ -105,7 +105,7 @@ def test_a_code_gives_so_many_devices_so_long_and_by_its_prefix(tmp_path: Path) 
     for wrong in ("", "AAAA", code[:-1], code + "A"):
         with pytest.raises(Unclaimed):
             made.enrol(wrong, "shed-1", lambda _: False)
-    with pytest.raises(Unclaimed, match="names begin with 'shed-'"):
+    with pytest.raises(Unclaimed, match="names that begin with 'shed-'"):
         made.enrol(code, "barn-1", lambda _: False)
     with pytest.raises(Taken):
         made.enrol(code, "shed-0", lambda name: name == "shed-0")
@@ -215,7 +215,7 @@ def test_a_book_that_is_older_than_the_list_makes_nothing_good_again(tmp_path: P
     made.revoke("a")
     for before in (old, b""):
         (tmp_path / "credentials" / FILE).write_bytes(before)
-        with pytest.raises(ConfigError, match="knows less than"):
+        with pytest.raises(ConfigError, match="lists fewer revocations than"):
             signing_desk(tmp_path)
 
 

@@ -233,13 +233,13 @@ async def pass_time(w: World, condition: Any, *, within_s: float = 40 * 86_400) 
     """Let time jump from one time at which something is due to the next until the condition
     holds.
     """
-    clock, tending = w.clock, w.proxy._tending
+    clock, manager = w.clock, w.proxy._leases
     assert isinstance(clock, ManualClock)
     end = clock.monotonic_s() + within_s
     async with asyncio.timeout(PATIENCE_S):
         await settle(w)
         while not condition():
-            at = tending._agenda.next_at()
+            at = manager._agenda.next_at()
             assert at is not None, "nothing will happen any more"
             clock.advance(max(0.0, (at - clock.now_ms()) / 1000))
             assert clock.monotonic_s() <= end, "it has not happened in time"
@@ -248,9 +248,9 @@ async def pass_time(w: World, condition: Any, *, within_s: float = 40 * 86_400) 
 
 async def settle(w: World) -> None:
     """Let everything happen that is due."""
-    tending = w.proxy._tending
+    manager = w.proxy._leases
     quiet = 0
     while quiet < 3:
         await asyncio.sleep(0.0005)
-        busy = tending._changed or any(tended.is_waking for tended in tending.leases.values())
+        busy = manager._changed or any(managed.is_waking for managed in manager.leases.values())
         quiet = 0 if busy else quiet + 1

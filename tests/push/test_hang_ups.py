@@ -72,7 +72,7 @@ async def test_who_hangs_up_at_a_relay_holds_no_place() -> None:
         granted = await w.grant(endpoint=Relay(type="relay"))
         client = Client(w.proxy, None, granted.lease.id, granted.endpoint.token)
         asking = asyncio.create_task(client.ask())
-        relay = w.proxy._tending.relay
+        relay = w.proxy._leases.relay
         await until(lambda: relay._waiting)
         client.hung_up.set()
         async with asyncio.timeout(PATIENCE_S):

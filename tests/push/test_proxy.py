@@ -534,7 +534,7 @@ async def test_what_cannot_be_granted_leaves_nothing_behind() -> None:
         w.store.is_away = True
         with pytest.raises(Unavailable):
             await w.grant()
-        assert (w.store.leases, w.proxy._tending.leases) == ({}, {})
+        assert (w.store.leases, w.proxy._leases.leases) == ({}, {})
 
 
 async def test_leases_are_bounded() -> None:

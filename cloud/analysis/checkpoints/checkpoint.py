@@ -214,19 +214,19 @@ def copied(checkpoint: Path, other: Path, identity: str) -> None:
 
 
 def remove_unused(
-    folder: Path, *, queried: Container[str], kinds: Container[str], apart: Container[str] = ()
+    folder: Path, *, queried: Container[str], kinds: Container[str], isolated: Container[str] = ()
 ) -> list[tuple[str, str]]:
     """Remove the states of lanes that nobody needs; return their places and lanes.
 
     They are of streams that no query reads (running or not), or of an unknown kind. `folder`:
-    <place>/<lane>, each a checkpoint; `apart`: isolated queries (label).
+    <place>/<lane>, each a checkpoint; `isolated`: isolated queries (label).
     """
     removed = []
     for checkpoint in list(folder.glob("*/*")):
         place, lane = checkpoint.parts[-2:]
         streams, _, label = place.partition(APART)
         stream = streams.partition("+")[0]  # of two streams the first is the query's
-        if stream not in queried or lane not in kinds or (label and label not in apart):
+        if stream not in queried or lane not in kinds or (label and label not in isolated):
             shutil.rmtree(checkpoint, ignore_errors=True)
             with suppress(OSError):  # another lane of the place has its own there
                 checkpoint.parent.rmdir()

@@ -50,7 +50,7 @@ more comes."""
 
 
 class Overtaken(EdgewakeError):
-    """Retention took records that a window may have readings in."""
+    """Retention deleted records that a window may have readings in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def _check_kept(
             else f"; windows that begin at {iso(kept_from)} or later can be computed from it"
         )
         raise Overtaken(
-            f"retention took readings of {topic}[{partition}] that windows from "
+            f"retention deleted readings of {topic}[{partition}] that windows from "
             f"{iso(first_begin_ms)} on may need{since}"
         )
 

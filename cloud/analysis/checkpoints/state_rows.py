@@ -100,7 +100,7 @@ class StateRows:
             raise Unavailable("Kafka does not take their removal")
         if keys:
             log.info(
-                "removed %d states of queries that are no more",
+                "removed %d states of removed queries",
                 len(keys),
                 extra={"event": "states.removed"},
             )

@@ -105,8 +105,8 @@ class Table:
     def remark(self) -> str:
         """For people: what is wrong with the table's topic."""
         found = (
-            f"{self.unreadable} records of {self.topic} are no rows, the last one: {self.why}; "
-            "their keys have none since then"
+            f"{self.unreadable} records of {self.topic} are invalid, the last one: {self.why}; "
+            "their keys have had no row since then"
         )
         return found if self.unreadable else ""
 

@@ -232,4 +232,4 @@ def lane_place(registered: Registered) -> str:
     An isolated query's lane has the query's label in its name, too.
     """
     streams = "+".join(streams_of(registered.query))
-    return f"{streams}{APART}{registered.label}" if registered.is_apart else streams
+    return f"{streams}{APART}{registered.label}" if registered.is_isolated else streams

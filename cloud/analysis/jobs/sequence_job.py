@@ -65,7 +65,7 @@ class SequenceJob(Job):
         between.
         """
         found = self.new_states()
-        deaf = _deaf(self, record.asked_from)
+        deaf = _deaf(self, record.joined_at_offsets)
         for key, value in rows.items():
             _, label, group = key.split("|", 2)
             if label not in found.of:  # paused, or failed

@@ -121,7 +121,7 @@ class Emission:
                     results += 1
                     yield from self._cut(output, now_ms)
             yield from emit.late_outputs(late, queries, step)
-            after = self._with_lacking(after, step)
+            after = self._with_incomplete(after, step)
             names = {label.rpartition("@")[0].encode() for label in broken}
             yield from (output for output in progress if output.key not in names)
             yield emit.Output(topics.LANES, after.key, after.model_dump_json().encode())
@@ -157,12 +157,12 @@ class Emission:
             state=self.state,
         )
 
-    def _with_lacking(self, after: LaneRecord, step: emit.Batch) -> LaneRecord:
+    def _with_incomplete(self, after: LaneRecord, step: emit.Batch) -> LaneRecord:
         """The record, where more was open than is kept and some of it was forgotten."""
         if step.lacks_before:
             log.warning(
-                "lane %s: more is open than may be kept; the state without a reading for "
-                "longest was dropped of %s", self._name,
+                "lane %s: too much state is open; the state without a reading for longest was "
+                "dropped of %s", self._name,
                 ", ".join(step.lacks_before), extra={"event": "states.forgotten"},
             )  # fmt: skip
             self._counters.forgotten += 1

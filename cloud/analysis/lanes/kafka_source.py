@@ -26,7 +26,7 @@ def source(
 ) -> DataFrame:
     """Read committed records of these topics, from the earliest on.
 
-    It stops loudly when retention took what was not read yet.
+    It stops loudly when retention deleted what was not read yet.
 
     `records_max`: of a batch, until LanePlan.set_limit says another number.
     """

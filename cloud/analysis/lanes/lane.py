@@ -181,7 +181,7 @@ class Lane:
             job, self.name, self.clock, self.counters, transactions,
             record=record, states=kept.states, tables=tables, withheld=kept.withheld,
             kept=kept.rows, emitted_rows=self.emitted_rows, broken=self.broken,
-            unknown_to=dict.fromkeys(before.asked_from, self.clock.now_ms() + AHEAD_MS_MAX),
+            unknown_to=dict.fromkeys(before.joined_at_offsets, self.clock.now_ms() + AHEAD_MS_MAX),
         )  # fmt: skip
         time = LaneTime(config, record, self._plan.sources, self._plan.partitions, self.upstream)
         tracer = tracer_of(config.traces)

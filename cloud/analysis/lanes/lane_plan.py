@@ -42,7 +42,7 @@ class LanePlan:
         self.shedder: Shedder | None = None
         """Sheds readings; only of queries that may."""
         self._ends: Ends | None = None
-        self._forgotten: PlanValues | None = None
+        self._eviction_watermark: PlanValues | None = None
         self._rows = BatchRows(session, job.queries if job.has_spark_state else ())
         self._settings: Mapping[str, str] = {}
         self._query: StreamingQuery | None = None
@@ -63,8 +63,8 @@ class LanePlan:
             levels = self.shedder.levels
         # A batch that an earlier process planned leaves out nothing that Spark counted in its
         # state then.
-        self._forgotten = PlanValues(self._session) if self._job.has_spark_state else None
-        return self._job.graph(records, self.partitions, Dials(levels, self._forgotten))
+        self._eviction_watermark = PlanValues(self._session) if self._job.has_spark_state else None
+        return self._job.graph(records, self.partitions, Dials(levels, self._eviction_watermark))
 
     def start(
         self,
@@ -138,8 +138,8 @@ class LanePlan:
         # partitions, or needs a source for each.
         reached = event_progress.for_spark(top)
         self._execution.watermarkTracker().setWatermark(reached)
-        if self._forgotten is not None:
-            self._forgotten.set(0, reached)
+        if self._eviction_watermark is not None:
+            self._eviction_watermark.set(0, reached)
 
     def close(self) -> None:
         """Close the clients of Kafka; whoever started the Spark query stops it."""

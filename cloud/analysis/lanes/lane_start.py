@@ -53,7 +53,7 @@ def begun(
     has_checkpoint: bool,
     now_ms: int,
 ) -> LaneRecord:
-    """The record to go on from with the job's queries; of what retention took the lane's log tells.
+    """Returns the record to continue from, and logs losses by retention.
 
     Raises Unavailable.
     """
@@ -71,7 +71,7 @@ def begun(
     }
     if lost:
         log.warning(
-            "lane %s: retention took readings before they were computed: %s",
+            "lane %s: retention deleted readings before they were computed: %s",
             name,
             lost,
             extra={"event": "stream.lost"},

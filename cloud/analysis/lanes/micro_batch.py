@@ -146,7 +146,7 @@ class MicroBatches:
         self._schedule.ends(
             done,
             batches=self._counters.batches - self._batches_before,
-            is_apart=bool(self._emission.record.apart),
+            is_isolated=bool(self._emission.record.isolated),
             now_s=self._clock.monotonic_s(),
             now_ms=self._clock.now_ms(),
         )

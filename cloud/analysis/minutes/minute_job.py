@@ -290,7 +290,7 @@ class _Turns:
         for name in batch.ranges:
             if gone := lost(places[name], kept[name]):
                 log.warning(
-                    "stream %s: retention took readings before they were summed up: %s",
+                    "stream %s: retention deleted readings before they were summed up: %s",
                     name,
                     gone,
                     extra={"event": "stream.lost"},

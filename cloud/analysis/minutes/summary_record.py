@@ -42,7 +42,7 @@ class StreamPlace(BaseModel):
     """Partition → where the last transaction's batch began, if it had late readings of this
     stream."""
     days: dict[int, int | None] = {}
-    """See minutes_kept."""
+    """See `retained`."""
 
 
 class SummaryRecord(BaseModel):

@@ -33,7 +33,7 @@ def sums(session: SparkSession, values: Column) -> Column:
     return _called(session, "sums", _SUMS, values)
 
 
-def different(
+def distinct_sketch(
     session: SparkSession, values: Column, log2_buckets: int, *, are_texts: bool
 ) -> Column:
     """Make a sketch (binary) of a frame's field, an array<double> or array<string>.
@@ -43,7 +43,7 @@ def different(
     return _called(session, "different", "binary", values, F.lit(are_texts), F.lit(log2_buckets))
 
 
-def different_in(session: SparkSession, one: Column, other: Column) -> Column:
+def estimate_union(session: SparkSession, one: Column, other: Column) -> Column:
     """How many different ones two such sketches know of together, bigint."""
     return _called(session, "differentIn", "bigint", one, other)
 

@@ -127,7 +127,7 @@ def summed_up(frames: DataFrame, sums: Sums) -> DataFrame:
 
 
 def _sketch(session: SparkSession, field: str, kind: FieldType) -> Column:
-    return frame_code.different(
+    return frame_code.distinct_sketch(
         session, F.col(f"fields.`{field}`"), HLL_LOG2_BUCKETS, are_texts=kind is FieldType.STRING
     )
 

@@ -149,7 +149,7 @@ def estimate(partials: DataFrame, *, ranks: Sequence[float], k: int) -> DataFram
     ]
     if "hll_of_frames" in partials.columns:
         kept.append(
-            frame_code.different_in(
+            frame_code.estimate_union(
                 partials.sparkSession, F.col("hll"), F.col("hll_of_frames")
             ).alias("distinct")
         )

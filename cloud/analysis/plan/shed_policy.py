@@ -108,7 +108,8 @@ class Shedding(BaseModel):
     def detail(self) -> str:
         """What is left out and why, for people."""
         return (
-            f"takes one reading of {1 << self.level}: it was {(self.lag_ms or 0) // 1000} s behind"
+            f"computes one of {1 << self.level} readings: "
+            f"it was {(self.lag_ms or 0) // 1000} s behind"
             if self.level
             else ""
         )

@@ -70,7 +70,7 @@ def seam(
     """
     if lake.gaps:
         raise Overtaken(
-            f"retention took readings of {topic}, and the lake lacks {lake.gaps} records that "
+            f"retention deleted readings of {topic}, and the lake lacks {lake.gaps} records that "
             "Kafka deleted before it had them"
         )
     found = {}
@@ -79,7 +79,7 @@ def seam(
         at = place.next if place is not None and place.topic_id == kafka.topic_id else 0
         if not low <= at <= high:
             raise Overtaken(
-                f"retention took readings of {topic}[{partition}] before offset {low}, and the "
+                f"retention deleted readings of {topic}[{partition}] before offset {low}, and the "
                 f"lake has them up to {at}"
             )
         found[partition] = at
@@ -90,7 +90,7 @@ def seam(
         firsts = first_offsets()
         if any(firsts.get(partition, at) > 0 for partition, at in found.items()):
             raise Overtaken(
-                f"retention took readings of {topic}, and the lake may lack some of before the "
+                f"retention deleted readings of {topic}, and the lake may lack some before the "
                 f"end of {first_day}"
             )
     return found

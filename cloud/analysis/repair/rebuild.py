@@ -91,15 +91,15 @@ class Plan:
 
 
 def check(plan: Plan, repair: Repair, standing: Standing) -> None:
-    """May the state be removed? Raises Impossible where that would lose readings the log lacks."""
+    """Raises Impossible where a rebuild would lose readings that the log lacks."""
     if plan.kept_from is None or repair.lossy:
         return
     query = standing.registered.query
-    took = f"retention took readings of before {iso(plan.kept_from)}"
+    took = f"retention deleted readings from before {iso(plan.kept_from)}"
     if needs_all(query):
         raise Impossible(
-            f"{took}, and what is open or remembered may have begun then; --lossy begins with "
-            "what is left"
+            f"{took}, when open windows or remembered values may have begun; use --lossy to "
+            "rebuild from the remaining readings"
         )
     # Where Spark has the state, it goes for the whole lane.
     beside = (standing.registered,) if query.is_paired else standing.beside
@@ -110,8 +110,8 @@ def check(plan: Plan, repair: Repair, standing: Standing) -> None:
     ]
     if losing:
         raise Impossible(
-            f"{took} that are in open windows of {', '.join(losing)}; --lossy computes them from "
-            "what is left"
+            f"{took} that belong to open windows of {', '.join(losing)}; use --lossy to rebuild "
+            "these from the remaining readings"
         )
 
 
@@ -378,12 +378,14 @@ def _record_after(record: LaneRecord, done: Mapping[str, int | None]) -> emit.Ou
     """
     complete_from = {label: at for label, at in record.complete_from.items() if label not in done}
     complete_from |= {label: at for label, at in done.items() if at is not None}
-    asked_from = record.asked_from | {label: {} for label in done if label in record.asked_from}
+    joined_at_offsets = record.joined_at_offsets | {
+        label: {} for label in done if label in record.joined_at_offsets
+    }
     after = record.model_copy(
         update={
             "revision": record.revision + 1,
             "complete_from": complete_from,
-            "asked_from": asked_from,
+            "joined_at_offsets": joined_at_offsets,
         }
     )
     return emit.Output(topics.LANES, after.key, after.model_dump_json().encode())

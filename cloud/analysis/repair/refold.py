@@ -138,8 +138,8 @@ class Refold:
     def _take(self, output: emit.Output) -> None:
         if output.topic == topics.LATE:
             raise Impossible(
-                "more of its readings wait for a partner at once than can be kept, because some "
-                "came much later than others of their time;"
+                "too many of its readings wait for a partner at once, because some came much "
+                "later than others of their time;"
                 " `query repair --from … --to …` computes a part"
             )
         is_result = output.topic == self._registered.topic and not result.is_watermark(output.key)

@@ -130,7 +130,7 @@ def _moment(time_ms: int) -> str:
 def _refusal(kind: RepairKind, query: Query) -> str | None:
     if query.is_table:
         all_counts = (
-            "of each key of a table the latest reading counts, however late it comes, so there is "
+            "a table has the latest reading of each key, however late it comes, so there is "
             "nothing to repair"
         )
         return None if kind is RepairKind.REBUILD else all_counts
@@ -141,8 +141,8 @@ def _refusal(kind: RepairKind, query: Query) -> str | None:
         )
     if query.join is not None and (query.join.foreign or query.join.topic == topics.DEVICES):
         return (
-            f"of the table `{query.join.table}` Kafka keeps the last row of each key only, so "
-            "what it said before is not known any more."
+            f"Kafka keeps only the last row of each key of the table `{query.join.table}`, so "
+            "its earlier rows are unknown."
             " The header `reopen` keeps windows open for what comes late, with the rows of its "
             "time; a table that is a stream keeps all"
             " rows, and can be computed again; or remove the query and add it under a new name to "

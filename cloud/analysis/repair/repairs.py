@@ -391,7 +391,7 @@ class Repairs:
         """Raises Overtaken where rows are gone that readings were joined with."""
         if (at := kept_from(self._kafka, table, now_ms=self._clock.now_ms())) is not None:
             raise Overtaken(
-                f"retention took rows of {table} from before {iso(at)}, so it is not known any "
+                f"retention deleted rows of {table} from before {iso(at)}, so it is not known any "
                 "more what readings were joined with"
             )
 

@@ -84,7 +84,7 @@ def outputs(
                 reached={
                     stream: Reached(
                         offsets=record.offsets.get(topics.stream_topic(stream), {}),
-                        asked_from=record.asked_from.get(registered.label, {}).get(
+                        joined_at_offsets=record.joined_at_offsets.get(registered.label, {}).get(
                             topics.stream_topic(stream), {}
                         ),
                     )
@@ -99,14 +99,14 @@ def outputs(
                     filter(
                         None,
                         (
-                            record.apart,
+                            record.isolated,
                             shedding.detail,
                             remarks.get(registered.label),
                             waits.detail,
                         ),
                     )
                 ),
-                apart=bool(record.apart),
+                isolated=bool(record.isolated),
                 stands=waits.stands,
                 kept=shedding.kept,
                 shed=shedding.total,

@@ -22,21 +22,21 @@ came before the query did would count as complete."""
 
 
 class LaneRecord(BaseModel):
-    """The position of a lane (key: stream|lane)."""
+    """The position of a lane; its key is stream|lane."""
 
     model_config = ConfigDict(frozen=True)
 
     stream: str
     lane: str
     revision: int = -1
-    """Batch number of the last transaction with results; -1 before the first."""
+    """Number of the last transaction with results; -1 before the first."""
     top: int | None = None
-    """Event time, ms (event_progress): a window of a query is final up to `top - lateness`."""
+    """Event time, ms (event_progress): windows of a query are final up to `top - lateness`."""
     tops: dict[int, int] = {}
     """Partition → latest event time of its readings, ms."""
     offsets: dict[str, dict[int, int]] = {}
     """Topic → partition → first offset whose results were never emitted."""
-    asked_from: dict[str, dict[str, dict[int, int]]] = {}
+    joined_at_offsets: dict[str, dict[str, dict[int, int]]] = {}
     """Query (name@registered_at) → the lane's `offsets` when it joined: earlier records were
     computed without it."""
     complete_from: dict[str, int] = {}
@@ -45,7 +45,7 @@ class LaneRecord(BaseModel):
     query that is not here was asked for everything there ever was."""
     late: dict[str, int] = {}
     """Query (name@registered_at) → readings counted as late so far."""
-    apart: str = ""
+    isolated: str = ""
     """Why its one query is isolated (slow.py)."""
     shedding: dict[str, Shedding] = {}
     """Query (name@registered_at) → the share of readings that it takes, from which offsets on
@@ -71,11 +71,15 @@ def begin(
     first reading that it keeps. `cut_to`: event time, ms, of the first windows that it still has
     whole, where it does not keep all that is to be computed.
     """
-    if labels and not has_checkpoint and not any(label in record.asked_from for label in labels):
+    if (
+        labels
+        and not has_checkpoint
+        and not any(label in record.joined_at_offsets for label in labels)
+    ):
         # Nothing of these queries was ever computed, so all of it is new to them.
         record = LaneRecord(stream=record.stream, lane=record.lane, revision=record.revision)
     safe = now_ms + CLOCKS_APART_MS
-    joins = {label for label in labels if label not in record.asked_from and record.offsets}
+    joins = {label for label in labels if label not in record.joined_at_offsets and record.offsets}
     complete_from = {
         label: at for label, at in record.complete_from.items() if label in labels
     } | dict.fromkeys(joins, safe)
@@ -83,7 +87,9 @@ def begin(
         complete_from = {label: max(cut_to, complete_from.get(label, cut_to)) for label in labels}
     return record.model_copy(
         update={
-            "asked_from": {label: record.asked_from.get(label, record.offsets) for label in labels},
+            "joined_at_offsets": {
+                label: record.joined_at_offsets.get(label, record.offsets) for label in labels
+            },
             "complete_from": complete_from,
             "late": {label: late for label, late in record.late.items() if label in labels},
             "shedding": {
@@ -93,19 +99,21 @@ def begin(
     )
 
 
-def apart(record: LaneRecord, place: str, label: str, why: str) -> LaneRecord:
+def isolated(record: LaneRecord, place: str, label: str, why: str) -> LaneRecord:
     """The record of the lane `place`, which takes one isolated query out of another lane. Pure.
 
     It starts exactly where the lane of `record` is.
     """
     own: dict[str, Mapping[str, Any]] = {
-        "asked_from": record.asked_from, "complete_from": record.complete_from, "late": record.late,
+        "joined_at_offsets": record.joined_at_offsets,
+        "complete_from": record.complete_from,
+        "late": record.late,
         "shedding": record.shedding,
-    }  # fmt: skip
+    }
     only = {
         name: {of: one for of, one in values.items() if of == label} for name, values in own.items()
     }
-    return record.model_copy(update={"stream": place, "apart": why, **only})
+    return record.model_copy(update={"stream": place, "isolated": why, **only})
 
 
 def with_incomplete_before(record: LaneRecord, lacks_before: Mapping[str, int]) -> LaneRecord:

@@ -42,7 +42,7 @@ class LaneSchedule:
 
     def __init__(self, config: AnalysisConfig, job: Job) -> None:
         self._config = config
-        self._is_expensive = job.is_driven or job.queries[0].is_apart
+        self._is_expensive = job.is_driven or job.queries[0].is_isolated
         self._polls = PollTimes(config, job)
         self._limit = BatchLimit(config.batch_records_max, is_expensive=self._is_expensive)
         self._next_ms = 0
@@ -77,10 +77,12 @@ class LaneSchedule:
         """Note that the batch had been emitted before: the next one begins immediately."""
         self.behind.ends(now_s, 0, is_cut_off=False, cost=Cost(took, 0))
 
-    def ends(self, done: Done, *, batches: int, is_apart: bool, now_s: float, now_ms: int) -> None:
+    def ends(
+        self, done: Done, *, batches: int, is_isolated: bool, now_s: float, now_ms: int
+    ) -> None:
         """Note that a batch was emitted.
 
-        `batches`: how many the lane finished before; `is_apart`: is its one query isolated?
+        `batches`: how many the lane finished before; `is_isolated`: is its one query isolated?
         """
         next_ms = self._polls.next_ms(
             self._polled_ms,
@@ -94,7 +96,7 @@ class LaneSchedule:
         if is_cut_off:
             self._polls.forget()
         self._next_ms = 0 if is_cut_off else next_ms
-        if is_apart:  # the other lanes have the machine for as long as it had it
+        if is_isolated:  # the other lanes have the machine for as long as it had it
             self._next_ms = max(self._next_ms, now_ms + int(took_s * 1000))
         self.behind.ends(now_s, done.unread, is_cut_off=is_cut_off, cost=Cost(done.took, done.read))
 

@@ -71,7 +71,7 @@ def failing(
         return _failing(session, config, job, types, checkpoint, failure, beat)
     except FAULTS as error:
         log.warning(
-            "what failed cannot be found now: %s",
+            "the failing query cannot be determined now: %s",
             cause_of(error)[:500],
             extra={"event": "lane.bisect_failed"},
         )

@@ -50,7 +50,7 @@ def isolate(
 
     `lane`: is stopped. Raises what Kafka and the disk do; then nothing has changed.
     """
-    own = replace(registered, is_apart=True)
+    own = replace(registered, is_isolated=True)
     place, kind = lane_place(own), lane.job.kind
     copied(
         lane.checkpoint,
@@ -59,7 +59,7 @@ def isolate(
     )
     with closing(Transactions(config.kafka, lane.name)) as transactions:
         record = read_lane_record(config.kafka, lane.record.key) or lane.record
-        after = lane_record.apart(record, place, own.label, reason)
+        after = lane_record.isolated(record, place, own.label, reason)
         said = outputs([own], after, rate=None, left=None, now_ms=now_ms)
         transactions.write(
             [Output(topics.LANES, after.key, after.model_dump_json().encode()), *said]

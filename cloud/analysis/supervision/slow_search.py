@@ -66,7 +66,7 @@ AGAIN_S: Final = 60.0
 long after each search."""
 AGAIN_S_MAX: Final = 900.0
 """The longest time between searches, s, so that a query that becomes slow later is found."""
-APART_MAX: Final = 4
+ISOLATED_MAX: Final = 4
 """Queries that have lanes of their own: each is a Spark query more, and may take half of a core.
 Others stay where they are, and a warning says so."""
 CLOSE_S: Final = 1.0
@@ -294,12 +294,12 @@ def _stages(context: Any, job: int) -> Sequence[int]:
 
 
 def _has_room(key: Key, lanes: Mapping[Key, Lane]) -> bool:
-    if sum(lane.job.queries[0].is_apart for lane in lanes.values()) < APART_MAX:
+    if sum(lane.job.queries[0].is_isolated for lane in lanes.values()) < ISOLATED_MAX:
         return True
     log.warning(
         "lane %s-%s is behind, and %d queries are isolated already, the most there may be",
         *key,
-        APART_MAX,
+        ISOLATED_MAX,
         extra={"event": "slow.full"},
     )
     return False

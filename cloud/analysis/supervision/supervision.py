@@ -87,7 +87,7 @@ class Lanes:
         self.places: dict[LaneKey, SupervisedLane] = {}
         self.failed: dict[str, str] = {}
         """Query (label) → why it was taken out."""
-        self.apart: set[str] = set()
+        self.isolated: set[str] = set()
         """Queries (label) with lanes of their own."""
         self.changes = 0
         """Grows when other jobs are wanted than before, because of what happened here."""
@@ -189,7 +189,7 @@ class Lanes:
                 extra={"event": "slow.failed"},
             )
             return
-        self.apart.add(own.label)
+        self.isolated.add(own.label)
         emitted_rows = {
             label: one for label, one in place.emitted_rows.items() if label == own.label
         }

@@ -96,7 +96,7 @@ def admit(
     mode = Mode.ONE_WAY if message.response_topic is None else Mode.ACK
     content_type = message.content_type
     aside: Sequence[Aside] = ()
-    if content_type == COMPACT_TYPE:  # `in_full` has left it as it is
+    if content_type == COMPACT_TYPE:  # `expand_compact` has left it as it is
         compact.decode(message.payload)
         raise Rejected(RejectReason.VERSION, "a compact message where none is expected")
     if content_type is None or not content_type.startswith(_OUR_TYPES):

@@ -33,8 +33,8 @@ from edgewake.cloud.client_share import Bound, Clients
 from edgewake.cloud.web.host import is_local
 from edgewake.cloud.web.limits import CERTIFICATE
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.maps.http_asking import NO_BROWSER, is_of_a_page
 from edgewake.protocol.maps.http_forms import JSON, Head, Outcome, Reply
+from edgewake.protocol.maps.http_identity import NO_BROWSER, is_from_a_page
 
 TAKE_S: Final = 4.0
 """Seconds that a request waits for Kafka: clients of others have patience for 5 and more."""
@@ -132,7 +132,7 @@ class Door:
     ) -> Response:
         """Answer who asks for a token, in ThingsBoard's words."""
         assert self._provisioning is not None, "it was asked"
-        if is_of_a_page(headers):
+        if is_from_a_page(headers):
             return Response(provisioning.refused(NO_BROWSER), 403, media_type=JSON)
         chunks: list[bytes] = []
         try:

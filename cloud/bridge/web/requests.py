@@ -23,7 +23,6 @@ from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frames.record import TRACE_HEADERS
 from edgewake.protocol.maps.device_tokens import DeviceTokens, Holder
-from edgewake.protocol.maps.http_asking import Passwords, known, refused
 from edgewake.protocol.maps.http_forms import (
     Form,
     Head,
@@ -34,6 +33,7 @@ from edgewake.protocol.maps.http_forms import (
     reply,
     unpacked,
 )
+from edgewake.protocol.maps.http_identity import Passwords, identified, refusal
 
 _KINDS: Final = frozenset({batches.SENML_TYPE, *batches.LINES_TYPES})
 """Content types that say how a plain device's readings are written; all others are JSON, for
@@ -116,23 +116,25 @@ class Requests:
             certified = self._certificates.holder_of(shown)
             if certified is None:
                 taken_back = f"the certificate of {shown.name!r} was taken back, or is another's"
-                return refused(form, head, 401, taken_back)
+                return refusal(form, head, 401, taken_back)
         if is_trusted:
-            found = known(head, None, None, form=form)
+            found = identified(head, None, None, form=form)
         else:
-            found = known(head, None, self._tokens, self._passwords, form=form, certified=certified)
+            found = identified(
+                head, None, self._tokens, self._passwords, form=form, certified=certified
+            )
         if isinstance(found, Reply):
             return found
         key = head.headers.get("idempotency-key")
         if key is not None and not 1 <= len(key) <= request_key.KEY_CHARS_MAX:
             expected = f"expected 1 to {request_key.KEY_CHARS_MAX} characters"
-            return refused(form, head, 400, f"Idempotency-Key: {expected}")
+            return refusal(form, head, 400, f"Idempotency-Key: {expected}")
         if not is_own:
             return Asked(form, found)
         topic = head.path.strip("/")
         why = self._why_not(found, topic, is_trusted=is_trusted)
         if why is not None:
-            return refused(form, head, *why)
+            return refusal(form, head, *why)
         return Asked(form, found, topic)
 
     def _why_not(self, head: Head, topic: str, *, is_trusted: bool) -> tuple[int, str] | None:

@@ -10,7 +10,7 @@ One reading, one filtering and one encoding serve them all:
        └──▶ parked: nothing is left; goes on with the next records
 
 With its chunk the cohort is over: everybody has it. It is over as well when its range is lost,
-because retention took it: everybody gets a gap.
+because retention deleted it: everybody gets a gap.
 
 A partition whose older records cannot be read is left out, so that it holds up none of the others,
 and is tried again. Blocks are held by as many cohorts as there is room for

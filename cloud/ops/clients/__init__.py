@@ -1,1 +1,1 @@
-"""Who reads at the access servers, and ending one, over HTTP."""
+"""Routes that list the clients of access servers and end their streams."""

@@ -1,4 +1,4 @@
-"""Routes about clients: who reads now, and ending one; leases of those that sleep."""
+"""Routes about clients: list and end those that read, and the leases of those that sleep."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ from edgewake.protocol.ops.open_client import ID_PATTERN, OpenClient
 ClientId = Annotated[str, Path(pattern=ID_PATTERN)]
 LeaseId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Reason = Annotated[
-    str, Query(max_length=200, description="What the client is told, e.g. why and until when.")
+    str, Query(max_length=200, description="Text for the client, e.g. why and until when.")
 ]
 
 
 class ClientView(OpenClient):
-    """A client, and the server that it reads at."""
+    """A client, and the server that it reads from."""
 
     server: str
 
 
 class ServerView(BaseModel):
-    """An access server, and how many it serves."""
+    """An access server, and how many clients it serves."""
 
     server: str
     at: int
-    """When it said so, ms since 1970 UTC."""
+    """Time of its report, ms since 1970 UTC."""
     total: int
     told: int
-    """Those that are listed; of a server with more than 1000 the farthest behind."""
+    """How many clients it reported: the 1000 farthest behind where it has more."""
 
 
 class ClientsPage(Page[ClientView]):
-    """Clients in order of id."""
+    """A page of clients, sorted by id."""
 
     servers: list[ServerView]
 
 
 class LeaseView(BaseModel):
-    """A lease, without what would let one wake or read in its name."""
+    """A lease without its secrets."""
 
     id: str
     streams: list[str]
@@ -62,11 +62,11 @@ class LeaseView(BaseModel):
     expires_at: int
     state: LeaseState
     count: int
-    """Events after its client's cursor, as of its last wake-up."""
+    """Events after its client's cursor at the last wake-up."""
     wakes: int
     last_wake_at: int | None
     unanswered: int
-    """Wake-ups since its client last resumed."""
+    """Wake-ups since its client resumed last."""
     failures: int
     due_at: int | None
     """When the next wake-up or try goes out (due, notified), or when a pause ends (paused)."""
@@ -77,7 +77,7 @@ class WakeView(BaseModel):
     """The outcome of a wake-up."""
 
     taken: bool
-    """Did the endpoint take it? Where not, it is called again as with every wake-up."""
+    """Whether the endpoint accepted it; if not, it is retried like every wake-up."""
     lease: LeaseView
 
 
@@ -91,7 +91,7 @@ def _lease_view(lease: Lease) -> LeaseView:
 
 
 def router(services: Services) -> APIRouter:
-    """List and end clients and leases."""
+    """Makes the routes that list and end clients and leases."""
     routes = APIRouter()
     tables, desk = services.tables, services.clients
 
@@ -103,7 +103,7 @@ def router(services: Services) -> APIRouter:
         principal: Annotated[str | None, Query(max_length=200)] = None,
         state: Literal["opening", "waiting", "behind", "live", "ending"] | None = None,
     ) -> ClientsPage:
-        """Who reads at the access servers now: each says so every few seconds."""
+        """List the clients that read now, by what access servers reported in the last seconds."""
         found = {
             client.id: (server, client)
             for server, client in tables.clients.all()
@@ -129,8 +129,8 @@ def router(services: Services) -> APIRouter:
     async def end_client(client: ClientId, request: Request, reason: Reason = "") -> None:
         """End an open stream.
 
-        Its client gets `event: end` with the reason `operator`, keeps its cursor, and may come
-        again: revoke its key, too, to keep it away.
+        Its client gets `event: end` with the reason `operator`, keeps its cursor and may connect
+        again. To prevent that, revoke its key too.
         """
         if reason:
             request.state.audit = f"told: {reason}"
@@ -138,7 +138,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/leases", tags=["leases"])
     async def leases(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[LeaseView]:
-        """Leases of sleeping clients by id, without their secrets."""
+        """List leases of sleeping clients by id, without their secrets."""
         ids = tables.lease_ids.after(after)
         return page_of(
             ids, lambda id_: _lease_view(tables.leases[id_]), limit=limit, total=len(tables.leases)
@@ -148,14 +148,14 @@ def router(services: Services) -> APIRouter:
         "/v1/leases/{lease}", status_code=204, tags=["leases"], responses=problems(404, 503)
     )
     async def end_lease(lease: LeaseId, request: Request) -> None:
-        """End a lease: its client is not woken any more, and is told 404 when it asks for it."""
+        """End a lease: its client is not woken any more and gets 404 when it asks for the lease."""
         await desk.end_lease(lease, by=request.state.holder.name)
 
     @routes.post("/v1/leases/{lease}/wake", tags=["clients"], responses=problems(404, 409, 503))
     async def wake(lease: LeaseId, request: Request) -> WakeView:
-        """Wake a sleeping client now, whatever its policy says: an ordinary wake-up goes out.
+        """Send a sleeping client an ordinary wake-up now, whatever its policy says.
 
-        409: it reads, is being called, or its endpoint is given up.
+        409: it reads, is being called, or its endpoint is disabled.
         """
         found, is_taken = await desk.wake_lease(lease, by=request.state.holder.name)
         return WakeView(taken=is_taken, lease=_lease_view(found))

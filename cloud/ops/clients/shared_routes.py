@@ -1,4 +1,4 @@
-"""Routes about deliveries to webhooks, and about groups of clients that share streams."""
+"""Routes that list deliveries to webhooks, and groups of clients that share streams."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from edgewake.protocol.leases.group_record import Group
 
 
 class DeliveryLine(BaseModel):
-    """A delivery as operators see it: without address, secret and cursor. Times: ms since 1970."""
+    """A delivery without its address, secret and cursor. Times are ms since 1970."""
 
     id: str
     name: str
     """The name that its owner gave it."""
     state: DeliveryState
     why: str | None
-    """The reason for its end."""
+    """Why it ended."""
     streams: list[str]
     where: str | None
     endpoint_host: str
@@ -42,53 +42,53 @@ class DeliveryLine(BaseModel):
     """Failed attempts in a row."""
     failing_since: int | None
     next_at: int | None
-    """When it is tried again."""
+    """When the next attempt is due."""
     error: str
     letters: int
-    """Events that the endpoint refused for good."""
+    """Events that the endpoint refused permanently."""
     created_at: int
     tested_at: int | None
-    """When an operator had its endpoint called without an event, last."""
+    """When an operator last tested its endpoint."""
     test_error: str
-    """What that call failed by; empty: it was taken."""
+    """The error of that test; empty: it succeeded."""
 
 
 DeliveryId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
 class TestView(BaseModel):
-    """The outcome of a call without an event."""
+    """The outcome of a test call."""
 
     taken: bool
     error: str
-    """What it failed by; empty: it was taken."""
+    """The error; empty: the call succeeded."""
     endpoint_host: str
 
 
 class GroupLine(BaseModel):
-    """A group of clients that share streams, without its cursor. Times: ms since 1970 UTC."""
+    """A group of clients that share streams, without its cursor. Times are ms since 1970 UTC."""
 
     id: str
     name: str
     streams: list[str]
     where: str | None
     held: int
-    """Events that a client has, or that wait for their next turn."""
+    """Events that a client holds, or that wait to be delivered again."""
     events: int
-    """Events that are done, all together."""
+    """Events that were completed, in total."""
     oldest_until: int | None
-    """When the first of the held ones is given again; null: none is held."""
+    """When the earliest of the held events is delivered again; null: none is held."""
     created_at: int
 
 
 def router(services: Services) -> APIRouter:
-    """List them."""
+    """Makes the routes that list deliveries and groups."""
     routes = APIRouter(tags=["clients"])
     shared = services.tables.shared
 
     @routes.get("/v1/deliveries")
     async def deliveries(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[DeliveryLine]:
-        """Deliveries of all owners by id: how far each is, and what keeps it."""
+        """List deliveries of all owners by id, with their progress and what delays them."""
         return page_of(
             names_after(shared.deliveries, after),
             lambda name: _delivery(shared.deliveries[name], shared.letters[name]),
@@ -98,7 +98,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.post("/v1/deliveries/{delivery}/test", responses=problems(404, 503))
     async def test(delivery: DeliveryId, request: Request) -> TestView:
-        """Call its endpoint once, signed as always, with `edgewake.test` and without an event."""
+        """Test a delivery: its endpoint gets one signed call `edgewake.test` without an event."""
         desk = services.clients
         found = await desk.test_delivery(delivery, by=request.state.holder.name)
         return TestView(
@@ -109,7 +109,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/shares")
     async def groups(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[GroupLine]:
-        """Groups of clients that share streams, of all owners, by id."""
+        """List groups of clients that share streams, of all owners, by id."""
         return page_of(
             names_after(shared.groups, after),
             lambda name: _group(shared.groups[name]),

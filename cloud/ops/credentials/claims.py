@@ -1,6 +1,6 @@
-"""Claim codes: the holder of one may give `count` devices their passwords, until it ends. Pure.
+"""Claim codes: with one, `count` devices may enrol themselves until it expires. Pure.
 
-Only a code's SHA-256 is kept.
+Only the SHA-256 of a code is stored.
 """
 
 from __future__ import annotations
@@ -16,62 +16,62 @@ import orjson
 from edgewake.cloud.passwords import Bytes
 
 CODE_BYTES: Final = 15
-"""120 random bits: nobody finds one by trying."""
+"""Random bytes of a code: 120 bits cannot be guessed."""
 GROUP: Final = 4
 CLAIMS_MAX: Final = 100
-"""Codes that are good at the same time; one more is refused."""
+"""The most codes that are valid at the same time; one more is refused."""
 
 
 class Unclaimed(ValueError):
-    """The code grants nothing (any more)."""
+    """The code is unknown, used up or expired."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one code is good for."""
+    """What one code grants."""
 
     digest: str
     left: int
-    """Devices that it may still bring in."""
+    """How many more devices may use it."""
     until: int
-    """ms; after it the code is worth nothing."""
+    """When the code expires, ms since 1970 UTC."""
     prefix: str = ""
-    """How their names begin."""
+    """The prefix that names of its devices must have."""
 
 
 def make(random_bytes: Bytes) -> str:
-    """A code that can be read out: six groups of four letters and digits."""
+    """Makes a code that can be read aloud: six groups of four letters and digits."""
     text = base64.b32encode(random_bytes(CODE_BYTES)).decode()
     return "-".join(text[at : at + GROUP] for at in range(0, len(text), GROUP))
 
 
 def digest(code: str) -> str:
-    """The digest under which a code is kept; case and dashes do not matter."""
+    """Returns the digest under which a code is stored, independent of case and dashes."""
     return sha256(code.replace("-", "").replace(" ", "").upper().encode()).hexdigest()
 
 
 def good(claims: Sequence[Claim], *, now: int) -> list[Claim]:
-    """Those that still give something."""
+    """Returns the claims that are still valid."""
     return [one for one in claims if one.left > 0 and one.until > now]
 
 
 def used(claims: Sequence[Claim], code: str, device: str, *, now: int) -> list[Claim]:
-    """The claims when `device` came in by `code`. Raises Unclaimed."""
+    """Returns the claims after `device` used `code`. Raises Unclaimed."""
     left = good(claims, now=now)
     wanted = digest(code)
     found = next((one for one in left if one.digest == wanted), None)
     if found is None:
-        raise Unclaimed("this code is not known, used up or out of time: ask for a new one")
+        raise Unclaimed("this code is unknown, used up or expired: ask for a new one")
     if not device.startswith(found.prefix):
-        raise Unclaimed(f"{device!r}: by this code names begin with {found.prefix!r}")
+        raise Unclaimed(f"{device!r}: this code requires names that begin with {found.prefix!r}")
     return [replace(one, left=one.left - 1) if one is found else one for one in left]
 
 
 def parse(text: str) -> list[Claim]:
-    """What `text_of` wrote. Raises ValueError."""
+    """Parses what `text_of` wrote. Raises ValueError."""
     return [Claim(**one) for one in orjson.loads(text or "[]")]
 
 
 def text_of(claims: Sequence[Claim]) -> str:
-    """The file."""
+    """Writes the claims as the text of their file."""
     return orjson.dumps([asdict(one) for one in claims]).decode()

@@ -1,6 +1,6 @@
 """Gives devices their passwords or certificates, and revokes them.
 
-It keeps the files that the MQTT broker reads, and the claim codes beside them.
+It maintains the files that the MQTT broker reads, and the claim codes beside them.
 
     PASSWORD_FILE      NAME:$7$…, a line a device; `edgewake up` has the broker read what changed
     claims.json        beside it: codes by which devices enrol themselves
@@ -34,33 +34,34 @@ REVOKED: Final = "revoked.pem"
 
 
 class Taken(EdgewakeError):
-    """A device of that name has a password or a certificate already, or is known without one."""
+    """The name belongs to a device that has a password or certificate, or is known without one."""
 
 
 class NoAuthority(EdgewakeError):
-    """Nobody signs certificates here."""
+    """The server has no authority that could sign certificates."""
 
 
 class TooMany(EdgewakeError):
-    """The register has no room for that many devices."""
+    """A bound on devices or codes is reached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a device is given: a password, which is shown this once, or a certificate."""
+    """The credential of a device: a password, which is shown only once, or a certificate."""
 
     device: str
     password: str = ""
     certificate: str = ""
     """PEM."""
     until_ms: int = 0
-    """When the certificate ends; 0: it is a password."""
+    """When the certificate expires; 0 for a password."""
 
 
 class CredentialDesk:
-    """See the module. One for a file; every change is durable when its method returns.
+    """Issues and revokes credentials; every change is durable when its method returns.
 
-    Raises ConfigError at the start, OSError where the folder cannot be written.
+    Only one desk may use a file. Raises ConfigError at the start, OSError where the folder cannot
+    be written.
     """
 
     def __init__(
@@ -86,26 +87,23 @@ class CredentialDesk:
 
     @property
     def authority(self) -> Authority | None:
-        """The authority that signs certificates.
-
-        None: there is none, and the broker does not encrypt.
-        """
+        """The authority that signs certificates; None where the broker does not encrypt."""
         return self._authority
 
     @property
     def devices(self) -> list[str]:
-        """The devices that have a password, by name."""
+        """Returns the names of devices that have a password, sorted."""
         return sorted(self._entries)
 
     @property
     def certificates(self) -> dict[str, int]:
-        """The devices that have a certificate, and when each ends (ms)."""
+        """Returns device → when its certificate expires (ms)."""
         return {device: held.until_ms for device, held in sorted(self._book.held.items())}
 
     def add(self, names: Iterable[str], *, replace: bool = False) -> list[Credential]:
-        """Make a password for each name, for all of them or none. Raises BadName, Taken, TooMany.
+        """Makes a password for each name, for all or none. Raises BadName, Taken, TooMany.
 
-        `replace`: also for those that have one, or a certificate, which is invalid then.
+        With `replace`, an existing password or certificate of a device becomes invalid.
         """
         wanted = [passwords.checked(name) for name in names]
         self._refuse_taken(wanted, replace=replace)
@@ -115,9 +113,9 @@ class CredentialDesk:
         return made
 
     def sign(self, requests: Mapping[str, str], *, replace: bool = False) -> list[Credential]:
-        """Make a certificate for each device by its signing request (PEM), for all of them or none.
+        """Issues a certificate for each device by its signing request (PEM), for all or none.
 
-        `replace`: also for those that have one, or a password, which is invalid then. Raises
+        With `replace`, an existing password or certificate of a device becomes invalid. Raises
         BadName, BadRequest, NoAuthority, Taken, TooMany.
         """
         authority = self._signing()
@@ -134,28 +132,28 @@ class CredentialDesk:
             made.append(Credential(device, certificate=one.pem, until_ms=one.until_ms))
         self._check_room(len(self._entries.keys() | book.held))
         if book.is_full:
-            raise TooMany(
-                f"{books.REVOKED_MAX} certificates were taken back and are not out of time yet"
-            )
+            raise TooMany(f"{books.REVOKED_MAX} revoked certificates have not expired yet")
         self._write_book(book)
         self._forget_passwords(checked)
         return made
 
     def revoke(self, device: str) -> bool:
-        """Had it a password or a certificate?"""
+        """Revokes a device's password or certificate. Returns whether it had one."""
         had = device in self._entries or device in self._book.held
         self._forget_passwords([device])
         self._take_back([device])
         return had
 
     def offer(self, *, count: int, life_s: float, prefix: str = "") -> tuple[str, Claim]:
-        """A code for `count` devices. Raises TooMany, BadName."""
+        """Makes a code for `count` devices. Raises TooMany, BadName."""
         if prefix:
             passwords.checked(prefix)
         now = self._clock.now_ms()
         left = claims.good(self._claims, now=now)
         if len(left) >= claims.CLAIMS_MAX:
-            raise TooMany(f"{claims.CLAIMS_MAX} codes are not used yet: use them, or wait")
+            raise TooMany(
+                f"{claims.CLAIMS_MAX} codes are unused: use them, or wait until they expire"
+            )
         code = claims.make(self._random)
         claim = Claim(claims.digest(code), count, now + round(life_s * 1000), prefix)
         self._write(self._claims_file, claims.text_of([*left, claim]))
@@ -165,10 +163,10 @@ class CredentialDesk:
     def enrol(
         self, code: str, device: str, is_known: Callable[[str], bool], request: str = ""
     ) -> Credential:
-        """Give a device that has a code a certificate by its signing request, else a password.
+        """Issues a certificate by a device's signing request, else a password, for a code.
 
-        `is_known`: is there a device of that name? Nobody takes another's name by a code. Raises
-        Unclaimed, BadName, BadRequest, NoAuthority, Taken, TooMany.
+        `is_known` says whether there is a device of that name: a code does not take over another's
+        name. Raises Unclaimed, BadName, BadRequest, NoAuthority, Taken, TooMany.
         """
         left = claims.used(self._claims, code, device, now=self._clock.now_ms())
         passwords.checked(device)
@@ -176,8 +174,8 @@ class CredentialDesk:
             self._signing()
             authorities.checked_request(request)
         if device in self._entries or device in self._book.held or is_known(device):
-            raise Taken(f"{device}: there is a device of that name: choose another one")
-        # Counted first: a crash between the two costs one use of the code, and gives none twice.
+            raise Taken(f"{device}: a device of that name exists: choose another name")
+        # The use is counted first: a crash in between costs one use and never grants one twice.
         self._write(self._claims_file, claims.text_of(left))
         self._claims = left
         (made,) = self.sign({device: request}) if request else self.add([device])
@@ -186,7 +184,7 @@ class CredentialDesk:
     def _signing(self) -> Authority:
         if self._authority is None:
             raise NoAuthority(
-                "this server signs no certificates: expected authority_dir in ops.toml "
+                "this server cannot sign certificates: expected authority_dir in ops.toml "
                 "(`edgewake up --listen` has it, and not with --plain)"
             )
         return self._authority
@@ -196,9 +194,9 @@ class CredentialDesk:
             return
         for name in wanted:
             if name in self._entries:
-                raise Taken(f"{name}: has a password already; a new one takes the old one's place")
+                raise Taken(f"{name}: has a password already; --replace makes a new one")
             if name in self._book.held:
-                raise Taken(f"{name}: has a certificate already; --replace takes it back")
+                raise Taken(f"{name}: has a certificate already; --replace revokes it")
 
     def _check_room(self, count: int) -> None:
         if count > passwords.DEVICES_MAX:
@@ -223,7 +221,7 @@ class CredentialDesk:
             self._entries = left
 
     def _take_back(self, devices: Iterable[str]) -> None:
-        """Certificates of these devices."""
+        """Revokes the certificates of these devices."""
         now, book = self._clock.now_ms(), self._book
         for device in devices:
             book = book.taken(device, now_ms=now)
@@ -231,14 +229,14 @@ class CredentialDesk:
             self._write_book(book)
 
     def _write_book(self, book: Book) -> None:
-        """The book first: the list can be made of it, and not the other way round."""
+        """Writes the book before the revocation list, which can be made from it."""
         self._write(self._book_file, books.text_of(book))
         is_taken, self._book = book.number != self._book.number, book
         if is_taken:
             self._publish(book)
 
     def _mend_list(self) -> None:
-        """At the start: a crash may have come between book and list. Raises ConfigError."""
+        """Completes what a crash between book and list left undone. Raises ConfigError."""
         if self._authority is None or self._authority_dir is None:
             return
         file = self._authority_dir / REVOKED
@@ -249,20 +247,20 @@ class CredentialDesk:
             raise ConfigError(f"{file}: {error}") from error
         if listed > self._book.number:
             raise ConfigError(
-                f"{self._book_file} knows less than {file} of what was taken back: restore it, "
-                "since certificates that were taken back would be good again"
+                f"{self._book_file} lists fewer revocations than {file}: restore it, "
+                "because revoked certificates would be valid again"
             )
         if listed < self._book.number:
             self._publish(self._book)
 
     def _publish(self, book: Book) -> None:
-        """The list that the broker reads; without an authority it has none."""
+        """Writes the revocation list that the broker reads, if there is an authority."""
         if self._authority is not None and self._authority_dir is not None:
             text = authorities.revocations(self._authority, book.revoked, book.number)
             self._write(self._authority_dir / REVOKED, text)
 
     def _write(self, path: Path, text: str) -> None:
-        """Aside, synced and renamed: the broker may read at any moment."""
+        """Writes aside, syncs and renames, because the broker may read at any moment."""
         new = path.with_name(f".{path.name}.new")
         with os.fdopen(os.open(new, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w") as file:
             file.write(text)

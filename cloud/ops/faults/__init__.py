@@ -1,1 +1,1 @@
-"""Faults of a demonstration: what the supervisor may be asked to do to its parts."""
+"""Fault injection for demonstrations, done by the supervisor of `edgewake up --faults`."""

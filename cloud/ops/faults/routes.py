@@ -1,4 +1,4 @@
-"""Routes of a demonstration: kill or freeze a part, cut a link, and see what the ledger says."""
+"""Routes that inject faults into a demonstration and show the ledger's verdict."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from edgewake.protocol.ops.faults import FaultsView, Order
 
 
 def router(services: Services) -> APIRouter:
-    """Look at faults, and let them happen."""
+    """Makes the routes that list and inject faults."""
     routes = APIRouter(tags=["faults"])
 
     def control() -> FaultControl:
         if services.faults is None:
-            detail = "this system does no faults to itself: start it with `edgewake up --faults`"
+            detail = "fault injection is off: start the system with `edgewake up --faults`"
             raise Problem(404, "no_faults", detail)
         return services.faults
 
     @routes.get("/v1/faults", responses=problems(404, 503))
     async def look() -> FaultsView:
-        """Which faults can be done and were done, and what the ledger finds lost, twice, wrong."""
+        """Show possible and past faults, and what the ledger finds lost, duplicated or wrong."""
         return await control().ask()
 
     @routes.post("/v1/faults", status_code=202, responses=problems(404, 409, 503))
     async def do(order: Order, request: Request) -> FaultsView:
         """Kill or freeze a part, or cut a link, of `edgewake up --faults`.
 
-        A frozen part goes on after ten seconds, a cut link after as many; a part that was killed is
-        started again. 409: something is done to it already, or it does not run.
+        A frozen part and a cut link recover after ten seconds; a killed part is started again. 409:
+        a fault is in progress there, or the part does not run.
         """
         request.state.audit = f"{order.kind} {order.target}"
         return await control().ask(order)

@@ -1,1 +1,1 @@
-"""What happened: events, and problems with their beginning and end."""
+"""The history of events, and of problems with their beginning and end."""

@@ -1,8 +1,8 @@
-"""Writes what happened to `ew.history`, from where every operations server reads it.
+"""Writes the history of events to `ew.history`, which every operations server reads.
 
-All servers see the same events, and one writes: the one that judges alerts. The others keep theirs
-for PENDING_S, so that who takes over writes what the one before did not. Nothing waits for Kafka:
-what cannot be written within that time is left out.
+All servers see the same events, and the one that judges alerts writes them. The others keep theirs
+for PENDING_S, so that a successor writes what its predecessor did not. Nothing waits for Kafka: an
+entry that cannot be written within that time is dropped.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from edgewake.protocol.clock import Clock
 log = logging.getLogger("edgewake.ops")
 
 PENDING_S: Final = 60.0
-"""How long an entry waits for who writes; longer than a change of that server takes."""
+"""Seconds that an entry waits for a writer, which is longer than a takeover."""
 PENDING_MAX: Final = 5_000
-"""Entries that wait; the oldest are left out."""
+"""The most entries that wait; of more the oldest are dropped."""
 SAME_MS: Final = 15_000
-"""Two servers see one event at most so far apart."""
+"""The longest time between two servers' observations of one event, ms."""
 LOOK_S: Final = 0.5
 
 
 class HistoryLog:
-    """See the module. `run` must run. `leads`: is this the one server that writes?"""
+    """Collects entries; its task `run` writes them while `leads` says that this server writes."""
 
     def __init__(self, config: KafkaConfig, clock: Clock, leads: Callable[[], bool]) -> None:
         self.past = Past(clock.now_ms, write=self._put)
@@ -45,7 +45,7 @@ class HistoryLog:
         self._has_led = False
 
     def take(self, change: Change) -> None:
-        """A record of `ew.history`; one that cannot be read is left out."""
+        """Applies a record of `ew.history`; an invalid one is skipped."""
         try:
             self.past.take(change.offset + 1, Noted.model_validate_json(change.value or b""))
         except ValidationError as error:
@@ -55,7 +55,7 @@ class HistoryLog:
         self._pending.append(one)
 
     async def run(self) -> None:
-        """Write until cancelled."""
+        """Writes until cancelled."""
         while True:
             await self._clock.sleep(LOOK_S)
             self._producer.poll(0)
@@ -74,7 +74,7 @@ class HistoryLog:
                 self._producer.produce(
                     topics.HISTORY, value=one.model_dump_json().encode(), partition=0
                 )
-            except (BufferError, KafkaException) as error:  # at the next look
+            except (BufferError, KafkaException) as error:  # The next turn tries again.
                 log.debug("history waits: %s", error)
                 return
             self._pending.popleft()
@@ -85,5 +85,5 @@ class HistoryLog:
             self._pending.popleft()
 
     def close(self) -> None:
-        """Wait up to a second for what is being written."""
+        """Waits up to a second for what is being written."""
         self._producer.flush(1)

@@ -1,4 +1,4 @@
-"""Keeps the log of problems: looks again and again, and hears who acknowledges one."""
+"""Maintains the log of problems: checks for them regularly and records acknowledgements."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from edgewake.protocol.ops.problem import ProblemRecord
 log = logging.getLogger("edgewake.ops")
 
 LOOK_EVERY_S: Final = 5.0
-"""Between two looks of the server that writes; a problem that is shorter may be missed."""
+"""Seconds between two checks; a problem that is shorter may be missed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProblemDesk:
-    """See above. `leads`: is this the one server that writes?"""
+    """Checks for problems while `leads` says that this server writes."""
 
     writer: TableWriter
     tables: OpsTables
@@ -36,7 +36,7 @@ class ProblemDesk:
     log: ProblemLog = field(default_factory=ProblemLog)
 
     async def run(self) -> None:
-        """Keep the problems up to date until cancelled."""
+        """Keeps the problems up to date until cancelled."""
         while True:
             await self.clock.sleep(LOOK_EVERY_S)
             if not (self.leads() and self.system.ready.is_set()):
@@ -58,7 +58,7 @@ class ProblemDesk:
             await self.writer.write(topics.PROBLEMS, key, row)
 
     async def acknowledge(self, problem_id: str, *, by: str, note: str) -> ProblemRecord:
-        """Somebody looks after it. Raises Problem or Unavailable."""
+        """Records that somebody handles a problem. Raises Problem or Unavailable."""
         row = self.tables.problems.get(problem_id)
         if row is None:
             raise Problem(

@@ -1,7 +1,8 @@
-"""When each problem began and ended: rows of `ew.problems`, from one look after another. Pure.
+"""Decides when problems begin and end, from one check after another. Pure.
 
-A problem is known by its kind and name; its sentence may change while it lasts (a count grows). It
-ends when it was not seen for GONE_MS: what flickers is one problem.
+Its output are rows of `ew.problems`. A problem is identified by its kind and name; its sentence may
+change while it lasts (a count grows). It ends when it was not seen for GONE_MS, so one that
+flickers is a single problem.
 """
 
 from __future__ import annotations
@@ -13,27 +14,27 @@ from edgewake.cloud.ops.services.problems import KnownProblem
 from edgewake.protocol.ops.problem import ProblemRecord
 
 GONE_MS: Final = 15_000
-"""A problem that was not seen for so long is over: three looks."""
+"""A problem that was not seen for this time, three checks, has ended."""
 KEPT_MS: Final = 90 * 86_400_000
-"""Problems that are over are kept for so long."""
+"""How long ended problems are kept."""
 ROWS_MAX: Final = 2_000
-"""Problems kept, some 300 bytes each; of more those go first that ended first."""
+"""The most problems, some 300 bytes each; those that ended first are removed first."""
 
 Key = tuple[str, str]
 
 
 class ProblemLog:
-    """Decides what is written. Only one server may (the one that judges alerts)."""
+    """Decides which rows to write. Only one server may use it: the one that judges alerts."""
 
     def __init__(self) -> None:
         self._seen_at: dict[str, int] = {}
-        """Id of an open problem → when it was seen last, ms."""
+        """Id of an open problem → when it was last seen, ms."""
         self._texts: dict[str, str] = {}
 
     def changes(
         self, rows: Mapping[str, ProblemRecord], found: Iterable[KnownProblem], *, now: int
     ) -> list[tuple[str, ProblemRecord | None]]:
-        """Rows to write (None: to remove), after a look that found these."""
+        """Returns the rows to write (None: to remove) after a check that found these problems."""
         open_rows = {(row.kind, row.name): row for row in rows.values() if row.ended_at is None}
         written: list[tuple[str, ProblemRecord | None]] = []
         new_ids = iter(_free_ids(rows, now))
@@ -56,7 +57,7 @@ class ProblemLog:
         return written
 
     def _ended(self, row: ProblemRecord, now: int) -> ProblemRecord | None:
-        """`row` is not there in this look."""
+        """Returns the change for a row whose problem this check did not find."""
         seen_at = self._seen_at.setdefault(row.id, now)
         if now - seen_at < GONE_MS:
             return None
@@ -79,7 +80,7 @@ def _free_ids(rows: Mapping[str, ProblemRecord], now: int) -> Iterable[str]:
 
 
 def _outlived(rows: Mapping[str, ProblemRecord], now: int) -> list[str]:
-    """Those that are over and too old, or too many."""
+    """Returns ended problems that are too old, or too many."""
     over = sorted(
         (row for row in rows.values() if row.ended_at is not None),
         key=lambda row: row.ended_at or 0,

@@ -1,8 +1,8 @@
 """Dead letters, newest first.
 
-Kafka gives headers only together with the payload, which may be a MiB. So a letter is read once:
-what its headers say is kept in an index, and a list that goes over the same letters again asks
-Kafka only for those that the index lacks.
+Kafka returns headers only together with the payload, which may be a MiB. So each letter is read
+once: an index keeps what its headers say, and later lists ask Kafka only for letters that the index
+lacks.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from edgewake.protocol.frames.frame import FRAME_ZSTD_TYPE
 from edgewake.protocol.frames.packed import PACKED_TYPE
 
 SCANNED_MAX: Final = 5000
-"""Letters looked at for one page; where a filter finds fewer than asked for, `next` goes on from
-there."""
+"""The most letters scanned for one page; where a filter finds fewer than asked for, `next`
+continues there."""
 CHUNKS: Final = (20, 500)
-"""Letters read at once, backwards: the first time, and at most. Each further chunk is twice the one
-before."""
+"""The first and the largest number of letters read at once, backwards. Each chunk is twice the
+previous one."""
 INDEX_MAX: Final = 20_000
-"""Letters in the index, about 700 bytes each; those indexed longest ago are dropped."""
+"""The most letters in the index, about 700 bytes each; the earliest indexed are dropped."""
 PREVIEW_CHARS: Final = 200
 HOUR_MS: Final = 3_600_000
 
@@ -54,16 +54,16 @@ class DeadLetterView(BaseModel):
 
 
 class DeadLetterPage(BaseModel):
-    """Newest first."""
+    """A page of dead letters, newest first."""
 
     items: list[DeadLetterView]
     next: int | None
     """`before` of the next page; null at the oldest."""
     complete: bool
-    """False: Kafka was too slow to fill this page within the request's time. No letter is left out:
-    `next` goes on where it ended."""
+    """False where Kafka was too slow to fill this page within the request's time. No letter is
+    skipped: `next` continues where it ended."""
     kept: int
-    """Letters kept at most; offsets that retention or transactions left empty are counted, too."""
+    """An upper bound of the letters in Kafka: it counts offsets without a record, too."""
 
 
 class LettersOfHour(BaseModel):
@@ -75,47 +75,47 @@ class LettersOfHour(BaseModel):
 
 
 class LetterCounts(BaseModel):
-    """Letters by hour, the oldest hour first; hours without any are left out."""
+    """Letters by hour, oldest first; hours without letters are omitted."""
 
     hours: list[LettersOfHour]
     letters: int
-    """Letters that were counted."""
+    """How many letters were counted."""
     newest: int
-    """The offset behind the newest one: what comes later is not counted."""
+    """The offset after the newest counted letter."""
     is_cut: bool
-    """There are older ones, which were not looked at."""
+    """Whether older letters exist that were not scanned."""
 
 
 class Filter(NamedTuple):
-    """Which letters are wanted; None: any."""
+    """A filter of letters; None matches any."""
 
     reason: RejectReason | None = None
     device: str | None = None
 
     def allows(self, letter: DeadLetterView) -> bool:
-        """Is this one wanted?"""
+        """Returns whether a letter matches."""
         return (self.reason is None or letter.reason == self.reason) and (
             self.device is None or letter.device == self.device
         )
 
 
 class DeadLetterIndex:
-    """Offset → letter, or None where an offset holds no letter. For several threads."""
+    """Offset → letter, or None for an offset without a letter. Thread-safe."""
 
     def __init__(self) -> None:
         self._letters: dict[int, DeadLetterView | None] = {}
         self._lock = threading.Lock()
 
     def add(self, message: Message) -> DeadLetterView:
-        """Index a letter that was read."""
+        """Indexes a letter that was read."""
         letter = view(message)
         self._put(letter.offset, letter)
         return letter
 
     def get(self, session: KafkaSession, first: int, end: int) -> list[DeadLetterView]:
-        """The letters from `first` to before `end`, those that are not indexed from Kafka.
+        """Returns the letters from `first` to before `end`, reading those not indexed from Kafka.
 
-        Raises DeadlinePassed; what came is indexed.
+        Raises DeadlinePassed; letters read until then are indexed.
         """
         while missing := self._missing(first, end):
             position = missing[0]
@@ -129,7 +129,7 @@ class DeadLetterIndex:
         return [letter for letter in found if letter is not None]
 
     def forget_from(self, offset: int) -> None:
-        """Forget letters from `offset` on, where the topic ends now.
+        """Forgets letters from `offset` on, where the topic ends now.
 
         They belong to an earlier topic of that name.
         """
@@ -157,9 +157,9 @@ class DeadLetterIndex:
 def page(
     session: KafkaSession, index: DeadLetterIndex, *, before: int | None, limit: int, wanted: Filter
 ) -> DeadLetterPage:
-    """Up to `limit` letters below offset `before` that are wanted.
+    """Returns up to `limit` matching letters below offset `before`.
 
-    Raises Unavailable where Kafka gave not a single one in time.
+    Raises Unavailable where Kafka returned not a single letter in time.
     """
     low, high = session.range(topics.DEAD, 0)
     index.forget_from(high)
@@ -189,7 +189,7 @@ def page(
 def counts(
     session: KafkaSession, index: DeadLetterIndex, *, since: int, wanted: Filter
 ) -> LetterCounts:
-    """Count the wanted letters that came since then, among the newest SCANNED_MAX."""
+    """Counts the matching letters since a time, among the newest SCANNED_MAX."""
     low, high = session.range(topics.DEAD, 0)
     index.forget_from(high)
     stop = max(low, high - SCANNED_MAX)
@@ -228,10 +228,10 @@ def ahead(
     limit: int,
     wanted: Filter,
 ) -> tuple[list[int], int | None]:
-    """Offsets of up to `limit` wanted letters from `first` on, oldest first, and where to go on.
+    """Returns offsets of up to `limit` matching letters from `first` on, and where to continue.
 
-    It looks at SCANNED_MAX letters; None: there are none behind them. Raises Unavailable where
-    Kafka gave not a single one in time.
+    The offsets are sorted, oldest first. At most SCANNED_MAX letters are scanned; None: no letters
+    follow. Raises Unavailable where Kafka returned not a single letter in time.
     """
     low, high = session.range(topics.DEAD, 0)
     index.forget_from(high)
@@ -254,11 +254,11 @@ def ahead(
 
 
 def view(message: Message) -> DeadLetterView:
-    """A letter as it is shown."""
+    """Makes the view of a letter."""
     value = message.value() or b""
     try:
         why: dict[str, Any] = DeadLetter.from_headers(message.headers() or ()).model_dump()
-    except ValidationError:  # not one of ours; still a letter, and shown
+    except ValidationError:  # A record that no bridge wrote is shown all the same.
         why = {
             "reason": "unknown",
             "detail": "",
@@ -277,7 +277,7 @@ def view(message: Message) -> DeadLetterView:
 
 
 def preview_of(value: bytes, content_type: str) -> str:
-    """Its first characters, of an agent's frame as JSON; of a damaged one its bytes."""
+    """Returns the first characters of a payload; an intact frame of an agent as JSON."""
     text = value
     try:
         if content_type == PACKED_TYPE:
@@ -290,21 +290,21 @@ def preview_of(value: bytes, content_type: str) -> str:
 
 
 def payload(session: KafkaSession, offset: int) -> tuple[bytes, DeadLetterView]:
-    """A letter whole. Raises OutOfRange."""
+    """Reads a letter with its payload. Raises OutOfRange."""
     message = session.record(topics.DEAD, 0, offset)
     return message.value() or b"", view(message)
 
 
 def for_replay(session: KafkaSession, offset: int) -> tuple[DeadLetter, bytes, Letter]:
-    """A letter with its origin and payload.
+    """Reads a letter with its origin and payload.
 
-    Raises OutOfRange, RemoteError (not one of ours), DeadlinePassed or Unavailable.
+    Raises OutOfRange, RemoteError (no bridge wrote it), DeadlinePassed or Unavailable.
     """
     message = session.record(topics.DEAD, 0, offset)
     try:
         origin = DeadLetter.from_headers(message.headers() or ())
     except ValidationError as error:
-        raise RemoteError(f"dead letter {offset} does not say where it came from") from error
+        raise RemoteError(f"dead letter {offset} does not name its origin") from error
     low, high = session.range(topics.DEAD, 0)
     first = next(session.read(topics.DEAD, 0, low, high), message)
     first_kept = FirstKept(first.offset(), view(first).received_at)

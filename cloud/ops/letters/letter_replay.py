@@ -1,11 +1,9 @@
-"""What a dead letter becomes when it is given back to its stream, and whether that was done before.
-
-No I/O.
+"""Decides how a dead letter is replayed to its stream, and whether it was replayed before. No I/O.
 
 The bridges' own check decides: what they would still refuse stays a letter. What passes goes to its
-stream past the sequencer, marked late. The sequencer could not tell it from a repeat: it remembers
-open holes for a day and the last thousand numbers of a plain device, and a letter is mended after a
-weekend. So that nothing comes twice is decided here: by the letter, and by what copies of one
+stream past the sequencer, marked late. The sequencer could not distinguish it from a repeat: it
+remembers open holes for a day and the last thousand numbers of a plain device, while a letter may
+be corrected days later. So duplicates are prevented here, by the letter and by what copies of one
 message share.
 
 * Frames of agents: device, stream, epoch and numbers, which are never used again.
@@ -35,17 +33,17 @@ from edgewake.protocol.frames.stream import Stream
 from edgewake.protocol.ops.replay_row import ReplayRow, letter_key
 
 COPIES_APART_MS: Final = 600_000
-"""How much time may lie between copies of one message: a broker delivers it again when a bridge
-died, a device asks again after a minute."""
+"""The longest time between copies of one message: a broker redelivers it when a bridge died, a
+device retries after a minute."""
 REPLAYS_MAX: Final = 100_000
-"""Rows remembered, about 500 bytes each. With more, nothing is given back until letters have aged
-out and their rows with them."""
+"""The most rows, about 500 bytes each. At the bound nothing is replayed until letters have expired
+and their rows with them."""
 FORGOTTEN_AT_ONCE: Final = 100
-"""Rows that one replay removes because their letters are gone."""
+"""The most rows that one replay removes because their letters have expired."""
 
 
 class FirstKept(NamedTuple):
-    """The oldest letter that Kafka keeps."""
+    """The oldest letter that Kafka retains."""
 
     offset: int
     received_at: int
@@ -53,19 +51,19 @@ class FirstKept(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A letter's readings, ready for their stream."""
+    """A letter's readings, encoded for their stream."""
 
     device: str
     stream: str
     value: bytes
     same: str
-    """What copies of this message have in common; empty where they cannot be recognized."""
+    """A key that copies of this message share; empty where copies cannot be recognized."""
     is_unique: bool
-    """Is `same` never used again, however late? Else within COPIES_APART_MS."""
+    """Whether `same` is unique for ever; if not, it is within COPIES_APART_MS."""
 
 
 def prepare(letter: DeadLetter, payload: bytes, row: Stream | None, *, now_ms: int) -> Replay:
-    """`row`: the stream as the catalogue has it.
+    """Checks and encodes a letter; `row` is its stream in the catalogue.
 
     Raises Rejected, NotNow or AwaitsCatalogueError, as the bridges would now.
     """
@@ -81,7 +79,7 @@ def prepare(letter: DeadLetter, payload: bytes, row: Stream | None, *, now_ms: i
     placement = Placement.decode(admitted.placement)
     if record.decode(admitted.value).frame.gap is not None:
         raise Rejected(
-            RejectReason.SHAPE, "the letter states a loss and holds no reading: expected readings"
+            RejectReason.SHAPE, "the letter reports a loss and has no readings: expected readings"
         )
     value = record.with_clocks(admitted.value, shift=0, kept_at=now_ms)
     return Replay(
@@ -106,7 +104,7 @@ def _same(device: str, placement: Placement, payload: bytes) -> str:
 
 
 class Replays:
-    """The letters that were replayed, by what identifies them."""
+    """The letters that were replayed."""
 
     def __init__(self) -> None:
         self._rows: dict[str, ReplayRow] = {}
@@ -116,7 +114,7 @@ class Replays:
         return len(self._rows)
 
     def change(self, key: str, value: bytes | None) -> None:
-        """Take a row of `ew.replays` in. Raises ValueError for one that cannot be read."""
+        """Applies a row of `ew.replays`. Raises ValueError for an invalid one."""
         after = None if value is None else ReplayRow.model_validate_json(value)
         before = self._rows.pop(key, None)
         if before is not None:
@@ -131,7 +129,7 @@ class Replays:
     def find(
         self, letter: int, letter_at: int, *, received_at: int, replay: Replay
     ) -> ReplayRow | None:
-        """The row of this letter, or of another that holds a copy of the same message."""
+        """Finds the row of this letter, or of another letter with a copy of the same message."""
         own = self._rows.get(letter_key(letter, letter_at))
         if own is not None or not replay.same:
             return own
@@ -141,7 +139,7 @@ class Replays:
         return None
 
     def outlived(self, first_kept: FirstKept) -> Iterable[ReplayRow]:
-        """Rows whose letters are no longer retained, nor any copy of their messages."""
+        """Returns rows whose letters, and copies of these, have all expired."""
         gone = (
             row for row in self._rows.values()
             if row.letter < first_kept.offset

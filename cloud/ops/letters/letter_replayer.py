@@ -1,10 +1,9 @@
-"""Gives dead letters back to their streams: the record and its row in one Kafka transaction.
+"""Replays dead letters to their streams: record and row are written in one Kafka transaction.
 
-So neither is there without the other.
-
-All operations servers have one transactional id. A server that begins fences the others and reads
-the rows again, so a server that froze in the middle can write nothing when it wakes up, and one
-that died leaves nothing half done: readers of the stream wait at most TIMEOUT_MS for it.
+So neither exists without the other. All operations servers share one transactional id. A server
+that begins fences the others and reads the rows again, so a server that froze in the middle can
+write nothing when it continues, and one that died leaves nothing half done: readers of the stream
+wait for it at most TIMEOUT_MS.
 """
 
 from __future__ import annotations
@@ -32,49 +31,50 @@ log = logging.getLogger("edgewake.ops")
 TRANSACTIONAL_ID: Final = "edgewake-ops-replays"
 TIMEOUT_MS: Final = 3_000
 """How long Kafka may take for a record, and how long readers of the stream wait for a server that
-died in the middle."""
+died in a transaction."""
 KAFKA_S: Final = 10.0
 """Seconds for one step of a transaction."""
 WAITING_MAX: Final = 20
-"""Replays under way or waiting for their turn; one more is answered 503."""
+"""The most replays in progress or waiting; one more is answered 503."""
 LETTER_HEADER: Final = "dead"
 """A header of the record: the offset of the letter on `ew.dead`."""
 
 
 class Letter(NamedTuple):
-    """A letter as it stands on `ew.dead`, as far as its replay needs it."""
+    """What a replay needs of a record on `ew.dead`."""
 
     offset: int
     letter_at: int
-    """When Kafka kept it, ms."""
+    """Its Kafka timestamp, ms."""
     received_at: int
-    """When its message came to a bridge, ms."""
+    """When a bridge received its message, ms."""
     first_kept: FirstKept
 
 
 class LetterReplayer:
-    """One replay at a time, in a thread of its own. Connects to Kafka when it is first asked."""
+    """Runs one replay at a time in its own thread. Connects to Kafka at the first replay."""
 
     def __init__(self, config: KafkaConfig, clock: Clock) -> None:
         self._config, self._clock = config, clock
         self._thread = ThreadPoolExecutor(1, "ops-replays")
         self._waiting = 0
         self._writer: _Writer | None = None
-        """Ours and not fenced, as far as we know; then `_replays` is what is there."""
+        """The producer, unless it was fenced; while it is set, `_replays` is up to date."""
         self._replays = Replays()
 
     async def replay(
         self, replay: Replay, letter: Letter, *, holder: str
     ) -> tuple[ReplayRow, bool]:
-        """Its row, and whether it was there before. Raises Rejected (too large) or Unavailable.
+        """Replays a letter. Returns its row, and whether it had been replayed before.
 
-        After Unavailable it is done or not, never half and never twice: ask again.
+        Raises Rejected (too large) or Unavailable. After Unavailable it is done completely or not
+        at all, and trying again is safe.
         """
         if self._waiting >= WAITING_MAX:
-            raise Unavailable(f"{WAITING_MAX} replays are under way, no more")
+            raise Unavailable(f"{WAITING_MAX} replays are in progress, the most at once")
         self._waiting += 1
         future = self._thread.submit(self._replay, replay, letter, holder)
-        # Not when the caller leaves: the thread is busy until the replay ends.
+        # Not when the caller disconnects: the thread is busy until the replay ends.
         wrapped = asyncio.wrap_future(future)
         wrapped.add_done_callback(self._ended)
         return await asyncio.shield(wrapped)
@@ -82,7 +82,7 @@ class LetterReplayer:
     def _ended(self, done: asyncio.Future[tuple[ReplayRow, bool]]) -> None:
         self._waiting -= 1
         if not done.cancelled():
-            done.exception()  # the caller may have left; then nobody else would ask
+            done.exception()  # If the caller left, nobody else retrieves it.
 
     def _replay(self, replay: Replay, letter: Letter, holder: str) -> tuple[ReplayRow, bool]:
         try:
@@ -94,7 +94,7 @@ class LetterReplayer:
         except Unavailable:
             self._writer = None
             raise
-        try:  # another server was asked meanwhile
+        try:  # Another server replayed meanwhile.
             return self._once(replay, letter, holder)
         except KafkaException as error:
             self._writer = None
@@ -109,8 +109,8 @@ class LetterReplayer:
             return found, True
         if len(self._replays) >= REPLAYS_MAX:
             raise Unavailable(
-                f"{REPLAYS_MAX} replays are remembered, no more: until their letters are too old "
-                "to be kept"
+                f"{REPLAYS_MAX} replays are remembered, the most that are: wait until letters "
+                "expire"
             )
         topic, now_ms = topics.stream_topic(replay.stream), self._clock.now_ms()
         partition = writer.stream_partition(topic, replay.device)
@@ -137,10 +137,7 @@ class LetterReplayer:
         return row, False
 
     def _begin(self) -> _Writer:
-        """Fence whoever wrote before, and read what is there.
-
-        Raises KafkaException or Unavailable.
-        """
+        """Fences the previous writer and reads the rows. Raises KafkaException or Unavailable."""
         topic_admin.ensure_topics(self._config, [topics.REPLAYS])
         writer = _Writer(self._config)
         clients.fence(writer.producer, KAFKA_S)
@@ -159,12 +156,12 @@ class LetterReplayer:
         return writer
 
     async def close(self) -> None:
-        """Wait for the replay under way."""
+        """Waits for the replay in progress."""
         await asyncio.to_thread(self._thread.shutdown, cancel_futures=True)
 
 
 class _Writer:
-    """A producer that fences, and what it needs to know of topics."""
+    """A transactional producer, with what it needs to know of topics."""
 
     def __init__(self, config: KafkaConfig) -> None:
         self._config = config
@@ -174,9 +171,9 @@ class _Writer:
         )
 
     def stream_partition(self, topic: str, device: str) -> int:
-        """Where the sequencer puts this device's records. Raises Unavailable or LocalError."""
+        """Returns the partition of a device's records. Raises Unavailable or LocalError."""
         topic_admin.ensure_topics(self._config, [topic], client=self._admin)
-        # One that was made this moment may not be listed yet.
+        # A topic that was just created may not be listed yet.
         count = metadata.partition_count(self._admin, topic) or self._config.partitions
         return topics.stream_partition(up_partition(device), count)
 
@@ -189,7 +186,7 @@ class _Writer:
         timestamp: int,
         headers: list[tuple[str, bytes]],
     ) -> int:
-        """Write one record in the transaction and wait for its offset.
+        """Writes one record in the transaction and waits for its offset.
 
         Raises KafkaException or Unavailable.
         """

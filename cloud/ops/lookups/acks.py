@@ -1,10 +1,10 @@
-"""What became of a frame: its position on its stream and its progress through every query.
+"""Finds a frame by its ack token: its position on its stream and its progress through each query.
 
-A client finds it by its ack token. The token is the frame's position on `ew.up`. Its partition
+The token is the frame's position on `ew.up`. Its partition
 determines the one on the stream's topic, where the sequencer copies it with the same timestamp and
 a header that names the token. So the search begins at the first record with that timestamp or a
-later one: the frame is there or behind it, whatever the rate and however late the sequencer was.
-Where it is not found, the sequencer's own position tells why.
+later one: the frame is there or after it, at any rate and any delay of the sequencer. Where it is
+not found, the sequencer's own position tells why.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from edgewake.protocol.frames.sequence import BEGINNING, POSITION_KEY, Position,
 from edgewake.protocol.ops.query import Progress, Reached, Registration
 
 HELD_MAX_MS: Final = 3_600_000
-"""Longest time that a sequencer may be configured to hold a frame (`hold_s`); what was received
-later is behind every held frame."""
+"""The longest time that a sequencer may be configured to hold a frame (`hold_s`); records received
+later come after every held frame."""
 CLOCKS_APART_MS: Final = 300_000
-"""How far the clocks of two bridges may differ."""
+"""The largest difference between the clocks of two bridges."""
 YOUNG_MS: Final = 5_000
 """Kafka shows the records of one transaction on different topics some milliseconds apart, so a
 frame this young is not called a repeat."""
@@ -47,19 +47,19 @@ FrameState = Literal["sequenced", "kept", "held", "repeat", "gone", "searching",
 
 
 class QueryPosition(BaseModel):
-    """How far a query is with a frame."""
+    """The progress of a query with a frame."""
 
     query: str
     state: Literal["computed", "pending", "not_asked"]
     """not_asked: the query was registered (or resumed) after the frame had passed, and never saw
     it."""
     offsets_behind: int
-    """Kafka offsets, markers of transactions included, until the frame is computed; 0 where nothing
-    is pending."""
+    """Kafka offsets, with transaction markers, until the frame is computed; 0 where nothing is
+    pending."""
 
 
 class AckView(BaseModel):
-    """A frame and its way."""
+    """A frame and its progress."""
 
     token: str
     device: str
@@ -76,33 +76,33 @@ class AckView(BaseModel):
     again with `from_offset`. dead: refused, kept as a dead letter."""
     partition: int | None = None
     offset: int | None = None
-    """Its position on the stream's topic; of a dead letter on `ew.dead`."""
+    """Its position on the stream's topic; for a dead letter on `ew.dead`."""
     from_offset: int | None = None
-    """Where the search goes on; only with `searching`."""
+    """Where the search continues; only with `searching`."""
     queries: list[QueryPosition] = []
     detail: str = ""
 
 
 @dataclass(frozen=True)
 class Search:
-    """What a search on a stream's topic brought."""
+    """The result of a search on a stream's topic."""
 
     partition: int | None = None
     """The partition on which the frame is or would be; None: the stream has no topic."""
     offset: int | None = None
     """The frame's offset; None: it was not found."""
     later_seen: bool = False
-    """A later frame of the same device and epoch is there."""
+    """Whether a later frame of the same device and epoch was found."""
     is_cut: bool = False
-    """Records of the frame's time are no longer retained."""
+    """Whether records of the frame's time have expired."""
 
 
 def look_up(
     session: KafkaSession, token: AckToken, *, now_ms: int, from_offset: int | None = None
 ) -> AckView:
-    """The frame's state, without queries.
+    """Finds a frame's state, without queries.
 
-    Raises OutOfRange (no such token, or no longer kept), LookupError or Unavailable.
+    Raises OutOfRange (the token is unknown or has expired), LookupError or Unavailable.
     """
     message = session.record(
         topics.DEAD if token.dead else topics.UP, token.partition, token.offset
@@ -124,7 +124,7 @@ def look_up(
         received_at=message.timestamp()[1],
         state="searching",
     )
-    # First the position, then the search: what the position covers, the search would have found.
+    # The position is read before the search, which therefore finds all that the position covers.
     position = sequencer_position(session, token.partition)
     try:
         search = _search(session, token, placement, message, from_offset)
@@ -148,7 +148,7 @@ def look_up(
 def why_not_found(
     offset: int, position: Position | None, search: Search, *, is_numbered: bool, age_ms: int
 ) -> tuple[FrameState, str]:
-    """State and sentence for a frame at `offset` of `ew.up` that is not on its stream."""
+    """Explains why a frame at `offset` of `ew.up` is not on its stream: a state and a sentence."""
     if position is None or offset >= position.emitted_before:
         return "kept", "Kafka has the frame; the sequencer has not reached it"
     if search.is_cut:
@@ -169,7 +169,7 @@ def _search(
 ) -> Search:
     topic, received_at = topics.stream_topic(placement.stream), message.timestamp()[1]
     count = session.partitions(topic)
-    if not count:  # no record of the stream was ever sequenced
+    if not count:  # No record of the stream was sequenced yet.
         return Search()
     partition = topics.stream_partition(token.partition, count)
     low, high = session.range(topic, partition)
@@ -190,13 +190,13 @@ def _search(
 
 
 def _is_later(value: bytes | None, placement: Placement) -> bool:
-    """Is it a frame of the same epoch, of the same number or a higher one?"""
+    """Returns whether a record is of the same epoch, with the same number or a higher one."""
     body = orjson.loads(value or b"{}")
     return body.get("epoch") == placement.epoch and (body.get("frame") or 0) >= placement.last
 
 
 def sequencer_position(session: KafkaSession, partition: int) -> Position | None:
-    """What the sequencer committed last of a partition; None where it committed nothing yet."""
+    """Returns the sequencer's last position in a partition; None where it committed none yet."""
     found = None
     shard = topics.shard_of(partition)
     try:
@@ -229,9 +229,9 @@ def _dead(token: AckToken, message: Message) -> AckView:
 def with_queries(
     view: AckView, registered: Mapping[str, Registration], progress: Iterable[Progress]
 ) -> AckView:
-    """The view with its stream's queries.
+    """Adds the stream's queries to a view.
 
-    Progress from before a registration is an earlier query's of the same name.
+    Progress from before a registration belongs to an earlier query of the same name.
     """
     if view.offset is None or view.partition is None or view.state != "sequenced":
         return view
@@ -250,7 +250,7 @@ def with_queries(
 
 
 def _query(name: str, reached: Reached, partition: int, offset: int) -> QueryPosition:
-    if offset < reached.asked_from.get(partition, 0):
+    if offset < reached.joined_at_offsets.get(partition, 0):
         return QueryPosition(query=name, state="not_asked", offsets_behind=0)
     behind = max(0, offset + 1 - reached.offsets.get(partition, 0))
     return QueryPosition(

@@ -1,4 +1,4 @@
-"""Who asks: the holder of the key, or the person, of the request that is answered."""
+"""The holder of the key, or the person, who sent the current request."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from contextvars import ContextVar
 from typing import Final
 
 ASKED_BY: Final[ContextVar[str]] = ContextVar("asked_by", default="")
-"""Set by the guard of each request; empty in what the server does by itself."""
+"""Set by the guard for each request; empty in the server's own tasks."""

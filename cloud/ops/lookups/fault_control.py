@@ -1,4 +1,4 @@
-"""Asks the supervisor of `edgewake up --faults` for faults: one line there, one line back."""
+"""Asks the supervisor of `edgewake up --faults` for faults: a line each way."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from edgewake.protocol.ops.faults import (
 )
 
 ANSWER_S: Final = 5.0
-"""Seconds for an answer; the supervisor gives it at once."""
+"""Seconds for an answer, which the supervisor gives immediately."""
 STATUS: Final = {"no_such_target": 404, "not_running": 409, "still_on": 409}
 
 
 class FaultsConfig(Config):
-    """Where faults are asked for: `edgewake up --faults` writes it, nobody else has it."""
+    """How to reach the supervisor; only `edgewake up --faults` writes this."""
 
     port: int = Field(ge=1, le=65_535)
     """The supervisor's port on the loopback."""
     key_file: Path
-    """The key that it expects."""
+    """The key that the supervisor expects."""
 
 
 class FaultControl:
-    """The way there. Raises ConfigError where the key cannot be read."""
+    """A client of the supervisor. Raises ConfigError where the key cannot be read."""
 
     def __init__(self, config: FaultsConfig) -> None:
         self._port = config.port
         self._key = key_of(config.key_file)
 
     async def ask(self, order: Order | None = None) -> FaultsView:
-        """Let something happen, or only look. Raises Problem (404, 409) and Unavailable."""
+        """Injects a fault, or only reads the state. Raises Problem (404, 409) and Unavailable."""
         question = Question(key=self._key, order=order)
         try:
             async with asyncio.timeout(ANSWER_S):
@@ -56,7 +56,7 @@ class FaultControl:
         try:
             refused = Refused.model_validate_json(line)
         except ValidationError as error:
-            raise Unavailable("the supervisor's answer cannot be read") from error
+            raise Unavailable("the supervisor's answer is invalid") from error
         if refused.refused not in STATUS:
             raise Unavailable(f"the supervisor refuses: {refused.detail}")
         raise Problem(STATUS[refused.refused], refused.refused, refused.detail)

@@ -1,7 +1,7 @@
-"""Finds the frame that brought a reading, by its device and number, and the token of its way.
+"""Finds the frame of a reading by device and number, and the ack token to follow it.
 
-The log of a stream is looked through backwards, no further than RECORDS_MAX records of each
-partition. What a late reading's number says is its own: the newest frame with it is the answer.
+The log of a stream is scanned backwards, at most RECORDS_MAX records of each partition. The newest
+frame with the number is the answer.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from edgewake.protocol.frames.frame import Frame
 from edgewake.protocol.frames.record import ORIGIN_HEADER
 
 RECORDS_MAX: Final = 20_000
-"""Records of one partition that one question looks at, the newest."""
+"""The most records of one partition that a request scans, the newest ones."""
 
 
 class FrameFound(BaseModel):
-    """The place at which a reading arrived."""
+    """The position of a reading's frame."""
 
     token: str
-    """Follow it by `/v1/acks/{token}`."""
+    """The token for `/v1/acks/{token}`."""
     device: str
     stream: str
     epoch: int | None
@@ -36,16 +36,13 @@ class FrameFound(BaseModel):
     """The number of the first reading of its frame."""
     readings: int
     is_cut: bool
-    """Older records were not looked at; they may hold an older frame with this number."""
+    """Whether older records were not scanned, which may hold an older frame with this number."""
 
 
 def find(
     session: KafkaSession, stream: str, device: str, seq: int, epoch: int | None
 ) -> FrameFound | None:
-    """The newest frame of a device that holds this number; None: there is none.
-
-    Raises Unavailable.
-    """
+    """Finds the newest frame of a device with this number, or None. Raises Unavailable."""
     topic, key = topics.stream_topic(stream), device.encode()
     newest: tuple[int, Message, Frame] | None = None
     is_cut = False

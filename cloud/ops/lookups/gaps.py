@@ -1,7 +1,7 @@
-"""What of a stream was lost or is missing, as its log says: gaps among its newest records.
+"""Finds gaps in a stream: readings that were lost or are missing, by its newest records.
 
-Nothing keeps gaps apart from the readings beside which they stand, so they are looked for in the
-log, backwards no further than RECORDS_MAX records of each partition.
+Gaps are stored only beside readings in the log, so the log is scanned backwards, at most
+RECORDS_MAX records of each partition.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from edgewake.protocol.frames.corrected_time import corrected_ms
 from edgewake.protocol.frames.frame import Frame, Gap
 
 RECORDS_MAX: Final = 20_000
-"""Records of one partition that one question looks at, the newest."""
+"""The most records of one partition that a request scans, the newest ones."""
 HELD_BYTES_MAX: Final = 1024
-"""Bytes of a record that is held for its device, until one knows whether a gap follows it: 20 MB of
-a partition of RECORDS_MAX devices. A larger one is decoded at once."""
+"""The most bytes of a record that is held for its device until a gap may follow it: 20 MB in a
+partition of RECORDS_MAX devices. A larger one is decoded immediately."""
 
 
 class GapView(BaseModel):
@@ -30,46 +30,46 @@ class GapView(BaseModel):
 
     device: str
     at: int
-    """When it was said, ms since 1970 UTC, by Kafka's clock."""
+    """When it was reported, ms since 1970 UTC, by Kafka's clock."""
     reason: str
     """The device's reason (quota, damage, …), or the sequencer's (open, missing, restarted, …)."""
     count: int
-    """Readings that are lost for good; 0: it is not known, or they may still come."""
+    """How many readings are lost permanently; 0: unknown, or they may still come."""
     epoch: int | None
     seq: int | None
-    """The number of the first reading behind it."""
+    """The number of the first reading after it."""
     before_t: int | None
-    """Event time, ms, of the device's last reading before it; null: none in what was looked at."""
+    """Event time, ms, of the device's last reading before it; null: none was scanned."""
     after_t: int | None
-    """Event time, ms, of its first reading behind it; null: none has come yet."""
+    """Event time, ms, of its first reading after it; null: none has come yet."""
     partition: int
     offset: int
 
 
 class Gaps(BaseModel):
-    """Gaps of a stream, the newest first."""
+    """The gaps of a stream, newest first."""
 
     items: list[GapView]
     records: int
-    """Records that were looked at, the newest of each partition."""
+    """How many records were scanned, the newest of each partition."""
     is_cut: bool
-    """There are older records, which were not looked at."""
+    """Whether older records exist that were not scanned."""
 
 
 @dataclass(slots=True)
 class _Search:
-    """Goes through the records of one partition, in order."""
+    """Scans the records of one partition, in order."""
 
     wanted: str | None
     found: list[GapView] = field(default_factory=list)
     _before: dict[bytes, bytes | int | None] = field(default_factory=dict)
-    """Device → its last record with readings, decoded only where a gap follows it; of one larger
-    than HELD_BYTES_MAX the event time of its last reading."""
+    """Device → its last record with readings, decoded only where a gap follows it; for a record
+    larger than HELD_BYTES_MAX the event time of its last reading."""
     _open: dict[bytes, list[GapView]] = field(default_factory=dict)
-    """Device → its gaps behind which no reading has come yet."""
+    """Device → its gaps after which no reading has come yet."""
 
     def take(self, message: Message) -> None:
-        """A record."""
+        """Scans a record."""
         value, key = message.value() or b"", message.key() or b""
         if self.wanted is not None and key != self.wanted.encode():
             return
@@ -102,7 +102,7 @@ class _Search:
 def find(
     session: KafkaSession, stream: str, device: str | None, limit: int, since: int | None = None
 ) -> Gaps:
-    """`since`: by Kafka's clock, ms since 1970 UTC. Raises Unavailable."""
+    """Finds gaps since a time of Kafka's clock, ms since 1970 UTC. Raises Unavailable."""
     topic = topics.stream_topic(stream)
     found: list[GapView] = []
     looked_at, is_cut = 0, False
@@ -127,7 +127,7 @@ def find(
 
 
 def _gap_in(value: bytes) -> tuple[Frame, Gap] | None:
-    if b'"gap"' not in value:  # nearly all: they are not read
+    if b'"gap"' not in value:  # This skips decoding nearly all records.
         return None
     try:
         frame = records.decode(value).frame
@@ -137,7 +137,7 @@ def _gap_in(value: bytes) -> tuple[Frame, Gap] | None:
 
 
 def _time_of(value: bytes, place: int) -> int | None:
-    """Event time of the reading at this place of a record, put right where its clock was wrong."""
+    """Returns the corrected event time of the reading at this index of a record."""
     try:
         found = records.decode(value)
     except (KeyError, ValueError):

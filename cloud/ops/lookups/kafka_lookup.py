@@ -1,7 +1,7 @@
-"""Looks records up in Kafka for requests: several at a time, each with one deadline.
+"""Looks up records in Kafka for requests, several at a time, each with one deadline.
 
-A read ends by its result or raises DeadlinePassed, which says from where to go on; it never ends
-early in silence.
+A read returns its whole result or raises DeadlinePassed, which says where to continue; it never
+ends early silently.
 """
 
 from __future__ import annotations
@@ -26,37 +26,38 @@ from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 
 LOOKUP_TIMEOUT_S: Final = 5.0
-"""Seconds of one request, its waiting for a thread included."""
+"""Seconds for one request, including its wait for a thread."""
 AT_ONCE_MAX: Final = 4
-"""Lookups that read at the same time, each with a thread and a consumer of its own: a slow one
-keeps no other waiting."""
+"""The number of lookups that run at the same time, each with its own thread and consumer, so that a
+slow one delays no other."""
 WAITING_MAX: Final = 20
-"""Lookups under way or waiting for a thread; one more is answered 503."""
+"""The most lookups that run or wait for a thread; one more is answered 503."""
 HOLDER_SHARE: Final = 0.75
-"""The share of WAITING_MAX that one key's holder may have."""
+"""The share of WAITING_MAX that one holder of a key may use."""
 READ_BATCH: Final = 200
-"""Records taken from Kafka's client at once."""
+"""The most records fetched from Kafka's client at once."""
 
 T = TypeVar("T")
 
 
 class OutOfRange(LookupError):
-    """The offset is not kept any more, or not yet written; `low` and `high` say what is."""
+    """The offset has expired or is not written yet; `low` and `high` say what exists."""
 
     def __init__(self, low: int, high: int) -> None:
         super().__init__(
-            f"kept are offsets {low} to {high - 1}" if high > low else "nothing is kept"
+            f"retained are offsets {low} to {high - 1}" if high > low else "nothing is retained"
         )
         self.low = low
         self.high = high
 
 
 class DeadlinePassed(Unavailable):
-    """The time of the request is over; what is before `offset` was read."""
+    """The time of the request is over; all records before `offset` were read."""
 
     def __init__(self, offset: int) -> None:
         super().__init__(
-            f"Kafka gave not all records within {LOOKUP_TIMEOUT_S:g} s; read up to offset {offset}"
+            f"Kafka did not return all records within {LOOKUP_TIMEOUT_S:g} s; "
+            f"read up to offset {offset}"
         )
         self.offset = offset
 
@@ -69,27 +70,27 @@ class Deadline:
         self._at_s = clock.monotonic_s() + seconds
 
     def left_s(self) -> float:
-        """Seconds until then; 0 afterwards."""
+        """Returns the seconds until then; 0 afterwards."""
         return max(0.0, self._at_s - self._clock.monotonic_s())
 
     def cut(self) -> None:
-        """Nobody waits for the result any more."""
+        """Ends the time now, because nobody waits for the result any more."""
         self._at_s = float("-inf")
 
 
 class KafkaSession:
-    """Kafka for one lookup. Not for several threads."""
+    """Reads Kafka for one lookup. Not thread-safe."""
 
     def __init__(self, consumer: Consumer, deadline: Deadline) -> None:
         self._consumer = consumer
         self._deadline = deadline
 
     def partitions(self, topic: str) -> int:
-        """Partitions of a topic; 0 where it does not exist. Raises Unavailable."""
+        """Returns the number of partitions; 0 for an unknown topic. Raises Unavailable."""
         return partition_count(self._consumer, topic)
 
     def range(self, topic: str, partition: int) -> tuple[int, int]:
-        """Return the first retained offset and the next one to be written.
+        """Returns the first retained offset and the next one to be written.
 
         Raises LookupError for an unknown partition, and Unavailable.
         """
@@ -103,10 +104,7 @@ class KafkaSession:
         )
 
     def offset_at(self, topic: str, partition: int, time_ms: int) -> int | None:
-        """The first offset whose record has the timestamp `time_ms` or a later one.
-
-        None: no such record.
-        """
+        """Returns the first offset with a timestamp of `time_ms` or later, or None."""
         timeout_s = max(0.01, min(METADATA_TIMEOUT_S, self._deadline.left_s()))
         found = self._consumer.offsets_for_times(
             [TopicPartition(topic, partition, time_ms)], timeout=timeout_s
@@ -114,7 +112,7 @@ class KafkaSession:
         return None if found[0].offset < 0 else int(found[0].offset)
 
     def read(self, topic: str, partition: int, first: int, end: int) -> Iterator[Message]:
-        """Yield every committed record from `first` to before `end`.
+        """Yields every committed record from `first` to before `end`.
 
         Raises DeadlinePassed where the time does not suffice.
         """
@@ -126,8 +124,8 @@ class KafkaSession:
             message = self._consumer.poll(self._deadline.left_s())
             if message is None or self._deadline.left_s() == 0:
                 raise DeadlinePassed(position)
-            # `consume` waits for its whole number; so one is waited for, and what else is there is
-            # taken without waiting.
+            # `consume` waits until it has as many records as asked for. So this waits for one
+            # record and takes the others without waiting.
             for one in (message, *self._consumer.consume(READ_BATCH, 0)):
                 error = one.error()
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:
@@ -142,17 +140,17 @@ class KafkaSession:
                     return
 
     def record(self, topic: str, partition: int, offset: int) -> Message:
-        """One record; raises OutOfRange, LookupError (no such partition) or Unavailable."""
+        """Reads one record. Raises OutOfRange, LookupError (unknown partition) or Unavailable."""
         low, high = self.range(topic, partition)
         if not low <= offset < high:
             raise OutOfRange(low, high)
         for message in self.read(topic, partition, offset, offset + 1):
             return message
-        raise OutOfRange(low, high)  # the marker of a transaction, no record
+        raise OutOfRange(low, high)  # The offset belongs to a transaction marker.
 
 
 class KafkaLookup:
-    """Runs lookups in threads, each with a consumer of its own."""
+    """Runs lookups in threads, each with its own consumer."""
 
     def __init__(
         self, config: KafkaConfig, clock: Clock, *, timeout_s: float = LOOKUP_TIMEOUT_S
@@ -166,11 +164,11 @@ class KafkaLookup:
         self._consumers: list[Mortal[Consumer]] = []
 
     async def run(self, lookup: Callable[[KafkaSession], T]) -> T:
-        """Run `lookup` in a thread. Raises what it raises, and Unavailable."""
+        """Runs `lookup` in a thread. Raises what it raises, and Unavailable."""
         deadline = Deadline(self._clock, self._timeout_s)
         over = await self._turns.take(ASKED_BY.get())
         future = self._threads.submit(self._guarded, lookup, deadline)
-        # Not when the caller leaves: the thread is busy until the lookup ends.
+        # Not when the caller disconnects: the thread is busy until the lookup ends.
         future.add_done_callback(lambda _: over())
         try:
             return await asyncio.wrap_future(future)
@@ -190,7 +188,7 @@ class KafkaLookup:
             raise Unavailable(f"Kafka: {error.args[0].str()}") from error
 
     def _consumer(self) -> Mortal[Consumer]:
-        """The consumer of the thread that calls."""
+        """Returns the consumer of the calling thread."""
         consumer: Mortal[Consumer] | None = getattr(self._own, "consumer", None)
         if consumer is None:
             settings: dict[str, Any] = {
@@ -205,7 +203,7 @@ class KafkaLookup:
         return consumer
 
     async def close(self) -> None:
-        """Wait for the lookups under way and leave Kafka."""
+        """Waits for running lookups and closes the consumers."""
         await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
         for consumer in self._consumers:
             await asyncio.to_thread(consumer.end)

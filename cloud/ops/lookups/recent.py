@@ -1,6 +1,6 @@
-"""What streams and queries had lately, and then what came since: pages that ask again and again.
+"""Reads recent readings and rows, then what came since, for pages that poll.
 
-A place says where the last answer ended; it is a client's own text, so it is read with care.
+A place says where the last answer ended. The client sends it back, so it is untrusted input.
 """
 
 from __future__ import annotations
@@ -25,42 +25,42 @@ from edgewake.protocol.errors import FilterError
 from edgewake.protocol.ops.named_set import NamedSet
 
 RECORDS_MAX: Final = 2_000
-"""Records of one stream in one answer, the newest."""
+"""The most records of one stream in an answer, the newest ones."""
 EVENTS_MAX: Final = 5_000
-"""Readings and rows in one answer; the oldest are left out, and that is said."""
+"""The most readings and rows in an answer; of more the oldest are omitted, and `is_cut` is set."""
 EVENTS_FILTERED_MAX: Final = 100_000
-"""Readings and rows that one answer's filter looks at, the newest first."""
+"""The most readings and rows that an answer's filter scans, newest first."""
 RECORDS_OF_DEVICE_MAX: Final = 20_000
-"""The records that are scanned for one device; those of others are skipped without decoding."""
+"""The most records scanned for one device; those of others are skipped without decoding."""
 PLACE_CHARS_MAX: Final = 4_096
-"""Characters of a place: positions in sixteen streams of some dozen partitions each; the head of a
-request has room for it, however it is written."""
+"""The most characters of a place: positions in sixteen streams of some dozen partitions each. The
+head of a request has room for it in any encoding."""
 PLACE_BYTES_MAX: Final = 65_536
-"""Bytes of a place that is unpacked; more is nobody's."""
+"""The most bytes of an unpacked place; no server makes a larger one."""
 
 Places = dict[str, dict[int, int]]
 
 
 class Recent(BaseModel):
-    """An answer."""
+    """An answer with recent readings and rows."""
 
     events: list[dict[str, Any]]
-    """Readings, flat, with their `stream`; rows with their `query`; in the order of Kafka's
-    clock."""
+    """Flat readings with their `stream` and rows with their `query`, in the order of Kafka's clock.
+    """
     place: str
-    """`after` of the next question."""
+    """The `after` of the next request."""
     is_cut: bool
-    """There was more than is given: the newest is."""
+    """Whether older events were omitted."""
 
 
 def encode(places: Places) -> str:
-    """A place as text."""
+    """Encodes a place as text."""
     text = orjson.dumps(places, option=orjson.OPT_NON_STR_KEYS)
     return base64.urlsafe_b64encode(zlib.compress(text)).decode()
 
 
 def decode(text: str) -> Places:
-    """Raises ValueError."""
+    """Decodes a place. Raises ValueError."""
     try:
         packed = base64.urlsafe_b64decode(text)
         found = orjson.loads(zlib.decompressobj().decompress(packed, PLACE_BYTES_MAX))
@@ -80,9 +80,11 @@ def read(
     begin: int,
     device: str | None = None,
 ) -> tuple[list[tuple[str, Message]], Places, bool]:
-    """(name, record) of topics since their places, or since `begin`; the places behind them.
+    """Reads topics since their places, or since `begin`.
 
-    `wanted`: topic → name; `device`: only what this one sent. Raises Unavailable.
+    Returns (name, record), and the new places.
+
+    `wanted` is topic → name; with `device` only its records are returned. Raises Unavailable.
     """
     most = RECORDS_MAX if device is None else RECORDS_OF_DEVICE_MAX
     key = None if device is None else device.encode()
@@ -116,7 +118,7 @@ def read(
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What of the events is shown."""
+    """A filter and a selection of fields for events."""
 
     passes: Callable[[Mapping[str, Any]], bool] | None = None
     """None: all of them."""
@@ -127,23 +129,23 @@ ALL: Final = Shown()
 
 
 class KnownSets:
-    """The named sets of the tables, for filters. Keep one: filters are compiled once for each."""
+    """The named sets of the tables, for filters. Reuse it: filters are compiled once for it."""
 
     def __init__(self, sets: Mapping[str, NamedSet]) -> None:
         self._sets = sets
 
     def members(self, name: str) -> frozenset[str] | None:
-        """The texts in a set; None where there is no such set."""
+        """Returns the members of a set; None where it is unknown."""
         found = self._sets.get(name)
         return None if found is None else frozenset(found.members)
 
 
 def shown(where: str | None, select: str | None, sets: Sets) -> Shown:
-    """What a filter and columns show, as at the access servers. Raises FilterError."""
+    """Compiles a filter and columns as access servers do. Raises FilterError."""
     condition = compile_where(where, sets) if where else None
     for name in sorted(condition.sets if condition else ()):
         if sets.members(name) is None:
-            raise FilterError(f"where: no set is named {name!r}; make it first")
+            raise FilterError(f"where: no set is named {name!r}; create it first")
     return Shown(
         passes=condition.passes if condition else None,
         project=compile_select(select).project if select else dict,
@@ -153,7 +155,7 @@ def shown(where: str | None, select: str | None, sets: Sets) -> Shown:
 def events_of(
     found: Sequence[tuple[str, Message]], wanted: Shown = ALL
 ) -> tuple[list[dict[str, Any]], bool]:
-    """Readings and rows, and whether there were too many."""
+    """Decodes readings and rows; returns them, and whether there were too many."""
     events: list[dict[str, Any]] = []
     for seen, event in enumerate(_newest_first(found)):
         if len(events) == EVENTS_MAX or seen == EVENTS_FILTERED_MAX:

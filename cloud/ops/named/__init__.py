@@ -1,1 +1,1 @@
-"""Named sets and publications: what operators keep for readers, over HTTP."""
+"""Routes about named sets and publications, which operators define for readers."""

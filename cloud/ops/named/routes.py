@@ -37,7 +37,7 @@ class SetView(BaseModel):
 
 
 class SetChange(BaseModel):
-    """Members more, and less."""
+    """Members to add and to remove."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -46,50 +46,50 @@ class SetChange(BaseModel):
 
 
 def router(services: Services) -> APIRouter:
-    """List, show, keep and remove what readers use by name."""
+    """Makes the routes about named sets and publications."""
     routes = APIRouter(tags=["named"])
     sets, publications = services.tables.sets, services.tables.publications
     desk = services.named
 
     @routes.get("/v1/sets")
     async def all_sets(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[SetView]:
-        """Named sets by name."""
+        """List named sets by name."""
         return page_of(
             names_after(sets, after), lambda name: _view(sets[name]), limit=limit, total=len(sets)
         )
 
     @routes.get("/v1/sets/{name}", responses=problems(404))
     async def one_set(name: Name) -> NamedSet:
-        """One set, with its members."""
+        """Show a set with its members."""
         return desk.named_set(name)
 
     @routes.put("/v1/sets/{name}", responses=problems(409))
     async def put_set(
         name: Name, body: SetText, request: Request, version: Version = None
     ) -> SetView:
-        """Keep a set of up to 10,000 under this name; open streams follow it within two seconds.
+        """Store a set of up to 10,000 members; open streams follow it within two seconds.
 
-        `version`: the one that you changed; 409 where another has come since.
+        `version` is the one that you changed; 409 where a newer one exists.
         """
         by = request.state.holder.name
         return _view(await desk.put_set(name, body, version=version, by=by))
 
     @routes.patch("/v1/sets/{name}", responses=problems(404, 409))
     async def change_set(name: Name, body: SetChange, request: Request) -> SetView:
-        """Add members to a set, and remove some."""
+        """Add members to a set, and remove others."""
         by = request.state.holder.name
         return _view(await desk.change_set(name, body.add, body.remove, by=by))
 
     @routes.delete("/v1/sets/{name}", status_code=204, responses=problems(404))
     async def remove_set(name: Name) -> None:
-        """Remove a set; filters that use it pass nothing from then on."""
+        """Remove a set; filters that use it then match nothing."""
         await desk.remove_set(name)
 
     @routes.get("/v1/publications")
     async def all_publications(
         limit: Limit = PAGE_DEFAULT, after: After = None
     ) -> Page[Publication]:
-        """Publications by name."""
+        """List publications by name."""
         return page_of(
             names_after(publications, after),
             lambda name: publications[name],
@@ -99,16 +99,16 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/publications/{name}", responses=problems(404))
     async def one_publication(name: Name) -> Publication:
-        """Show one publication."""
+        """Show a publication."""
         return desk.publication(name)
 
     @routes.put("/v1/publications/{name}", responses=problems(409))
     async def put_publication(
         name: Name, body: PublicationText, request: Request, version: Version = None
     ) -> Publication:
-        """Keep streams, a filter, fields and limits under this name.
+        """Store streams, a filter, fields and limits under this name.
 
-        Readers of the publication are disconnected; they come back to the new one with their
+        Readers of the publication are disconnected; they reconnect to the new one with their
         cursors.
         """
         by = request.state.holder.name
@@ -116,7 +116,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.delete("/v1/publications/{name}", status_code=204, responses=problems(404))
     async def remove_publication(name: Name) -> None:
-        """Remove a publication; who reads it is ended."""
+        """Remove a publication and disconnect its readers."""
         await desk.remove_publication(name)
 
     return routes

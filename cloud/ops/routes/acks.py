@@ -1,4 +1,4 @@
-"""The route that tells what became of an acknowledged frame."""
+"""Routes that find acknowledged frames."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from edgewake.protocol.names import DEVICE_PATTERN, STREAM_PATTERN
 
 
 def router(services: Services) -> APIRouter:
-    """Look acknowledged frames up."""
+    """Makes the routes that find acknowledged frames."""
     routes = APIRouter()
 
     @routes.get("/v1/acks/{token}", tags=["acks"], responses=problems(404))
@@ -28,10 +28,10 @@ def router(services: Services) -> APIRouter:
         token: Annotated[str, Path(pattern=TOKEN_PATTERN, max_length=32)],
         from_offset: Annotated[
             int | None,
-            Query(ge=0, le=OFFSET_MAX, description="Go on with a search that is `searching`."),
+            Query(ge=0, le=OFFSET_MAX, description="Continue a search whose state is `searching`."),
         ] = None,
     ) -> AckView:
-        """What became of the frame that was acknowledged with this token."""
+        """Show the progress of the frame that was acknowledged with this token."""
         tables = services.tables
         try:
             parsed = AckToken.parse(token)
@@ -57,9 +57,10 @@ def router(services: Services) -> APIRouter:
         seq: Annotated[int, Query(ge=0, le=COUNTER_MAX)],
         epoch: Annotated[int | None, Query(ge=0, le=COUNTER_MAX)] = None,
     ) -> FrameFound:
-        """The token of the frame that brought a reading, by its device and number.
+        """Find the token of a reading's frame by device and number.
 
-        Among the newest 20,000 records of each partition; without `epoch` the newest one.
+        The newest 20,000 records of each partition are searched; without `epoch` the newest frame
+        counts.
         """
         if stream not in services.tables.streams:
             raise Problem(

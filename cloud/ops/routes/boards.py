@@ -1,4 +1,4 @@
-"""Routes about boards, and what their cards show."""
+"""Routes about boards, and about the events that their cards show."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from edgewake.protocol.names import DEVICE_PATTERN, STREAM_PATTERN, SYSTEM_STREA
 from edgewake.protocol.ops.board import Board, BoardText
 
 SOURCES_MAX: Final = 16
-"""Streams and queries of one question."""
+"""The most streams and queries of one request."""
 FILTER_CHARS_MAX: Final = 4_096
-"""Characters of a filter, or of columns; the head of a request has room for both."""
+"""The most characters of a filter, or of columns; the head of a request has room for both."""
 BoardName = Annotated[str, Path(pattern=f"^{STREAM_PATTERN.pattern}$")]
 DeviceAsked = Annotated[str | None, Query(pattern=f"^{DEVICE_PATTERN.pattern}$")]
 FilterAsked = Annotated[str | None, Query(max_length=FILTER_CHARS_MAX)]
@@ -48,21 +48,21 @@ class BoardView(BaseModel):
 
 
 class BoardShown(Board):
-    """A board, and where readers open it."""
+    """A board, and its addresses for readers."""
 
     read_at: list[str]
-    """Addresses at the access servers: who opens one sees the cards that their own grants show."""
+    """Its addresses at the access servers; readers see the cards that their grants allow."""
 
 
 def router(services: Services) -> APIRouter:
-    """List, show, keep and remove boards; what came lately."""
+    """Makes the routes about boards and recent events."""
     routes = APIRouter(tags=["boards"])
     boards, desk = services.tables.boards, services.boards
     known = recent.KnownSets(services.tables.sets)
 
     @routes.get("/v1/boards")
     async def all_boards(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[BoardView]:
-        """Boards by name."""
+        """List boards by name."""
         return page_of(
             names_after(boards, after),
             lambda name: _view(boards[name]),
@@ -72,7 +72,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/boards/{name}", responses=problems(404))
     async def board(name: BoardName) -> BoardShown:
-        """One board, with its cards."""
+        """Show a board with its cards."""
         read_at = [f"{url.rstrip('/')}/#/boards/{name}" for url in services.access_urls]
         return BoardShown(**desk.get(name).model_dump(), read_at=read_at)
 
@@ -83,15 +83,15 @@ def router(services: Services) -> APIRouter:
         request: Request,
         version: Annotated[int | None, Query(ge=0, le=2**53)] = None,
     ) -> Board:
-        """Keep a board under this name. The same board again changes nothing.
+        """Store a board under this name. An identical board changes nothing.
 
-        `version`: the one that you changed; 409 where another has come since.
+        `version` is the one that you changed; 409 where a newer one exists.
         """
         return await desk.put(name, body, version=version, by=request.state.holder.name)
 
     @routes.delete("/v1/boards/{name}", status_code=204, responses=problems(404))
     async def remove(name: BoardName) -> None:
-        """Remove a board; what it shows stays."""
+        """Remove a board; the data that it shows stays."""
         await desk.remove(name)
 
     @routes.get("/v1/recent")
@@ -103,10 +103,10 @@ def router(services: Services) -> APIRouter:
         where: FilterAsked = None,
         select: FilterAsked = None,
     ) -> Recent:
-        """Return the recent readings of streams and queries.
+        """Return recent readings of streams and rows of queries.
 
-        They are of the last minutes; with `after` those since then; with `device` only those of
-        this one. `where` and `select` are as at the access servers; 422 says what is wrong in them.
+        The answer covers the last `minutes`, or all since `after`; with `device` only what it sent.
+        `where` and `select` are those of the access servers; 422 says what is wrong in them.
         """
         try:
             wanted_events = recent.shown(where, select, known)

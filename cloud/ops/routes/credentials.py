@@ -1,4 +1,4 @@
-"""Routes about what devices prove themselves with at the MQTT broker."""
+"""Routes about the credentials of devices for the MQTT broker."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.certificates.authority import REQUEST_CHARS_MAX, BadRequest
 
 NAMES_MAX: Final = 1_000
-"""Devices of one request."""
+"""The most devices of one request."""
 REQUESTS_MAX: Final = 100
-"""Signing requests of one request, 400 bytes each; a body has at most 80,000."""
+"""The most signing requests in one HTTP request, 400 bytes each; a body has at most 80,000."""
 LIFE_MAX_S: Final = 30 * 86_400.0
-"""Seconds that a claim code may be good for."""
+"""The longest validity of a claim code, in seconds."""
 PEM: Final = "application/x-pem-file"
 Text = Annotated[str, StringConstraints(max_length=64)]
 RequestText = Annotated[str, StringConstraints(max_length=REQUEST_CHARS_MAX)]
 
 
 class Wanted(BaseModel):
-    """Devices that are to have a password."""
+    """Devices for which passwords are requested."""
 
     devices: list[Text] = Field(min_length=1, max_length=NAMES_MAX)
     replace: bool = False
-    """Also those that have one already: a new one, and the old one is worth nothing then."""
+    """Whether existing passwords are replaced; the old ones become invalid."""
 
 
 class Signing(BaseModel):
-    """A device, and what it asks with; its private key stays where it was made."""
+    """A device and its signing request; the private key stays on the device."""
 
     device: Text
     request: RequestText
@@ -51,44 +51,44 @@ class Signing(BaseModel):
 
 
 class SigningWanted(BaseModel):
-    """Devices that are to have a certificate."""
+    """Devices for which certificates are requested."""
 
     items: list[Signing] = Field(min_length=1, max_length=REQUESTS_MAX)
     replace: bool = False
-    """Also those that have one, or a password: that is worth nothing then."""
+    """Whether existing certificates and passwords are replaced; the old ones become invalid."""
 
 
 class Given(BaseModel):
-    """A device's password, which is shown this once; or its certificate."""
+    """A device's password, which is shown only once, or its certificate."""
 
     device: str
     password: str | None = None
     certificate: str | None = None
     """PEM."""
     until: int | None = None
-    """ms; of a certificate."""
+    """When the certificate expires, ms since 1970 UTC."""
 
 
 class Broker(BaseModel):
-    """Where devices send to; empty where nobody said it."""
+    """The addresses that devices send to; empty where none are configured."""
 
     host: str
     port: int
 
 
 class GivenAll(BaseModel):
-    """Passwords or certificates, and where to send with them."""
+    """Credentials, and the addresses to use them at."""
 
     items: list[Given]
     broker: Broker | None
     http: str | None = None
-    """Where a device with a password may send by HTTP, too; None: nowhere."""
+    """Address at which a device with a password may send by HTTP; None: HTTP is off."""
     authority: str | None = None
-    """PEM of who signed the broker's certificate; None: it does not encrypt."""
+    """The authority of the broker's certificate, PEM; None: the broker does not encrypt."""
 
 
 class Certified(BaseModel):
-    """A certificate that is good."""
+    """A device with a valid certificate."""
 
     device: str
     until: int
@@ -96,46 +96,46 @@ class Certified(BaseModel):
 
 
 class Holders(BaseModel):
-    """The devices that have a password, and those that have a certificate."""
+    """The devices that have a password, and the ones with a certificate."""
 
     devices: list[str]
     certificates: list[Certified]
 
 
 class ClaimWanted(BaseModel):
-    """A code by which devices come in by themselves."""
+    """A request for a claim code, with which devices enrol themselves."""
 
     count: int = Field(default=1, ge=1, le=10_000)
-    """Number of devices it is for."""
+    """How many devices may use it."""
     life_s: float = Field(default=86_400, gt=0, le=LIFE_MAX_S)
     prefix: Text = ""
-    """How their names begin."""
+    """The prefix that their names must have."""
 
 
 class ClaimGiven(BaseModel):
-    """A claim code; it is shown this once."""
+    """A claim code, which is shown only once."""
 
     code: str
     count: int
     until: int
     """ms"""
     fingerprint: str | None
-    """SHA-256 of this installation's authority, by which a device recognizes it."""
+    """SHA-256 of this installation's authority, with which a device verifies it."""
     server: str | None = None
-    """Where a device shows the code; None: at this address."""
+    """Address at which a device uses the code; None: this address."""
 
 
 class Enrolment(BaseModel):
-    """What a device with a code asks."""
+    """A device's enrolment with a claim code."""
 
     code: Text
     device: Text
     request: RequestText = ""
-    """A signing request (PKCS #10, PEM): then it is given a certificate, else a password."""
+    """A signing request (PKCS #10, PEM) for a certificate; without one it gets a password."""
 
 
 def router(services: Services) -> APIRouter:
-    """Give passwords, take them back; let devices in that have a code."""
+    """Makes the routes that issue and revoke credentials."""
     routes = APIRouter(tags=["credentials"])
 
     def desk() -> CredentialDesk:
@@ -150,14 +150,14 @@ def router(services: Services) -> APIRouter:
 
     @routes.post("/v1/credentials", responses=problems(409, 422))
     async def add(wanted: Wanted) -> GivenAll:
-        """A password for each device, all or none."""
+        """Make a password for each device, for all or none."""
         with _as_problems():
             made = desk().add(wanted.devices, replace=wanted.replace)
         return _given(services, made)
 
     @routes.post("/v1/certificates", responses=problems(409, 422))
     async def sign(wanted: SigningWanted) -> GivenAll:
-        """A certificate for each device by its signing request, all or none."""
+        """Issue a certificate for each device by its signing request, for all or none."""
         requests = {one.device: one.request for one in wanted.items}
         with _as_problems():
             made = desk().sign(requests, replace=wanted.replace)
@@ -177,7 +177,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.delete("/v1/credentials/{device}", status_code=204, responses=problems(404, 409))
     async def revoke(device: DeviceName) -> None:
-        """Take it back: the broker ends the device's connection within seconds."""
+        """Revoke a device's credential; the broker ends its connection within seconds."""
         if not desk().revoke(device):
             raise Problem(
                 404,
@@ -187,7 +187,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.post("/v1/claims", responses=problems(409, 422))
     async def claim(wanted: ClaimWanted) -> ClaimGiven:
-        """A code by which devices get a password by themselves (`POST /v1/enrol`)."""
+        """Make a code with which devices get a password by themselves (`POST /v1/enrol`)."""
         with _as_problems():
             code, made = desk().offer(
                 count=wanted.count, life_s=wanted.life_s, prefix=wanted.prefix
@@ -205,12 +205,12 @@ def router(services: Services) -> APIRouter:
 
 
 def enrolment(services: Services) -> APIRouter:
-    """The routes that need no key: a code is proof enough, and the authority is public."""
+    """Makes the routes without a key: a claim code is the proof, and the authority is public."""
     routes = APIRouter(tags=["credentials"])
 
     @routes.post("/v1/enrol", responses=problems(403, 404, 409, 422))
     async def enrol(asked: Enrolment) -> GivenAll:
-        """A password, or a certificate, for a device that has a claim code."""
+        """Issue a password, or a certificate, to a device that has a claim code."""
         if services.credentials is None:
             raise Problem(404, "no_credentials", "this server gives devices no passwords")
         with _as_problems():
@@ -226,7 +226,7 @@ def enrolment(services: Services) -> APIRouter:
         response_class=Response,
     )
     async def authority() -> Response:
-        """The certificate of this installation's authority."""
+        """Return the certificate of this installation's authority."""
         found = None if services.credentials is None else services.credentials.authority
         if found is None:
             raise Problem(

@@ -1,4 +1,4 @@
-"""Routes of the dead letters: list, read, give back."""
+"""Routes that list, read and replay dead letters."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from edgewake.protocol.topics import parse_up
 
 
 class ReplayView(BaseModel):
-    """A letter that was given back, and where its readings are."""
+    """A replayed letter, and the position of its readings."""
 
     letter: int
-    """Offset of the letter; of another one where that holds a copy of the same message."""
+    """Offset of the letter, or of another letter that holds a copy of the same message."""
     received_at: int
-    """When the message came to the bridge that refused it, ms since 1970 UTC."""
+    """When the bridge that refused the message received it, ms since 1970 UTC."""
     device: str
     stream: str
     partition: int
@@ -39,86 +39,86 @@ class ReplayView(BaseModel):
     """Offset of the record on the stream's topic."""
     replayed_at: int
     holder: str
-    """Name of the key by which it was asked for."""
+    """Name of the key that requested it."""
     was_replayed: bool
-    """True: it was there before, and nothing was done."""
+    """Whether it had been replayed before, so that nothing was done."""
 
 
 class CheckedView(BaseModel):
-    """What would be given back."""
+    """What a replay would write."""
 
     device: str
     stream: str
     is_mended: bool
-    """Is it another payload than the letter's?"""
+    """Whether another payload replaces the letter's."""
     readings: list[dict[str, Any]]
-    """The first readings of it."""
+    """Its first readings."""
 
 
 class ReplayAll(BaseModel):
-    """Which letters are to be given back."""
+    """A filter of letters to replay."""
 
     model_config = ConfigDict(extra="forbid")
 
     reason: RejectReason | None = None
     device: Annotated[str | None, Field(max_length=64)] = None
     first: Annotated[int, Field(ge=0, le=OFFSET_MAX)] = 0
-    """The offset to begin at: the `next` of the answer before."""
+    """The offset to begin at: the `next` of the previous answer."""
     before: Annotated[int, Field(ge=0, le=OFFSET_MAX)]
-    """Only letters before this offset: `newest` of the count that somebody looked at."""
+    """Only letters before this offset: the `newest` of an earlier count."""
 
 
 class RefusedAgain(BaseModel):
-    """A letter that would not be accepted now, either."""
+    """A letter that would be refused again."""
 
     offset: int
     detail: str
 
 
 class ReplayedView(BaseModel):
-    """What became of some letters."""
+    """The outcome of replaying letters."""
 
     given_back: int
     were_back: int
-    """Those that had been given back before: nothing was done."""
+    """How many had been replayed before, so that nothing was done."""
     refused: int
     refusals: list[RefusedAgain]
-    """Some of those, with the reason."""
+    """Some of the refused ones, with the reason."""
     next: int | None
-    """`first` of the next request; null: all were tried."""
+    """The `first` of the next request; null: all were tried."""
 
 
 REPLAYED_AT_ONCE: Final = 50
-"""Letters that one request gives back; a transaction each, so some seconds."""
+"""The most letters that one request replays, each in a transaction, which takes some seconds."""
 REPLAY_S: Final = 10.0
-"""After so long the request is answered, with where to go on."""
+"""Seconds after which the request is answered, with the offset to continue at."""
 REFUSALS_TOLD: Final = 20
 COUNTED_H: Final = 24
-"""Hours that letters are counted for."""
+"""The hours for which letters are counted."""
 READINGS_SHOWN: Final = 20
 MENDED_BODY: Final[dict[str, Any]] = {
     "requestBody": {
         "required": False,
-        "description": "A payload in place of the letter's; none: the letter as it came.",
+        "description": "A payload that replaces the letter's; empty: the letter's own.",
         "content": {"application/octet-stream": {}},
     }
 }
 
 
 class Payload(Response):
-    """Bytes as they came."""
+    """A response with the payload's exact bytes."""
 
     media_type = "application/octet-stream"
 
 
 @dataclass(frozen=True, slots=True)
 class _Desk:
-    """Gives letters back. Raises Problem."""
+    """Replays letters. Raises Problem."""
 
     services: Services
 
     async def prepared(self, offset: int, mended: bytes) -> tuple[Replay, Letter, bool]:
-        """As the bridges would take it now; True: with another payload in its place."""
+        """Checks a letter as the bridges would now; True: another payload replaces its own."""
         try:
             origin, value, letter = await self.services.lookup.run(
                 lambda session: dead_letters.for_replay(session, offset)
@@ -134,7 +134,7 @@ class _Desk:
         return found, letter, mended not in (b"", value)
 
     async def given_back(self, ready: Replay, letter: Letter, holder: str) -> ReplayView:
-        """Give it back to its stream, once."""
+        """Replays a letter to its stream, once."""
         try:
             found, was_replayed = await self.services.replayer.replay(ready, letter, holder=holder)
         except (RemoteError, AwaitsCatalogueError) as error:
@@ -145,7 +145,7 @@ class _Desk:
 
 
 def router(services: Services) -> APIRouter:
-    """List and read dead letters, and give them back."""
+    """Makes the routes about dead letters."""
     routes = APIRouter(tags=["dead letters"])
     desk = _Desk(services)
 
@@ -156,9 +156,9 @@ def router(services: Services) -> APIRouter:
         reason: RejectReason | None = None,
         device: Annotated[str | None, Query(max_length=64)] = None,
     ) -> DeadLetterPage:
-        """Refused messages, newest first.
+        """List refused messages, newest first.
 
-        A filter looks at 5000 letters; `next` goes on from there.
+        A filter scans 5000 letters; `next` continues there.
         """
         wanted = Filter(reason, device)
         return await services.lookup.run(
@@ -169,14 +169,14 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/dead-letters/{offset}", response_class=Payload, responses=problems(404))
     async def letter(offset: Offset) -> Response:
-        """The payload exactly as it came."""
+        """Return the payload's exact bytes."""
         try:
             value, view = await services.lookup.run(
                 lambda session: dead_letters.payload(session, offset)
             )
         except OutOfRange as error:
             raise _unknown(error) from error
-        # It is somebody's wrong bytes: never to be shown by a browser as what it claims to be.
+        # The bytes are untrusted: a browser must never render them as what they claim to be.
         headers = {
             "Content-Disposition": f'attachment; filename="dead-letter-{offset}"',
             "X-Content-Type-Options": "nosniff",
@@ -189,10 +189,7 @@ def router(services: Services) -> APIRouter:
         reason: RejectReason | None = None,
         device: Annotated[str | None, Query(max_length=64)] = None,
     ) -> LetterCounts:
-        """How many messages were refused in each hour of the last day, by reason.
-
-        Among the newest 5000.
-        """
+        """Count refused messages by hour of the last day and reason, among the newest 5000."""
         since = services.clock.now_ms() - COUNTED_H * dead_letters.HOUR_MS
         return await services.lookup.run(
             lambda session: dead_letters.counts(
@@ -206,9 +203,11 @@ def router(services: Services) -> APIRouter:
         openapi_extra=MENDED_BODY,
     )
     async def check(offset: Offset, request: Request) -> CheckedView:
-        """Would the letter be accepted now? With a body: would this payload, in its place?
+        """Check whether a letter would be accepted now, or the body in its place.
 
-        Nothing is given back; 409 or 422 says why not.
+        Nothing is written.
+
+        409 or 422 says why it would be refused.
         """
         found, _, is_mended = await desk.prepared(offset, await request.body())
         readings = list(islice(record.readings(record.decode(found.value)), READINGS_SHOWN))
@@ -222,11 +221,10 @@ def router(services: Services) -> APIRouter:
         openapi_extra=MENDED_BODY,
     )
     async def replay(offset: Offset, request: Request) -> ReplayView:
-        """Give a letter back to its stream, once its cause is fixed.
+        """Replay a letter to its stream, once its cause is fixed.
 
-        With a body: this payload in its place, which the audit says.
-
-        Asked again it says where the readings are, and changes nothing.
+        A body replaces the letter's payload, which the audit log records. A repeated request
+        returns the position of the readings and changes nothing.
         """
         ready, letter, is_mended = await desk.prepared(offset, await request.body())
         if is_mended:
@@ -242,10 +240,10 @@ def _add_replay_all(routes: APIRouter, desk: _Desk) -> None:
 
     @routes.post("/v1/dead-letters:replay", responses=problems(503))
     async def replay_all(asked: ReplayAll, request: Request) -> ReplayedView:
-        """Give back all letters of a filter, the oldest first, fifty at a time.
+        """Replay all letters that match a filter, oldest first, fifty at a time.
 
-        Go on with `next` as `first`. Each is given back once, however often this is asked; those
-        that would still be refused stay.
+        Continue with `next` as `first`. Each letter is replayed once, however often this is
+        requested; those that would still be refused stay.
         """
         holder, clock = request.state.holder.name, services.clock
         wanted = Filter(asked.reason, asked.device)
@@ -289,7 +287,7 @@ def _unknown(error: OutOfRange) -> Problem:
 
 
 def _refused(error: RemoteError | AwaitsCatalogueError) -> Problem:
-    """Why the bridges would not accept a letter now."""
+    """Explains why the bridges would refuse a letter now."""
     if isinstance(error, AwaitsCatalogueError):
         text = (
             f"stream {error.stream!r}, or a field of it, is not in the catalogue: expected a "

@@ -29,28 +29,28 @@ class DestinationView(BaseModel):
     changed_at: int
     changed_by: str
     waiting: int
-    """Notes that wait for it."""
+    """How many notifications wait for it."""
     last_error: str
-    """Error of the newest failed attempt, while notes wait."""
+    """The error of the last attempt, while notifications wait."""
 
 
 class MadeDestination(DestinationView):
-    """A destination just kept."""
+    """A destination that was just stored."""
 
     secret: str | None
-    """A webhook's secret, where one was made: it is not shown again."""
+    """A webhook's new secret, which is not shown again."""
 
 
 class TriedDestination(BaseModel):
-    """What became of a test."""
+    """The outcome of a test."""
 
     sent: bool
     error: str
-    """Empty where it was sent."""
+    """The error; empty where the test was sent."""
 
 
 def router(services: Services) -> APIRouter:
-    """Keep, show, try and forget destinations."""
+    """Makes the routes that store, list, test and remove destinations."""
     routes = APIRouter(tags=["alerts"])
     table, desk = services.tables.alerts, services.alerts
 
@@ -84,7 +84,7 @@ def router(services: Services) -> APIRouter:
     async def put_destination(
         name: RuleName, body: DestinationText, request: Request, response: Response
     ) -> MadeDestination:
-        """Keep a webhook or an address of Apprise. Neither it nor its secret is shown again."""
+        """Store a webhook or an address of Apprise. Neither address nor secret is shown again."""
         by = request.state.holder.name
         row, secret = await desk.put_destination(name, body, by=by)
         response.headers["Cache-Control"] = "no-store"
@@ -92,12 +92,12 @@ def router(services: Services) -> APIRouter:
 
     @routes.delete("/v1/destinations/{name}", status_code=204, responses=problems(404, 409))
     async def remove_destination(name: RuleName) -> None:
-        """Forget a destination that no rule tells."""
+        """Remove a destination that no rule uses."""
         await desk.remove_destination(name)
 
     @routes.post("/v1/destinations/{name}/try", responses=problems(404))
     async def try_destination(name: RuleName, request: Request) -> TriedDestination:
-        """Send a test now, and say what became of it."""
+        """Send a test now and return its outcome."""
         tried = await desk.try_destination(name, by=request.state.holder.name)
         return TriedDestination(sent=tried.error is None, error=tried.error or "")
 

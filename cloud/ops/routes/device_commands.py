@@ -1,4 +1,4 @@
-"""Routes about what devices are asked to do: commands and settings."""
+"""Routes about commands and settings of devices."""
 
 from __future__ import annotations
 
@@ -34,41 +34,40 @@ Life = Annotated[int, Field(ge=1, le=EXPIRES_S_MAX)]
 
 
 class CommandRequest(BaseModel):
-    """A command of the device's own allow-list."""
+    """A command from the device's allow-list."""
 
     model_config = ConfigDict(extra="forbid")
 
     name: Annotated[str, Field(pattern=f"^{FIELD_PATTERN.pattern}$")]
     args: Args = ()
     expires_s: Life = 3600
-    """Seconds after which a device that did not begin it does nothing."""
+    """Seconds after which a device must not begin it any more."""
     id: Annotated[str, Field(pattern=ID_PATTERN)] | None = None
-    """Yours, so that asking again asks for nothing new; null: one is chosen."""
+    """Your id, which makes a repeated request harmless; null: one is generated."""
 
 
 class SettingsRequest(BaseModel):
-    """The tables of the agent's configuration that may be set from afar."""
+    """The tables of an agent's configuration that can be set remotely."""
 
     model_config = ConfigDict(extra="forbid")
 
     text: Annotated[str, Field(max_length=MESSAGE_BYTES_MAX)]
-    """TOML. It replaces what was set before; what it does not name is as the device's own file
-    says."""
+    """TOML that replaces earlier settings; keys that it omits are as in the device's own file."""
     version: Annotated[int, Field(ge=1, le=COUNTER_MAX)] | None = None
-    """Greater than all before; null: the next one."""
+    """A version greater than all before; null: the next one."""
     expires_s: Life = 7 * 86_400
 
 
 class DownView(BaseModel):
-    """What a device was asked, and how it ended."""
+    """A message to a device, and its outcome."""
 
     id: str
     device: str
     via: str = ""
-    """The gateway that it was sent to, of a thing behind one."""
+    """The gateway that it was sent to, for a thing behind one."""
     state: str
-    """waiting; unanswered: it is over for the cloud, the device may yet say how it ended; else the
-    answer's."""
+    """waiting; unanswered: it has expired, though the device may still report its outcome; else the
+    state of the answer."""
     asked_at: int
     asked_by: str
     expires_at: int
@@ -77,7 +76,7 @@ class DownView(BaseModel):
 
 
 class CommandView(DownView):
-    """A command."""
+    """A command and its outcome."""
 
     name: str
     args: tuple[str, ...]
@@ -104,7 +103,7 @@ def _view(row: DownRow, now_ms: int) -> CommandView | SettingsView:
 
 
 def router(services: Services) -> APIRouter:
-    """Ask devices, and see what became of it."""
+    """Makes the routes that send commands and settings."""
     routes = APIRouter(tags=["devices"])
     table, desk, clock = services.tables.down, services.down, services.clock
 
@@ -115,9 +114,9 @@ def router(services: Services) -> APIRouter:
 
     @routes.post("/v1/devices/{device}/commands", status_code=202, responses=problems(409))
     async def command(device: DeviceName, body: CommandRequest, request: Request) -> CommandView:
-        """Ask a device for a command.
+        """Send a command to a device.
 
-        It is done once, also by a device that sleeps now and wakes before it expires.
+        It is executed once, also by a device that sleeps now and wakes before the command expires.
         """
         by = request.state.holder.name
         return view(
@@ -126,18 +125,16 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/devices/{device}/commands")
     async def commands(device: DeviceName) -> Page[CommandView]:
-        """Commands of a device, the latest first: all that wait, and the last twenty that ended."""
+        """List commands of a device, latest first: all that wait, and the last twenty ended."""
         found = [view(row) for _, row in table.of(device, DownKind.COMMAND)]
         return Page(items=found, next=None, total=len(found))
 
     @routes.get("/v1/devices/{device}/commands/{command_id}", responses=problems(404))
     async def one(device: DeviceName, command_id: MessageId) -> CommandView:
-        """One command, and the device's answer."""
+        """Show a command and the device's answer."""
         row = table.get(device, command_id)
         if row is None or row.kind is not DownKind.COMMAND:
-            raise Problem(
-                404, "no_such_command", f"no command {command_id!r} of {device!r} is kept"
-            )
+            raise Problem(404, "no_such_command", f"unknown command {command_id!r} of {device!r}")
         return view(row)
 
     _add_settings(routes, services)
@@ -156,8 +153,8 @@ def _add_settings(routes: APIRouter, services: Services) -> None:
     ) -> SettingsView:
         """Set a device's configuration.
 
-        The device refuses what it may not change, and goes back to the last good one where it
-        fails.
+        The device refuses keys that must not be changed remotely, and returns to the last working
+        configuration if the new one fails.
         """
         by = request.state.holder.name
         return view(
@@ -166,10 +163,10 @@ def _add_settings(routes: APIRouter, services: Services) -> None:
 
     @routes.get("/v1/devices/{device}/config", responses=problems(404))
     async def get_config(device: DeviceName) -> SettingsView:
-        """What the device was set to last, and what it said of it."""
+        """Show the latest settings of a device and its answer."""
         found = services.tables.down.of(device, DownKind.SETTINGS)
         if not found:
             raise Problem(
-                404, "no_config", f"device {device!r} has no settings from here; PUT sets them"
+                404, "no_config", f"device {device!r} was never given settings; PUT sends some"
             )
         return view(found[0][1])

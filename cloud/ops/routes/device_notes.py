@@ -1,4 +1,4 @@
-"""Routes about what people say of devices."""
+"""Routes about people's notes on devices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edgewake.protocol.ops.device_note import NOTES_MAX, DeviceNote, Group, Note
 
 
 class GroupView(BaseModel):
-    """A group that people put devices into."""
+    """A group of devices."""
 
     group: str
     devices: list[str]
@@ -25,33 +25,33 @@ class GroupView(BaseModel):
 
 
 def router(services: Services) -> APIRouter:
-    """Notes and groups."""
+    """Makes the routes about notes and groups."""
     routes = APIRouter(tags=["devices"])
     notes = services.tables.notes
 
     @routes.get("/v1/groups")
     async def groups() -> dict[str, int]:
-        """Groups that devices are in, and how many are in each."""
+        """List groups with their numbers of devices."""
         counts = Counter(group for note in notes.values() for group in note.groups)
         return dict(sorted(counts.items()))
 
     @routes.get("/v1/groups/{group}")
     async def members(group: Annotated[Group, Path()]) -> GroupView:
-        """The devices in a group, at most a thousand, by name; none where nobody named it."""
+        """List the devices in a group by name, at most a thousand; an unknown group has none."""
         found = sorted(device for device, said in notes.items() if group in said.groups)
         return GroupView(group=group, devices=found[:MEMBERS_MAX], total=len(found))
 
     @routes.put("/v1/devices/{device}/note", responses=problems(409))
     async def note(device: DeviceName, body: NoteText, request: Request) -> DeviceNote:
-        """Write a note about a device and put it into groups, replacing the note before.
+        """Store a note about a device and its groups, replacing the previous note.
 
-        The device need not have been heard of yet.
+        The device may still be unknown.
         """
         if device not in notes and len(notes) >= NOTES_MAX:
             raise Problem(
                 409,
                 "too_many_notes",
-                f"{NOTES_MAX} devices have notes already, the most that are kept; remove some",
+                f"{NOTES_MAX} devices have notes already, the most at once; remove some",
             )
         said = DeviceNote(
             device=device,

@@ -23,20 +23,20 @@ from edgewake.cloud.web.openapi import problems
 from edgewake.protocol import topics
 from edgewake.protocol.ops.device_note import DeviceNote, Group
 
-Part = Annotated[str, Query(max_length=64, description="A part of the name, in any case.")]
+Part = Annotated[str, Query(max_length=64, description="Part of the name, case-insensitive.")]
 
 
 class DevicesPage(Page[DeviceView]):
-    """Devices, by name where nothing else is asked for."""
+    """A page of devices, sorted by name unless requested otherwise."""
 
     counts: dict[str, int]
-    """State or mark → how many of all devices have it."""
+    """State or mark → number of devices among all."""
     versions: dict[str, int]
-    """Version of an agent → how many of all devices run it."""
+    """Version of an agent → number of devices that run it, among all."""
 
 
 def router(services: Services) -> APIRouter:
-    """List and show devices, and forget them."""
+    """Makes the routes about devices."""
     routes = APIRouter(tags=["devices"])
     table, notes, clock = services.tables.devices, services.tables.notes, services.clock
 
@@ -58,11 +58,11 @@ def router(services: Services) -> APIRouter:
         sort: Sort = Sort.NAME,
         version: Annotated[str | None, Query(max_length=64)] = None,
     ) -> DevicesPage:
-        """List devices by name, or those first that were heard last, wait or lost most.
+        """List devices, sorted by name, by last contact, by backlog or by losses.
 
-        `state` is at most a second old; `has`: readings that wait for a minute and more, or were
-        lost; an agent, or none; `stream`: those that sent on it; `version`: those whose agent says
-        it.
+        `state` is at most a second old. `has` selects devices whose readings have waited for a
+        minute or were lost, or with or without an agent; `stream` those that sent on it; `version`
+        those whose agent reports it.
         """
         if not q and sort is Sort.NAME and (group, has, stream, version) == (None,) * 4:
             found = table.page(after, limit + 1, state, now=clock.now_ms())
@@ -94,7 +94,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/devices/{device}", responses=problems(404))
     async def device(device: DeviceName) -> DeviceView:
-        """Show one device."""
+        """Show a device."""
         found = table.get(device, now=clock.now_ms())
         if found is None:
             raise Problem(404, "no_such_device", f"nothing is known of device {device!r}")
@@ -102,7 +102,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.delete("/v1/devices/{device}", status_code=204, responses=problems(404))
     async def remove(device: DeviceName) -> None:
-        """Forget what is known of a device.
+        """Remove a device from the list.
 
         Its readings stay, and it is listed again when it sends again.
         """
@@ -118,7 +118,7 @@ def router(services: Services) -> APIRouter:
 
 
 def _filter(notes: dict[str, DeviceNote], part: str, group: str | None) -> Callable[[str], bool]:
-    """Has a device this in its name, and is it in this group?"""
+    """Makes a predicate: the name contains `part`, and the device is in `group`."""
     members = {device for device, note in notes.items() if group in note.groups}
     folded = part.casefold()
     return lambda name: folded in name.casefold() and (group is None or name in members)

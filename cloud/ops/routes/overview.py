@@ -1,4 +1,4 @@
-"""How the whole system is, in one answer."""
+"""Routes that show the state of the whole system, and its problems."""
 
 from __future__ import annotations
 
@@ -22,50 +22,50 @@ from edgewake.protocol.ops.query import QueryState
 
 
 class Hop(BaseModel):
-    """A part of the way, for all its processes together."""
+    """A stage of the pipeline, all its processes together."""
 
     name: Literal["devices", "bridge", "sequencer", "analysis", "access", "push"]
     per_s: float | None
-    """Records a second, of the analysis readings; null where nobody counts them."""
+    """Records a second, for the analysis readings; null where they are not counted."""
     behind: int | None
-    """What waits for it: readings on devices, Kafka offsets, records that clients have not read."""
+    """Its backlog: readings on devices, Kafka offsets, or records that clients have not read."""
     count: int
-    """Devices online, streams, queries that run, clients, leases."""
+    """Number of devices online, streams, running queries, clients and leases."""
     state: Literal["well", "soon", "bad", "unknown"]
 
 
 class Overview(BaseModel):
-    """What is there, and what needs attention."""
+    """The state of the system, and what needs attention."""
 
     problems: list[KnownProblem]
-    """Empty: all is well."""
+    """Problems; empty: there are none."""
     parts: list[PartView]
     devices: dict[Presence, int]
-    """Devices by presence."""
+    """Number of devices by presence."""
     streams: int
     records_per_s: float
     """Records a second of all streams over the last 30 s; a record is a frame of one or many
     readings."""
     queries: dict[str, int]
-    """Queries by state."""
+    """Number of queries by state."""
     leases: int
     dead_letters: dict[str, int]
     """Dead letters of the last hour by reason, among the newest hundred."""
     clients: int
     """Open streams at the access servers."""
     hops: list[Hop]
-    """The way of a reading, from devices to clients."""
+    """The stages of the pipeline, from devices to clients."""
     flow: list[Point]
-    """The last quarter of an hour, oldest first: seconds ago, received, passed on, computed, each a
-    second."""
+    """The last quarter of an hour, oldest first: seconds ago, and received, sequenced and computed
+    per second."""
     version: str
     """The version of this operations server."""
     faults: bool
-    """May faults be done to this system (`edgewake up --faults`)?"""
+    """Whether faults can be injected (`edgewake up --faults`)."""
 
 
 class ProblemsPage(BaseModel):
-    """Problems, the newest first."""
+    """A page of problems, newest first."""
 
     items: list[ProblemRecord]
     next: str | None
@@ -73,7 +73,7 @@ class ProblemsPage(BaseModel):
 
 
 class Acknowledgement(BaseModel):
-    """Somebody looks after a problem."""
+    """An acknowledgement of a problem."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -81,13 +81,13 @@ class Acknowledgement(BaseModel):
 
 
 def router(services: Services) -> APIRouter:
-    """Show the overview."""
+    """Makes the routes about the overview and problems."""
     routes = APIRouter(tags=["overview"])
     tables = services.tables
 
     @routes.get("/v1/overview", responses=problems(503))
     async def overview() -> Overview:
-        """What is there, and what needs attention, each in one sentence."""
+        """Show the state of the system, and each problem in one sentence."""
         look = await services.system.look()
         of_alerts = alert_problems(tables.alerts.all(), tables.alerts.notes.values())
         return Overview(
@@ -108,12 +108,17 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/problems", tags=["problems"])
     async def all_problems(
-        is_open: Annotated[bool | None, Query(alias="open", description="Only those.")] = None,
+        is_open: Annotated[
+            bool | None,
+            Query(
+                alias="open", description="Only problems that are open, or only those that ended."
+            ),
+        ] = None,
         kind: Kind | None = None,
         limit: Limit = PAGE_DEFAULT,
         before: Annotated[str | None, Query(max_length=64)] = None,
     ) -> ProblemsPage:
-        """When which problem began and ended, and who acknowledged it; kept for 90 days."""
+        """List problems of the last 90 days: when each began and ended, and who acknowledged it."""
         rows = sorted(
             (
                 row
@@ -138,7 +143,7 @@ def router(services: Services) -> APIRouter:
         body: Acknowledgement,
         request: Request,
     ) -> ProblemRecord:
-        """Say that you look after it. It stays until its cause is gone."""
+        """Acknowledge a problem. It stays open until its cause is gone."""
         return await services.problems.acknowledge(
             problem, by=request.state.holder.name, note=body.note
         )
@@ -147,12 +152,12 @@ def router(services: Services) -> APIRouter:
 
 
 def place_of(row: ProblemRecord) -> tuple[int, str]:
-    """The order of the list."""
+    """Returns the key by which the list is sorted."""
     return row.began_at, row.id
 
 
 def hops_of(tables: OpsTables, look: Look) -> list[Hop]:
-    """The chain."""
+    """Returns the stages of the pipeline."""
     now = tables.flow.newest
     running = [one for one in look.queries if one.state is QueryState.RUNNING]
     known = [one.lag for one in look.queries if one.lag is not None]

@@ -33,28 +33,28 @@ class QueryText(BaseModel):
 
 
 class PreviewAsked(QueryText):
-    """A query file, and over what."""
+    """A query file, and the time over which it is previewed."""
 
     minutes: Annotated[int, Field(ge=1, le=1440)] = 10
-    """Minutes of Kafka's records to compute over."""
+    """Minutes of records to compute over."""
     rows: Annotated[int, Field(ge=1, le=ROWS_MAX)] = 100
-    """Results at most."""
+    """The most results."""
 
 
 ADD_ANSWERS: Final = {
-    200: {"description": "This very text is registered already.", "model": QueryView},
+    200: {"description": "The identical text is registered already.", "model": QueryView},
     **problems(409),
 }
 
 
 def router(services: Services) -> APIRouter:
-    """List, show, register, pause, resume and remove queries."""
+    """Makes the routes about queries."""
     routes = APIRouter(tags=["queries"])
     tables, registry = services.tables, services.registry
 
     @routes.get("/v1/queries")
     async def queries(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[QueryView]:
-        """Registered queries by name."""
+        """List registered queries by name."""
         names = names_after(tables.queries, after)
         return page_of(
             names,
@@ -67,7 +67,8 @@ def router(services: Services) -> APIRouter:
     async def add(body: QueryText, response: Response) -> QueryView:
         """Register a query file.
 
-        201: new, it is starting; 200: this very text is registered already; 409: the name is taken.
+        201: it is new and starts; 200: the identical text is registered already; 409: the name is
+        taken.
         """
         view, new = await registry.add(body.text)
         response.headers["Location"] = f"/v1/queries/{view.name}"
@@ -76,17 +77,17 @@ def router(services: Services) -> APIRouter:
 
     @routes.post("/v1/queries:check")
     async def check(body: QueryText) -> CheckedQuery:
-        """Read a query file against the streams that there are, and register nothing.
+        """Check a query file against the known streams without registering it.
 
-        422 names all that is wrong with it.
+        422 lists all its errors.
         """
         return registry.check(body.text)
 
     @routes.post("/v1/queries:preview", responses=problems(409, 429, 503))
     async def preview(body: PreviewAsked, request: Request) -> PreviewRows:
-        """Return what a query file gives over recent readings of its stream.
+        """Compute a query file over recent readings of its stream.
 
-        Nothing is registered, running queries go on.
+        Nothing is registered, and running queries continue.
         """
         registry.check(body.text)
         holder = request.state.holder.name
@@ -96,35 +97,35 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/queries/{name}", responses=problems(404))
     async def query(name: QueryName) -> QueryView:
-        """One query, with its text."""
+        """Show a query with its text."""
         return registry.view(registry.get(name), with_text=True)
 
     @routes.put("/v1/queries/{name}", responses=problems(404, 409))
     async def replace(name: QueryName, body: QueryText) -> QueryView:
-        """Put another text in its place, in one step: its name stays taken, others go on.
+        """Replace a query's text in one step: its name stays taken, and other queries continue.
 
-        The same text again changes nothing.
+        An identical text changes nothing.
         """
         view, _ = await registry.replace(name, body.text)
         return view
 
     @routes.delete("/v1/queries/{name}", status_code=204, responses=problems(404, 409))
     async def remove(name: QueryName) -> None:
-        """Remove a query; its results can be read for another hour."""
+        """Remove a query; its results stay readable for an hour."""
         await registry.remove(name)
 
     @routes.post("/v1/queries/{name}/pause", responses=problems(404, 409))
     async def pause(name: QueryName) -> QueryView:
-        """Stop computing.
+        """Pause a query.
 
-        Its open windows will lack the readings that come until it is resumed, and say so; an
-        isolated query computes them then.
+        Its open windows lack the readings that come until it is resumed, and say so; an isolated
+        query computes them when it resumes.
         """
         return await registry.set_paused(name, True)
 
     @routes.post("/v1/queries/{name}/resume", responses=problems(404, 409))
     async def resume(name: QueryName) -> QueryView:
-        """Compute again. Rows of windows that began before say `"complete":false`."""
+        """Resume a query. Rows of windows that began before have `"complete":false`."""
         return await registry.set_paused(name, False)
 
     return routes

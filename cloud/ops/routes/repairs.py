@@ -1,4 +1,4 @@
-"""Routes about windows that are computed again from the log."""
+"""Routes about repairs, which recompute closed windows from the log."""
 
 from __future__ import annotations
 
@@ -21,42 +21,43 @@ from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.ops.repair import Repair, RepairKind
 
 TIME_MS_MAX = 253_402_300_799_999
-"""The end of the year 9999."""
+"""The latest time that can be requested: the end of the year 9999."""
 Time = Annotated[int, Field(ge=0, le=TIME_MS_MAX)]
 
 
 class RepairRange(BaseModel):
-    """Which windows."""
+    """The windows to recompute."""
 
     model_config = ConfigDict(extra="forbid")
 
     kind: RepairKind = RepairKind.REPAIR
     begin: Time
-    """Event time, ms since 1970 UTC: the first window is the one that it lies in."""
+    """Event time, ms since 1970 UTC: the window that contains it is the first."""
     end: Time | None = None
-    """Windows that begin at it or later are left out; null: those that are open now, or that the
-    query has itself."""
+    """Windows that begin at it or later are excluded; null: those that are open now, or that the
+    query still holds."""
 
 
 class RebuildWish(BaseModel):
-    """How a state is computed again."""
+    """Options of a rebuild."""
 
     model_config = ConfigDict(extra="forbid")
 
     lossy: bool = False
-    """Also where open windows have readings that retention took: they lose them."""
+    """Whether open windows may lose readings that have expired in the log."""
 
 
 def router(services: Services) -> APIRouter:
-    """Ask for repairs and list them."""
+    """Makes the routes about repairs."""
     routes = APIRouter(tags=["queries"])
     tables, registry, desk = services.tables, services.registry, services.repairs
 
     @routes.post("/v1/queries/{name}/repairs", status_code=202, responses=problems(404, 409))
     async def repair(name: QueryName, body: RepairRange, request: Request) -> Repair:
-        """Compute closed windows again from the log.
+        """Recompute closed windows from the log.
 
-        Rows that differ are emitted with a higher revision; asked again it changes nothing.
+        Rows that differ are emitted with a higher revision. A second repair of the same windows
+        changes nothing.
         """
         if body.kind is RepairKind.REBUILD:
             raise Problem(422, "kind", "use POST /v1/queries/{name}/rebuild to recompute a state")
@@ -66,7 +67,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.post("/v1/queries/{name}/rebuild", status_code=202, responses=problems(404, 409))
     async def rebuild(name: QueryName, body: RebuildWish, request: Request) -> Repair:
-        """Remove a query's state and compute it again from the log, as far as it is retained.
+        """Discard a query's state and recompute it from the retained log.
 
         Only rows that differ are emitted again.
         """
@@ -83,9 +84,9 @@ def router(services: Services) -> APIRouter:
     async def repairs(
         name: QueryName, limit: Limit = PAGE_DEFAULT, after: After = None
     ) -> Page[Repair]:
-        """List the repairs of a query, also of one that was removed, the latest first.
+        """List the repairs of a query, also of a removed one, latest first.
 
-        Each says who asked, which windows, and what changed.
+        Each says who requested it, which windows were recomputed, and what changed.
         """
         ids = [one.id for one in desk.of(name)]
         behind = ids[ids.index(after) + 1 :] if after in ids else ids

@@ -1,4 +1,4 @@
-"""Routes about what devices ask for."""
+"""Routes about requests of devices."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ AfterRequest = Annotated[str | None, Query(max_length=130)]
 
 
 class ReplyBody(BaseModel):
-    """The reply to a device."""
+    """A reply to a device."""
 
     model_config = ConfigDict(extra="forbid")
 
     state: Literal["answered", "refused"] = "answered"
     body: Annotated[str, Field(max_length=BODY_CHARS_MAX)] = ""
-    """Text of any kind."""
+    """Any text."""
     detail: Annotated[str, Field(max_length=OUTPUT_CHARS_MAX)] = ""
-    """Why, for people."""
+    """The reason, for people."""
 
 
 class RequestView(BaseModel):
-    """A device's request, and the reply to it."""
+    """A device's request and its reply."""
 
     key: str
     """`DEVICE|ID`."""
     id: str
     device: str
     state: str
-    """open, else the reply's: answered, refused, expired."""
+    """open, or the state of the reply: answered, refused, expired."""
     via: str
-    """The gateway that it came by, of a thing behind one; it gets the reply."""
+    """The gateway that brought it, for a thing behind one; the reply goes there."""
     name: str
     body: str
     received_at: int
@@ -53,9 +53,9 @@ class RequestView(BaseModel):
     detail: str
     replied_at: int | None
     replied_by: str
-    """Name of the key; empty: the cloud said it itself."""
+    """Name of the key that replied; empty: the cloud itself did."""
     delivered_at: int | None
-    """When the device said that it has the reply."""
+    """When the device confirmed the reply."""
 
 
 def _state(row: RequestRow) -> str:
@@ -71,7 +71,7 @@ def _view(row: RequestRow) -> RequestView:
 
 
 def router(services: Services) -> APIRouter:
-    """See what is asked, and answer it."""
+    """Makes the routes about requests of devices."""
     routes = APIRouter(tags=["devices"])
     table, desk = services.tables.requests, services.requests
 
@@ -83,9 +83,9 @@ def router(services: Services) -> APIRouter:
         name: Name = None,
         device: str | None = None,
     ) -> Page[RequestView]:
-        """List devices' requests in order of device and id.
+        """List devices' requests, sorted by device and id.
 
-        They are all open ones, and the last hundred of each device that ended.
+        The list has all open ones, and the last hundred of each device that ended.
         """
         rows = table.all() if device is None else table.of(device)
         wanted = {
@@ -98,7 +98,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/devices/{device}/requests/{request_id}", responses=problems(404))
     async def one(device: DeviceName, request_id: RequestIdPath) -> RequestView:
-        """Show one request."""
+        """Show a request."""
         return _view(desk.one(device, request_id))
 
     @routes.post(
@@ -109,10 +109,9 @@ def router(services: Services) -> APIRouter:
     async def reply(
         device: DeviceName, request_id: RequestIdPath, body: ReplyBody, request: Request
     ) -> RequestView:
-        """Answer a request.
+        """Reply to a request. The device gets the reply once, also if it sleeps now.
 
-        The device gets it once, also when it sleeps now. The same again changes nothing, another is
-        refused.
+        Repeating the reply changes nothing; a different one is refused.
         """
         by = request.state.holder.name
         return _view(

@@ -1,4 +1,4 @@
-"""What the routes of the operations API share: services, pages of a list, path parameters."""
+"""What routes of the operations API share: services, pages of lists, path parameters."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from edgewake.cloud.ops.services.alert_desk import AlertDesk
 from edgewake.cloud.ops.services.board_desk import BoardDesk
 from edgewake.cloud.ops.services.catalogue_editor import CatalogueEditor
 from edgewake.cloud.ops.services.client_desk import ClientDesk
-from edgewake.cloud.ops.services.device_commands import DownDesk
+from edgewake.cloud.ops.services.device_commands import DeviceCommands
 from edgewake.cloud.ops.services.eraser import EraserDesk
 from edgewake.cloud.ops.services.named_desk import NamedDesk
 from edgewake.cloud.ops.services.previews import PreviewDesk
 from edgewake.cloud.ops.services.queries import Registry
 from edgewake.cloud.ops.services.repairs import RepairDesk
-from edgewake.cloud.ops.services.replies import RequestDesk
+from edgewake.cloud.ops.services.replies import Replies
 from edgewake.cloud.ops.services.summary_reads import SummaryReads
 from edgewake.cloud.ops.services.system_look import SystemLook
 from edgewake.cloud.ops.tables.audit_ring import AuditRing
@@ -44,19 +44,19 @@ from edgewake.protocol.names import DEVICE_PATTERN, STREAM_PATTERN
 
 PAGE_DEFAULT: Final = 100
 PAGE_MAX: Final = 500
-"""Items of a list in one answer."""
+"""The most items of a list in one answer."""
 OFFSET_MAX: Final = 2**62
-"""Kafka's offsets are signed 64-bit; what is larger is refused before Kafka is asked."""
+"""The largest offset: Kafka's offsets are signed 64-bit, and larger ones are refused here."""
 
 T = TypeVar("T", bound=BaseModel)
 
 
 class Page(BaseModel, Generic[T]):
-    """A part of a list, in order of name."""
+    """A page of a list, sorted by name."""
 
     items: list[T]
     next: str | None
-    """`after` of the next page; null at the end."""
+    """The `after` of the next page; null at the end."""
     total: int
 
 
@@ -70,7 +70,7 @@ Offset = Annotated[int, Path(ge=0, le=OFFSET_MAX)]
 
 @dataclass(frozen=True)
 class Services:
-    """What the API stands on."""
+    """The services that the API's routes use."""
 
     tables: OpsTables
     alerts: AlertDesk
@@ -83,8 +83,8 @@ class Services:
     registry: Registry
     repairs: RepairDesk
     previews: PreviewDesk
-    down: DownDesk
-    requests: RequestDesk
+    down: DeviceCommands
+    requests: Replies
     editor: CatalogueEditor
     writer: TableWriter
     lookup: KafkaLookup
@@ -101,24 +101,24 @@ class Services:
     summaries: SummaryReads
     asking: Asking
     credentials: CredentialDesk | None = None
-    """None: this server gives devices no passwords."""
+    """Issues credentials to devices; None where this server does not."""
     broker: str = ""
-    """host:port of the MQTT broker, as devices reach it."""
+    """host:port at which devices reach the MQTT broker."""
     certificate_broker: str = ""
-    """host:port of the MQTT broker for devices with a certificate."""
+    """host:port at which devices with a certificate reach the MQTT broker."""
     http_intake: str = ""
-    """Address of the bridge's door for HTTP, as devices reach it."""
+    """Address at which devices reach the bridge by HTTP."""
     enrolling_url: str = ""
-    """Address of this API, as devices with a claim code reach it; empty: they are not let in from
-    elsewhere."""
+    """Address at which devices with a claim code reach this API; empty: only this machine can reach
+    it."""
     access_urls: tuple[str, ...] = ()
-    """Addresses of access servers, as clients reach them."""
+    """Addresses at which clients reach access servers."""
     faults: FaultControl | None = None
-    """None: nobody may do faults to this system."""
+    """Injects faults; None where that is off."""
 
 
 def page_of(names: Iterable[str], make: Callable[[str], T], *, limit: int, total: int) -> Page[T]:
-    """A page of a list: `names` in order, behind the page before. Only what is shown is made."""
+    """Makes a page of sorted `names`; `make` is called for the items on it only."""
     chosen = list(islice(names, limit + 1))
     return Page(
         items=[make(name) for name in chosen[:limit]],
@@ -128,5 +128,5 @@ def page_of(names: Iterable[str], make: Callable[[str], T], *, limit: int, total
 
 
 def names_after(names: Iterable[str], after: str | None) -> list[str]:
-    """Names behind `after`, in order; for tables of a thousand rows at most."""
+    """Returns the names after `after`, sorted; for tables of at most a thousand rows."""
     return sorted(name for name in names if after is None or name > after)

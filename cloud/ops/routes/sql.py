@@ -1,4 +1,4 @@
-"""The route of questions in SQL, over what the lake keeps and what Kafka has after it."""
+"""The route that answers SQL over the lake and over what Kafka has after it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.errors import LocalError, QueryError, QueryFault
 
 LOOK_EVERY_S: Final = 0.5
-"""Seconds between two looks whether the one who asked is still there."""
+"""Seconds between two checks whether the client is still connected."""
 
 
 class SqlColumn(BaseModel):
@@ -30,44 +30,44 @@ class SqlColumn(BaseModel):
 
 
 class SqlPast(BaseModel):
-    """What was read of the lake."""
+    """The part of the data that was read from the lake."""
 
     files: int
     rows: int
     lost_records: int
-    """Records that Kafka deleted before the lake had them, ever."""
+    """How many records Kafka deleted before the lake had them, since the beginning."""
 
 
 class SqlPresent(BaseModel):
-    """What was read of Kafka."""
+    """The part of the data that was read from Kafka."""
 
     rows: int
     records_left: int
-    """Records that were not read, at the bounds: the answer lacks them. The lake's writer is
-    behind, or does not run."""
+    """How many records the answer lacks because a bound was reached: the lake's writer is behind,
+    or does not run."""
 
 
 class SqlAnswer(BaseModel):
-    """Rows, and what they stand on."""
+    """The rows, and the data that they were computed from."""
 
     columns: list[SqlColumn]
     rows: list[list[Any]] | list[dict[str, Any]]
     is_cut: bool
-    """There are more."""
+    """Whether more rows were omitted."""
     past: SqlPast
     present: SqlPresent
     seconds: float
 
 
 def router(services: Services) -> APIRouter:
-    """Answer a SELECT."""
+    """Makes the route for SQL."""
     routes = APIRouter(tags=["sql"])
 
     @routes.post("/v1/sql", responses=problems(501, 503), response_model=SqlAnswer)
     async def sql(body: Question, request: Request) -> Response:
-        """Answer one SELECT of DuckDB's SQL over streams, queries and summaries.
+        """Answer one SELECT in DuckDB's SQL over streams, queries and summaries.
 
-        Past and present, each row once. 422 says line and column.
+        The answer covers past and present, each row once. 422 says line and column of an error.
         """
         request.state.audit = body.sql
         if not is_question(body.sql):
@@ -92,7 +92,7 @@ def router(services: Services) -> APIRouter:
 async def while_wanted(
     work: Coroutine[Any, Any, bytes], has_left: Callable[[], Awaitable[bool]]
 ) -> bytes:
-    """The answer; who asked and left is not worked for any more, and gets an empty one."""
+    """Runs `work` while its client stays connected; otherwise cancels it and answers nothing."""
     task = asyncio.ensure_future(work)
     try:
         while not task.done():
@@ -105,7 +105,7 @@ async def while_wanted(
 
 
 def as_objects(answer: bytes) -> bytes:
-    """Return the answer with its rows as objects by column name."""
+    """Returns the answer with its rows as objects by column name."""
     body = orjson.loads(answer)
     seen = Counter[str]()
     for column in body["columns"]:

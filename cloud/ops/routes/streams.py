@@ -36,16 +36,16 @@ from edgewake.protocol.frames.stream import FieldInfo, Stream
 from edgewake.protocol.names import DEVICE_PATTERN
 
 LETTERS_LOOKED_AT: Final = 500
-"""Dead letters of all streams, the newest, among which those of one are counted."""
+"""The number of newest dead letters among which those of one stream are counted."""
 DeviceQuery = Annotated[str | None, Query(pattern=f"^{DEVICE_PATTERN.pattern}$")]
 
 
 class PartitionView(BaseModel):
-    """Offsets of one partition. They count records and about one marker a transaction."""
+    """The offsets of a partition, which count records and about one marker per transaction."""
 
     partition: int
     first: int
-    """First offset kept."""
+    """First retained offset."""
     next: int
     """Offset of the next record."""
 
@@ -62,7 +62,7 @@ class StreamView(BaseModel):
     """Records a second over the last 30 s, as the sequencer counts them; a record is a frame of one
     or many readings."""
     readings_per_s: float | None
-    """Readings a second over the same time."""
+    """Readings a second over the same 30 s."""
     events_path: str
     """The path of its readings on an access server."""
     events_urls: list[str]
@@ -108,7 +108,7 @@ def _look(
 
 
 def _records(found: Iterable[Message]) -> Iterator[Record]:
-    """Decode the records of a topic, skipping foreign ones."""
+    """Decodes the records of a topic, skipping foreign ones."""
     for message in found:
         try:
             decoded = record.decode(message.value() or b"{}")
@@ -118,13 +118,13 @@ def _records(found: Iterable[Message]) -> Iterator[Record]:
 
 
 def router(services: Services) -> APIRouter:
-    """List, show and change streams."""
+    """Makes the routes about streams."""
     routes = APIRouter(tags=["streams"])
     tables = services.tables
 
     @routes.get("/v1/streams")
     async def streams(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[StreamView]:
-        """Streams by name."""
+        """List streams by name."""
         names = names_after(tables.streams, after)
         return page_of(
             names,
@@ -135,7 +135,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/streams/{name}", responses=problems(404))
     async def stream(name: QueryName) -> StreamView:
-        """Show one stream."""
+        """Show a stream."""
         found = tables.streams.get(name)
         if found is None:
             raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
@@ -150,10 +150,9 @@ def router(services: Services) -> APIRouter:
             int | None, Query(ge=0, le=TIME_MS_MAX, description="ms since 1970 UTC")
         ] = None,
     ) -> Gaps:
-        """List the readings that were lost or are missing, the newest first.
+        """List gaps, newest first: readings that were lost or are missing, of one device or all.
 
-        Among the newest 20,000 records of each partition, or those since then; of one device, or
-        of all.
+        The newest 20,000 records of each partition are scanned, or those since a time.
         """
         if name not in tables.streams:
             raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
@@ -161,7 +160,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/streams/{name}/look", responses=problems(404))
     async def look(name: QueryName, minutes: Annotated[int, Query(ge=1, le=60)] = 15) -> StreamLook:
-        """What became of its fields in the last minutes: names as they came, times, odd values."""
+        """Show the fields received in the last minutes: original names, times and odd values."""
         found = tables.streams.get(name)
         if found is None:
             raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
@@ -174,7 +173,7 @@ def router(services: Services) -> APIRouter:
     async def change(name: QueryName, body: StreamChange) -> StreamView:
         """Decide a field's type or unit, or describe the stream.
 
-        After it, another type than the decided one is refused for good.
+        Values of another type than the decided one are then refused permanently.
         """
         return _view(services, await services.editor.change(name, body))
 

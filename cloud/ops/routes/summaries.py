@@ -1,4 +1,4 @@
-"""Routes about summaries: the values of a field, exact where retained and else with bounds."""
+"""Routes about summaries: exact figures of a field's values, and estimates with bounds."""
 
 from __future__ import annotations
 
@@ -21,62 +21,62 @@ from edgewake.protocol.frames.frame import TIME_MS_MAX
 from edgewake.protocol.names import FIELD_PATTERN
 
 ROWS_MAX: Final = 11_000
-"""Steps in one answer: a week of minutes and some."""
+"""The most steps in one answer: somewhat more than a week of minutes."""
 ROWS_WITH_SKETCHES_MAX: Final = 1000
-"""Steps in one answer with sketches: each row costs a merge and its answers."""
+"""The most steps in an answer with sketches: each row costs merging and evaluating them."""
 ASKED_MAX: Final = 20
-"""Ranks or texts in one question."""
+"""The most ranks or texts in one question."""
 TEXT_CHARS_MAX: Final = 256
 
 OF_A_FIELD: Final = Asked(distinct=True, ranks=(0.5, 0.99))
-"""What is told of each field of a stream."""
+"""What the summary of a stream asks of each field."""
 
 T = TypeVar("T")
 
 
 class SeriesView(BaseModel):
-    """A series that is summed up."""
+    """A summarized series."""
 
     stream: str
     field: str
     devices: str
-    """A declared set of devices, or `@DEVICE`; empty: all."""
+    """A declared set of devices, or `@DEVICE`; empty: all devices."""
 
 
 class SummaryView(BaseModel):
-    """The answer."""
+    """The answer to a question about a series."""
 
     stream: str
     field: str
     devices: str
     step: str
-    """minute, hour, day, or all: one row of the whole time."""
+    """minute, hour, day, or all: one row for the whole time."""
     rows: list[Row]
-    """Rows by time; steps without readings are left out."""
+    """Rows by time; steps without readings are omitted."""
 
 
 class StreamSummary(BaseModel):
-    """What the fields of a stream held, of all devices."""
+    """Summaries of all fields of a stream, over all devices."""
 
     start: int
     """ms since 1970 UTC."""
     end: int
     fields: dict[str, Row]
-    """By field: exact figures, different values, the median and the 99th percentile. A field that
-    is not summed up (yet) is left out."""
+    """By field: exact figures, distinct values, the median and the 99th percentile. A field without
+    summaries is omitted."""
 
 
 class Comparison(BaseModel):
-    """Two series, or two times of one. Null where one of them has no such sketch."""
+    """A comparison of two series, or two times of one. Null where either lacks the sketch."""
 
     union: Estimate | None
-    """Different values in either."""
+    """Distinct values in either."""
     intersection: Estimate | None
-    """Different values in both."""
+    """Distinct values in both."""
     difference: Estimate | None
-    """Different values in the first that the second has not."""
+    """Distinct values in the first that the second lacks."""
     inner_product: Estimate | None
-    """Sum over values of how often here times how often there: rows of a join on the value."""
+    """Sum over values of the product of their counts: the number of rows of a join on the value."""
 
 
 FieldName = Annotated[str, Path(pattern=f"^{FIELD_PATTERN.pattern}$", max_length=64)]
@@ -87,7 +87,7 @@ Devices = Annotated[
     str,
     Query(
         max_length=65,
-        description="A declared set of devices, or `@DEVICE`: its sketches; empty: all.",
+        description="A declared set of devices, or `@DEVICE` for its sketches; empty: all devices.",
     ),
 ]
 Text = Annotated[str, Query(max_length=TEXT_CHARS_MAX)]
@@ -96,7 +96,7 @@ Rank = Annotated[float, Query(ge=0, le=1)]
 
 
 def router(services: Services) -> APIRouter:
-    """List series, ask one, compare two."""
+    """Makes the routes about summaries."""
     routes = APIRouter(tags=["summaries"])
     clock, reads = services.clock, services.summaries
 
@@ -110,7 +110,7 @@ def router(services: Services) -> APIRouter:
     async def stream_summary(
         name: QueryName, minutes: Annotated[int, Query(ge=1, le=60)] = 15
     ) -> StreamSummary:
-        """What each field of a stream held in the last whole minutes, by its summaries."""
+        """Summarize each field of a stream over the last whole minutes."""
         found = services.tables.streams.get(name)
         if found is None:
             raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
@@ -127,7 +127,7 @@ def router(services: Services) -> APIRouter:
     ) -> list[SeriesView]:
         """List the summarized series, by stream, field and set of devices.
 
-        `after`: the last one shown, as STREAM|FIELD|DEVICES.
+        `after` is the last one shown, as STREAM|FIELD|DEVICES.
         """
         found = await ask(lambda view: view.known(stream=stream, after=after, limit=limit))
         return [
@@ -153,7 +153,8 @@ def router(services: Services) -> APIRouter:
             int | None, Query(ge=0, le=TIME_MS_MAX, description="ms since 1970 UTC; now")
         ] = None,
         step: Annotated[
-            Step | None, Query(description="A row for each; without it one row of the whole time.")
+            Step | None,
+            Query(description="A row for each step; without it one row for the whole time."),
         ] = None,
         devices: Devices = "",
         distinct: bool = False,
@@ -165,9 +166,9 @@ def router(services: Services) -> APIRouter:
         contains: Texts = None,
         sample: Annotated[int, Query(ge=0, le=64)] = 0,
     ) -> SummaryView | Response:
-        """Summarize a field in whole minutes: exact figures, and estimates with their bounds.
+        """Summarize a field over whole minutes: exact figures, and estimates with their bounds.
 
-        `distinct`: different values; `quantile`: the value at a rank; `low` and `high`: readings
+        `distinct`: distinct values; `quantile`: the value at a rank; `low` and `high`: readings
         between them; `frequent`: the most frequent values; `count_of`: how often a value occurred;
         `contains`: whether it did; `sample`: some readings.
         """
@@ -207,9 +208,9 @@ def router(services: Services) -> APIRouter:
         with_to: MaybeTime = None,
         with_devices: Devices = "",
     ) -> Comparison:
-        """Values that two series, or two times of one, have in common.
+        """Compare the values of two series, or of two times of one.
 
-        What is not said of the second is as with the first.
+        Parameters omitted for the second are those of the first.
         """
         first = Series(stream, field, devices)
         second = Series(with_stream or stream, with_field or field, with_devices)
@@ -293,7 +294,7 @@ def _check_known(view: View, one: Series) -> None:
     if one not in view:
         of = f" of the devices {one.devices!r}" if one.devices else ""
         raise Problem(
-            404, "no_such_summary", f"nothing of {one.stream}.{one.field}{of} is summed up yet"
+            404, "no_such_summary", f"no summaries of {one.stream}.{one.field}{of} exist yet"
         )
 
 

@@ -1,4 +1,4 @@
-"""Routes about the system itself: parts, and changes as they happen."""
+"""Routes about the system itself: its parts, audit log, history, sessions and live changes."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class TopicView(BaseModel):
     name: str
     partitions: int
     records: int
-    """Kept now."""
+    """Number of retained records."""
     written: int
-    """Since the topic was made."""
+    """Number of records since the topic was created."""
 
 
 class AuditPage(BaseModel):
-    """Entries, the newest first."""
+    """A page of entries, newest first."""
 
     items: list[AuditEntry]
     next: int | None
@@ -45,19 +45,19 @@ class AuditPage(BaseModel):
 
 
 class Me(BaseModel):
-    """Who asks."""
+    """The caller."""
 
     name: str
-    """As it stands in the audit."""
+    """The name that the audit log records."""
     role: Role
-    """`read`: look at everything; `operate`: change it, too."""
+    """`read` may see everything; `operate` may also change it."""
 
 
 Kind = Literal["device", "loss", "query", "part", "repair", "request", "erasure"]
 
 
 class HistoryPage(BaseModel):
-    """Entries, the newest first."""
+    """A page of entries, newest first."""
 
     items: list[Happening]
     next: int | None
@@ -65,13 +65,13 @@ class HistoryPage(BaseModel):
 
 
 def router(services: Services) -> APIRouter:
-    """List parts; follow changes."""
+    """Makes the routes about the system."""
     routes = APIRouter()
     tables = services.tables
 
     @routes.get("/v1/parts", tags=["parts"])
     async def parts(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[PartView]:
-        """The parts of the system as the supervisor last saw them."""
+        """List the parts of the system as the supervisor last saw them."""
         return page_of(
             names_after(tables.parts, after),
             lambda name: tables.parts[name],
@@ -83,7 +83,7 @@ def router(services: Services) -> APIRouter:
     async def kafka_topics() -> list[TopicView]:
         """List topics of streams, results, bridges and dead letters, with their numbers of records.
 
-        Markers of transactions count, too.
+        Transaction markers count as records.
         """
         return [
             TopicView(
@@ -99,9 +99,9 @@ def router(services: Services) -> APIRouter:
     async def audit(
         limit: Limit = PAGE_DEFAULT, before: Annotated[int | None, Query(ge=1, le=2**53)] = None
     ) -> AuditPage:
-        """List changes, reads of dead letters and questions in SQL with their users, newest first.
+        """List changes, reads of dead letters and SQL queries with their users, newest first.
 
-        They are those of this server, since it started. Its log has all.
+        The list covers this server since it started; its log has all entries.
         """
         found = services.audit.newest(before=before, limit=limit)
         is_more = bool(found) and found[-1].number > 1 and len(found) == limit
@@ -114,9 +114,9 @@ def router(services: Services) -> APIRouter:
         limit: Limit = PAGE_DEFAULT,
         before: Annotated[int | None, Query(ge=1, le=2**53)] = None,
     ) -> HistoryPage:
-        """List what happened to devices, queries, parts, repairs and erasures, and what was lost.
+        """List changes of devices, queries, parts, repairs and erasures, and losses, newest first.
 
-        The newest first; at most the newest 50,000 entries of the last 90 days.
+        At most the newest 50,000 entries of the last 90 days are retained.
         """
         found = services.past.newest(kind=kind, name=name, before=before, limit=limit)
         return HistoryPage(items=found, next=found[-1].number if len(found) == limit else None)
@@ -133,13 +133,13 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/session", tags=["session"])
     async def session(request: Request) -> Me:
-        """Who you are here, and what you may do."""
+        """Show your name and role."""
         holder = request.state.holder
         return Me(name=holder.name, role=holder.role)
 
     @routes.delete("/v1/session", status_code=204, tags=["session"])
     async def log_out(request: Request, response: Response) -> None:
-        """End the session whose cookie comes with the request, if there is one."""
+        """End the session of the request's cookie, if there is one."""
         name = cookie_name(request.scope)
         services.access.sessions.use_up(request.cookies.get(name, ""))
         response.delete_cookie(name)
@@ -149,9 +149,9 @@ def router(services: Services) -> APIRouter:
         request: Request,
         last_event_id: Annotated[str | None, Header(max_length=64)] = None,
     ) -> EventSourceResponse:
-        """Stream changes of devices, requests, queries, parts and dead letters as they happen.
+        """Stream changes of devices, requests, queries, parts and dead letters.
 
-        They are Server-Sent Events. The stream ends with your right.
+        The changes come as Server-Sent Events, until your key or session ends.
         """
         state = request.state
         return services.ring.response(

@@ -1,4 +1,4 @@
-"""The route of the search in the top line."""
+"""The route of the search field in the page header."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from pydantic import BaseModel
 from edgewake.cloud.ops.routes.shared import Services
 
 FOUND_MAX: Final = 8
-"""Names of each kind in an answer: what fits under the field; more letters find fewer."""
+"""The most names of each kind in an answer, as many as fit under the field."""
 Kind: TypeAlias = Literal["device", "stream", "query", "board", "alert"]
 
 
 class Found(BaseModel):
-    """Something of this name."""
+    """A match of the search."""
 
     kind: Kind
     name: str
     title: str
-    """What a board is called; else empty."""
+    """The title of a board; empty for other kinds."""
 
 
 class FoundAll(BaseModel):
-    """Names that begin so come first, then those that hold it."""
+    """Matches: names that begin with the text come first, then names that contain it."""
 
     items: list[Found]
 
 
 def best(names: Iterable[str], part: str) -> list[str]:
-    """The names that hold a part, in any case: those that begin with it first, then by name."""
+    """Returns names that contain `part`, case-insensitive: first those that begin with it."""
     folded = part.casefold()
     ranked = ((name.casefold().find(folded), name) for name in names)
     keys = ((at > 0, name) for at, name in ranked if at >= 0)
@@ -40,7 +40,7 @@ def best(names: Iterable[str], part: str) -> list[str]:
 
 
 def router(services: Services) -> APIRouter:
-    """Find by name."""
+    """Makes the route of the search."""
     routes = APIRouter(tags=["overview"])
     tables = services.tables
 
@@ -61,7 +61,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/search")
     async def search(q: Annotated[str, Query(min_length=1, max_length=64)]) -> FoundAll:
-        """Devices, streams, queries, boards and rules of alerts by any part of their names."""
+        """Find devices, streams, queries, boards and alert rules by any part of their names."""
         return FoundAll(items=list(found(q)))
 
     return routes

@@ -1,4 +1,4 @@
-"""Keeps boards, each change with a version: the second of two concurrent changes is refused."""
+"""Stores boards with versions: the second of two concurrent changes is refused."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from edgewake.protocol.clock import Clock
 from edgewake.protocol.ops.board import Board, BoardText
 
 BOARDS_MAX: Final = 500
-"""Boards kept, a few KB each."""
+"""The most boards, a few KB each."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoardDesk:
-    """See above."""
+    """Reads, stores and removes boards."""
 
     writer: TableWriter
     tables: OpsTables
     clock: Clock
 
     def get(self, name: str) -> Board:
-        """Raises Problem(404)."""
+        """Returns a board. Raises Problem(404)."""
         found = self.tables.boards.get(name)
         if found is None:
             raise Problem(
@@ -35,10 +35,9 @@ class BoardDesk:
         return found
 
     async def put(self, name: str, text: BoardText, *, version: int | None, by: str) -> Board:
-        """The board as it is kept.
+        """Stores a board and returns its row. An identical board changes nothing.
 
-        `version`: the one that was changed, where that is known. The same board again changes
-        nothing. Raises Problem or Unavailable.
+        `version` is the one that was changed, if known. Raises Problem or Unavailable.
         """
         before = self.tables.boards.get(name)
         if before is not None and is_same(before, text):
@@ -55,6 +54,6 @@ class BoardDesk:
         return row
 
     async def remove(self, name: str) -> None:
-        """Raises Problem or Unavailable."""
+        """Removes a board. Raises Problem or Unavailable."""
         self.get(name)
         await self.writer.write(topics.BOARDS, name, None)

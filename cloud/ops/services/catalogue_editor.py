@@ -1,8 +1,8 @@
 """Changes the stream catalogue for an operator: a field's type and unit, a stream's description.
 
-A change raises the row's or the field's `revision`, which beats whatever the bridges learnt
-(`protocol.stream.merge`). After it the other type is permanently refused; devices that got `later`
-are accepted when they send again. What is in Kafka stays as it is.
+A change raises the `revision` of the row or field, which takes precedence over what bridges learnt
+(`protocol.stream.merge`). Then the other type is refused permanently, and devices that got `later`
+are accepted when they send again. Records in Kafka stay as they are.
 """
 
 from __future__ import annotations
@@ -22,18 +22,15 @@ from edgewake.protocol.frames.stream import FieldInfo, Stream
 from edgewake.protocol.names import FIELD_PATTERN, is_field
 
 FIELDS_CHANGED_MAX = 100
-"""Fields of one request."""
+"""The most fields of one request."""
 UNIT_CHARS_MAX = 32
-"""Characters of a unit; the longest in use have about 20."""
+"""The most characters of a unit; the longest in use have about 20."""
 DESCRIPTION_CHARS_MAX = 500
-"""Characters of a description: some sentences."""
+"""The most characters of a description: some sentences."""
 
 
 class FieldChange(BaseModel):
-    """What of a field is decided; what is left out stays.
-
-    A type is needed for a field that nobody has sent yet.
-    """
+    """A change of a field; what is omitted stays. A field that nobody has sent yet needs a type."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -43,7 +40,7 @@ class FieldChange(BaseModel):
 
 
 class StreamChange(BaseModel):
-    """What of a stream is changed; what is left out stays."""
+    """A change of a stream; what is omitted stays."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -54,7 +51,7 @@ class StreamChange(BaseModel):
 
 
 def changed(stream: Stream, change: StreamChange, *, now: int) -> Stream:
-    """The row after the change. Raises Problem(422)."""
+    """Returns the row after a change. Raises Problem(422)."""
     fields = dict(stream.fields)
     for name, decided in change.fields.items():
         before = fields.get(name)
@@ -93,7 +90,7 @@ class CatalogueEditor:
         self._turn = asyncio.Lock()
 
     async def change(self, name: str, change: StreamChange) -> Stream:
-        """Apply a change; the stream as it is then.
+        """Applies a change and returns the new row.
 
         Raises Problem(404 | 409 | 422) or Unavailable.
         """

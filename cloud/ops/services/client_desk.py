@@ -1,6 +1,6 @@
-"""Ends and wakes clients, tests deliveries: a word goes to the server that has them.
+"""Ends and wakes clients and tests deliveries, by an order to the server that has them.
 
-What comes of it is waited for.
+Each call waits for the outcome.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from edgewake.protocol.leases.lease_record import Lease, LeaseState
 from edgewake.protocol.ops.open_client import TEST, WAKE, Ending
 
 HEARD_S: Final = 10.0
-"""How long a word may take until its server has heard it: it looks once a second, and says so."""
+"""Seconds until a server has acted on an order: it checks once a second, and reports it."""
 CALLED_S: Final = 20.0
-"""How long a wake-up may take: an endpoint has ten seconds to answer."""
+"""Seconds that a wake-up may take: an endpoint has ten seconds to answer."""
 LOOK_S: Final = 0.1
 WAKEABLE: Final = (LeaseState.WAITING, LeaseState.DUE, LeaseState.NOTIFIED)
 
 
 @dataclass(frozen=True, slots=True)
 class ClientDesk:
-    """See above."""
+    """Writes orders and waits for their outcomes."""
 
     writer: TableWriter
     tables: OpsTables
     clock: Clock
 
     async def end_client(self, client_id: str, *, by: str, reason: str) -> None:
-        """End an open stream. Raises Problem or Unavailable."""
+        """Ends an open stream. Raises Problem or Unavailable."""
         if self.tables.clients.find(client_id) is None:
             detail = f"no client {client_id!r} reads now; it may have left"
             raise Problem(404, "no_such_client", detail)
@@ -46,7 +46,7 @@ class ClientDesk:
         )
 
     async def end_lease(self, lease_id: str, *, by: str) -> None:
-        """End a lease. Raises Problem or Unavailable."""
+        """Ends a lease. Raises Problem or Unavailable."""
         if lease_id not in self.tables.leases:
             raise Problem(
                 404, "no_such_lease", f"unknown lease {lease_id!r}; GET /v1/leases lists them"
@@ -58,8 +58,9 @@ class ClientDesk:
         )
 
     async def wake_lease(self, lease_id: str, *, by: str) -> tuple[Lease, bool]:
-        """Wake a sleeping client now; its lease when its endpoint was called, and was it taken?
+        """Wakes a sleeping client now.
 
+        Returns its lease after its endpoint was called, and whether the endpoint accepted the call.
         Raises Problem or Unavailable.
         """
         before = self.tables.leases.get(lease_id)
@@ -89,7 +90,7 @@ class ClientDesk:
         return now, now.wakes > before.wakes
 
     async def test_delivery(self, delivery_id: str, *, by: str) -> Delivery:
-        """Have an endpoint called once without an event; the delivery as it is then.
+        """Has an endpoint called once without an event and returns the delivery after it.
 
         Raises Problem or Unavailable.
         """
@@ -125,7 +126,7 @@ class ClientDesk:
         await self.writer.write(topics.ENDINGS, key, None)
 
     async def clean_up(self) -> None:
-        """Remove words that are too old to count: nobody heard them. Raises Unavailable."""
+        """Removes expired orders that no server acted on. Raises Unavailable."""
         now = self.clock.now_ms()
         for key, word in list(self.tables.clients.endings.items()):
             if not word.holds(now):

@@ -23,17 +23,17 @@ from edgewake.protocol.errors import Rejected, Unavailable
 log = logging.getLogger("edgewake.ops")
 
 LOOK_EVERY_S: Final = 0.1
-"""Between looks for answers that no row holds yet."""
+"""Seconds between checks for answers that are not in a row yet."""
 RETRY_S: Final = 1.0
 
 
-class DownDesk:
+class DeviceCommands:
     """Writes the rows of `ew.down`; the bridges send them."""
 
     def __init__(
         self, writer: TableWriter, tables: OpsTables, *, clock: Clock, new_id: Callable[[], str]
     ) -> None:
-        """`new_id` gives text that no other process gives."""
+        """`new_id` makes unique ids."""
         self._writer, self._tables, self._clock, self._new_id = writer, tables, clock, new_id
         self._turn = asyncio.Lock()
 
@@ -47,7 +47,7 @@ class DownDesk:
         *,
         by: str,
     ) -> DownRow:
-        """Ask for a command; the same id asks for nothing new. Raises Problem, Unavailable."""
+        """Sends a command; a repeated id sends nothing new. Raises Problem, Unavailable."""
         if message_id is not None and message_id.startswith(REPLY_PREFIX):
             raise Problem(
                 422,
@@ -67,7 +67,7 @@ class DownDesk:
     async def settings(
         self, device: str, text: str, version: int | None, expires_s: int, *, by: str
     ) -> DownRow:
-        """Set a device's configuration; without a version the next one.
+        """Sends a configuration; without a version it gets the next one.
 
         Raises Problem, Unavailable.
         """
@@ -91,7 +91,7 @@ class DownDesk:
             return await self._ask(device, DownKind.SETTINGS, body, expires_s, by)
 
     def version(self, device: str) -> int:
-        """The greatest settings version that the device was given; 0 where none is known."""
+        """Returns the greatest settings version sent to a device; 0 where none is known."""
         messages = (row.message for _, row in self._tables.down.of(device, DownKind.SETTINGS))
         return max(
             (message.version for message in messages if isinstance(message, Settings)), default=0
@@ -108,13 +108,13 @@ class DownDesk:
     ) -> DownRow:
         now_ms, payload = self._clock.now_ms(), body.to_json().decode()
         try:
-            decode(kind, payload.encode())  # as the device will
+            decode(kind, payload.encode())  # The device checks it in the same way.
         except Rejected as error:
             raise Problem(422, "not_sent", error.detail) from error
         if (known := self._tables.down.get(device, body.id)) is not None:
             if (known.kind, known.payload) != (kind, payload):
                 raise Problem(
-                    409, "id_in_use", f"{body.id!r} was asked before, and was something else"
+                    409, "id_in_use", f"id {body.id!r} was used before, for another message"
                 )
             return known
         if self._tables.down.open_of(device, now_ms) >= OPEN_MAX:
@@ -140,7 +140,7 @@ class DownDesk:
         return row
 
     async def keep_answers(self) -> None:
-        """Write the answers into their rows, until cancelled.
+        """Writes answers into their rows, until cancelled.
 
         They stay on their stream's topic, and are read again after a restart.
         """

@@ -1,8 +1,7 @@
-"""Erasures: asked for, and worked off one after another by one operations server at a time.
+"""Accepts erasures and carries them out one by one, on one operations server at a time.
 
-Every step is written to `ew.erasures` before the next begins, and changes nothing when it is done
-twice. So a server that dies loses at most what it had begun, and another one goes on TAKEOVER_MS
-later.
+Every step is written to `ew.erasures` before the next begins, and repeating a step changes nothing.
+So if a server dies, another one continues TAKEOVER_MS later and repeats at most one step.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ from edgewake.protocol.ops.query import QueryState
 log = logging.getLogger("edgewake.ops")
 
 LOOK_S: Final = 0.5
-"""Between looks for something to do."""
+"""Seconds between checks for work."""
 ALIVE_S: Final = 5.0
-"""Between two signs of life of the server that works."""
+"""Seconds between two signs of life of the working server."""
 TAKEOVER_MS: Final = 20_000
-"""After so long without one another server goes on."""
+"""Time without a sign of life, in ms, after which another server continues."""
 T = TypeVar("T")
 
 LEFT: Final[Mapping[str, tuple[str, ...]]] = {
@@ -66,7 +65,7 @@ LEFT: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class EraserDesk:
-    """See the module."""
+    """Accepts erasures and, in its task `run`, carries them out."""
 
     def __init__(
         self,
@@ -80,7 +79,7 @@ class EraserDesk:
         settle_s: float,
         has_lake: Callable[[], bool],
     ) -> None:
-        """`new_id` gives text that no other process gives; `has_lake`: is a lake written?"""
+        """`new_id` makes unique ids; `has_lake` says whether a lake is written."""
         self._config, self._writer, self._tables = config, writer, tables
         self._registry, self._clock, self._new_id = registry, clock, new_id
         self._settle_ms, self._has_lake = round(settle_s * 1000), has_lake
@@ -93,7 +92,10 @@ class EraserDesk:
     # --- asking
 
     async def ask_stream(self, name: str, *, with_queries: bool, by: str) -> Erasure:
-        """Erase a stream with all that was made of it. Raises Problem(404 | 409) or Unavailable."""
+        """Requests the erasure of a stream and what derives from it.
+
+        Raises Problem(404 | 409) or Unavailable.
+        """
         if is_reserved(name) or topics.stream_topic(name) in (topics.LATE, topics.SHED):
             raise Problem(
                 409, "system_stream", f"{name!r} belongs to the system and cannot be erased"
@@ -111,11 +113,14 @@ class EraserDesk:
         return await self._ask("stream", name, tuple(queries), by)
 
     async def ask_device(self, device: str, *, by: str) -> Erasure:
-        """Erase the readings of a device in all streams. Raises Problem(409) or Unavailable."""
+        """Requests the erasure of a device's readings in all streams.
+
+        Raises Problem(409) or Unavailable.
+        """
         return await self._ask("device", device, (), by)
 
     def readers_of(self, name: str) -> list[str]:
-        """Queries that read a stream, or results of one that does."""
+        """Returns the queries that read a stream, directly or by results of another query."""
         reads = {
             query: set(self._registry.streams_of(registration))
             for query, registration in self._tables.queries.items()
@@ -132,13 +137,13 @@ class EraserDesk:
             same = [r for r in rows.values() if r.is_open and (r.what, r.name) == (what, name)]
             if same:
                 raise Problem(
-                    409, "under_way", f"{name!r} is being erased already: {same[0].id} says how far"
+                    409, "under_way", f"{name!r} is being erased already; see erasure {same[0].id}"
                 )
             if sum(row.is_open for row in rows.values()) >= OPEN_MAX:
                 raise Problem(
                     409,
                     "too_many_erasures",
-                    f"{OPEN_MAX} erasures are under way, the most at once; wait for one",
+                    f"{OPEN_MAX} erasures are in progress, the most at once; wait for one",
                 )
             ended = sorted((r.asked_at, r.id) for r in rows.values() if not r.is_open)
             for _, id_ in ended[: max(0, len(rows) + 1 - ROWS_MAX)]:
@@ -169,7 +174,7 @@ class EraserDesk:
     # --- working
 
     async def run(self, ready: asyncio.Event) -> None:
-        """Work them off, the oldest first, until cancelled."""
+        """Carries out erasures, oldest first, until cancelled."""
         await ready.wait()
         try:
             while True:
@@ -195,7 +200,7 @@ class EraserDesk:
             await self._said(row, detail=str(error)[:300])
 
     async def _said(self, row: Erasure, *, detail: str) -> None:
-        """Say what it waits for, where that is news or a sign of life is due."""
+        """Records what an erasure waits for, when that changed or a sign of life is due."""
         now_ms = self._clock.now_ms()
         if (row.detail, row.worker) == (detail, self._own) and (
             now_ms - row.updated_at < ALIVE_S * 1000
@@ -210,7 +215,7 @@ class EraserDesk:
             log.debug("erasure %s: %s", row.id, error)
 
     async def _work(self, row: Erasure) -> None:
-        """One step, as far as it goes now."""
+        """Does one step as far as possible now."""
         working = asyncio.create_task(self._step(row))
         try:
             while not (await asyncio.wait({working}, timeout=ALIVE_S))[0]:
@@ -239,7 +244,7 @@ class EraserDesk:
         return None
 
     async def _step(self, row: Erasure) -> tuple[str, dict[str, object]]:
-        """What it waits for (empty: it is done), and what is known then."""
+        """Does a step. Returns what it waits for (empty: done), and the row with its findings."""
         match row.step:
             case Step.QUERIES:
                 return await self._without_queries(row), {}
@@ -261,7 +266,7 @@ class EraserDesk:
     async def _without_queries(self, row: Erasure) -> str:
         for name in row.queries:
             registration = self._tables.queries.get(name)
-            # One that was registered since is another query.
+            # A query of the same name that was registered since is a different one.
             if registration is not None and registration.registered_at <= row.asked_at:
                 await self._registry.remove(name)
         told = [name for name in row.queries if name in self._tables.progress]
@@ -274,7 +279,7 @@ class EraserDesk:
             return waits_for
         mine = topics.stream_topic(row.name)
         there = await self._blocking(lambda kafka: kafka.topic_ids(row.topics))
-        # A server may have died behind the deletion: the stream may be a new one by now.
+        # A server may have died after the deletion, and the stream may be a new one by now.
         is_old = there.get(mine) in (None, row.topics.get(mine))
         if is_old and row.name in self._tables.streams:
             await self._writer.write(topics.STREAMS, row.name, None)
@@ -305,7 +310,7 @@ class EraserDesk:
         return waits_for
 
     def _uncomputed(self, row: Erasure) -> str:
-        """A query that has yet to read what others have sent before the last of it."""
+        """Returns which query has not yet read other devices' records before the cut."""
         for cut in row.cuts:
             stream = cut.topic.removeprefix(topics.STREAM_PREFIX)
             for progress in self._tables.progress.values():
@@ -333,7 +338,7 @@ class EraserDesk:
         return "", await self._without_summaries(row) if row.what == "stream" else {}
 
     def _blocking(self, work: Callable[[KafkaEraser], T]) -> Awaitable[T]:
-        """One piece of work at a time, in a thread of its own."""
+        """Runs one piece of work at a time in a thread."""
         return asyncio.get_running_loop().run_in_executor(self._thread, self._with_kafka, work)
 
     def _with_kafka(self, work: Callable[[KafkaEraser], T]) -> T:

@@ -1,10 +1,8 @@
-"""The work of an erasure in Kafka: cut or delete topics, remove rows of summaries.
+"""Carries out an erasure in Kafka: cuts or deletes topics, and removes rows of summaries.
 
-The calls block; each changes nothing the second time.
-
-Kafka takes single records out of no topic; it deletes a topic, or what lies before an offset. So a
-topic that holds others' records too is cut behind the last record of what is erased, and the
-erasure says how many of others went with it.
+The calls block, and repeating one changes nothing. Kafka cannot delete single records, only a topic
+or all records before an offset. So a topic with records of others is cut after the last record to
+erase, and the erasure reports how many records of others were deleted with it.
 """
 
 from __future__ import annotations
@@ -30,9 +28,9 @@ from edgewake.protocol.ops.erasure import NO_NAMES, TELLING, Cut, Erasure
 from edgewake.protocol.sketches.sketch import DeviceSketch
 
 BATCH: Final = 500
-"""Records taken from Kafka's client at once."""
+"""The most records fetched from Kafka's client at once."""
 POLL_S: Final = 5.0
-"""Seconds without a record after which Kafka is taken for away."""
+"""Seconds without a record after which Kafka counts as unavailable."""
 FLUSH_S: Final = 30.0
 POSITION_RECORDS: Final = 2_000
 """Records at the end of `ew.sequence` among which the sequencer's positions are; every transaction
@@ -42,10 +40,10 @@ Mine = Callable[[Message], bool]
 
 
 class KafkaEraser:
-    """Not for several threads."""
+    """Erases in Kafka. Not thread-safe."""
 
     def __init__(self, config: KafkaConfig, is_wanted: Callable[[], bool]) -> None:
-        """`is_wanted`: false ends a scan at once, with Unavailable."""
+        """When `is_wanted` returns false, a scan ends with Unavailable."""
         self._config, self._is_wanted = config, is_wanted
         self._admin: Admin = clients.admin(config, "erasures")
         settings: dict[str, Any] = {
@@ -56,17 +54,17 @@ class KafkaEraser:
         self._producer: Producer = clients.producer(config, "ops-erasures")
 
     def close(self) -> None:
-        """Close the Kafka clients."""
+        """Closes the Kafka clients."""
         self._consumer.close()
         self._producer.close()
 
     def topic_ids(self, wanted: Iterable[str]) -> dict[str, str]:
-        """Kafka's ids of those of the topics that there are. Raises Unavailable."""
+        """Returns the ids of those topics that exist. Raises Unavailable."""
         there = metadata.partition_counts(self._admin)
         return metadata.topic_ids(self._admin, [name for name in wanted if name in there])
 
     def topics_of(self, names: Iterable[str]) -> list[str]:
-        """Topics of results of queries with these names, of all their registrations."""
+        """Returns the result topics of queries with these names, of all their registrations."""
         wanted = set(names)
         found = []
         for topic in metadata.partition_counts(self._admin):
@@ -76,7 +74,7 @@ class KafkaEraser:
         return found
 
     def delete(self, wanted: Mapping[str, str]) -> None:
-        """Delete topics that still are the ones with these ids."""
+        """Deletes topics that still have these ids."""
         now = self.topic_ids(wanted)
         topic_admin.delete_topics(
             self._admin, [name for name, id_ in now.items() if wanted[name] == id_]
@@ -85,7 +83,7 @@ class KafkaEraser:
     # --- where the last of it lies
 
     def cuts(self, erasure: Erasure) -> tuple[Cut, ...]:
-        """Where topics that hold others' records too are to be cut."""
+        """Returns where topics that also hold records of others must be cut."""
         counts = metadata.partition_counts(self._admin)
         found = list(self._wanted(erasure, counts))
         ids = metadata.topic_ids(self._admin, {topic for topic, _, _ in found})
@@ -130,7 +128,7 @@ class KafkaEraser:
             records=mine, others=others)  # fmt: skip
 
     def _read(self, topic: str, partition: int) -> Iterator[Message]:
-        """All committed records that there are now."""
+        """Yields all records that are committed now."""
         low, high = watermarks(self._consumer, topic, partition)
         if low == high:
             return
@@ -140,7 +138,7 @@ class KafkaEraser:
                 first = self._consumer.poll(POLL_S)
                 if first is None:
                     raise Unavailable(
-                        f"{topic}, partition {partition}: Kafka gives no more records"
+                        f"{topic}, partition {partition}: Kafka returns no more records"
                     )
                 for message in itertools.chain([first], self._consumer.consume(BATCH - 1, 0)):
                     error = message.error()
@@ -158,9 +156,9 @@ class KafkaEraser:
     # --- the sequencer, and the cut
 
     def unsequenced(self, cuts: Iterable[Cut], *, is_freed: bool) -> str:
-        """What the sequencer must do before readings of these partitions can no longer come back.
+        """Returns what the sequencer must do first, so that erased readings cannot come back.
 
-        Empty: nothing. `is_freed`: and would not even read them again.
+        Empty: nothing. With `is_freed` it must also be past reading them again.
         """
         for cut in cuts:
             if cut.topic != topics.UP:
@@ -198,7 +196,7 @@ class KafkaEraser:
             self._consumer.unassign()
 
     def cut(self, cuts: Iterable[Cut]) -> None:
-        """Delete what lies before them, in topics that still are the same."""
+        """Deletes the records before the cuts, in topics that still have the same ids."""
         cuts = list(cuts)
         ids = self.topic_ids({cut.topic for cut in cuts})
         wanted = [
@@ -211,15 +209,17 @@ class KafkaEraser:
             try:
                 future.result()
             except KafkaException as error:
-                if error.args[0].code() != KafkaError.OFFSET_OUT_OF_RANGE:  # retention was there
+                if (
+                    error.args[0].code() != KafkaError.OFFSET_OUT_OF_RANGE
+                ):  # Retention deleted them already.
                     raise Unavailable(f"{place.topic}: {error.args[0].str()}") from error
 
     # --- summaries
 
     def remove_summaries(self, erasure: Erasure) -> tuple[int, bool]:
-        """Remove its rows on `ew.summaries.*`.
+        """Removes rows on `ew.summaries.*`.
 
-        Return their number, and whether the analysis made any.
+        Returns their number, and whether the analysis made any.
         """
         removed, is_of_analysis = 0, False
         for topic in topics.SUMMARIES:
@@ -268,7 +268,7 @@ def _letter_stream(message: Message) -> str:
 
 
 def _tells_of(message: Message, words: set[str]) -> bool:
-    """Is one of these names a value of the record?"""
+    """Returns whether a value of the record is one of these names."""
     value = message.value() or b""
     if (message.key() or b"").decode("utf-8", "replace") in words:
         return True
@@ -283,7 +283,7 @@ def _tells_of(message: Message, words: set[str]) -> bool:
 
 
 def is_summary_of(erasure: Erasure, key: bytes) -> bool:
-    """Is a row of `ew.summaries.*` with this key of what is erased?"""
+    """Returns whether a row of `ew.summaries.*` with this key belongs to an erasure."""
     parts = key.decode("utf-8", "replace").split("|", 4)
     if len(parts) < 5 or not parts[3].isdigit() or int(parts[3]) >= erasure.asked_at:
         return False

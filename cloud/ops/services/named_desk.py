@@ -1,4 +1,4 @@
-"""Keeps named sets of devices and publications, each change with a version."""
+"""Stores named sets and publications with versions."""
 
 from __future__ import annotations
 
@@ -19,41 +19,44 @@ from edgewake.protocol.ops.named_set import MEMBERS_MAX, NamedSet, SetText
 from edgewake.protocol.ops.publication import Publication, PublicationText
 
 SETS_MAX: Final = 500
-"""Sets kept."""
+"""The most sets."""
 SETS_MEMBERS_MAX: Final = 200_000
-"""Members of all sets together, some 100 bytes each in every access server."""
+"""The most members of all sets together, some 100 bytes each in every access server."""
 PUBLICATIONS_MAX: Final = 500
-"""Publications kept, a few KB each."""
+"""The most publications, a few KB each."""
 
 
 class _Known:
-    """Sets as the tables have them, for a filter that is only checked."""
+    """The sets of the tables, for checking a filter."""
 
     def __init__(self, tables: OpsTables) -> None:
         self._tables = tables
 
     def members(self, name: str) -> frozenset[str] | None:
-        """Whether there is one is all that counts."""
+        """Returns an empty set for a known name: a check only asks whether it exists."""
         return frozenset() if name in self._tables.sets else None
 
 
 @dataclass(frozen=True, slots=True)
 class NamedDesk:
-    """See above. What is put again as it is changes nothing. Raises Problem or Unavailable."""
+    """Stores sets and publications; identical content changes nothing.
+
+    Its methods raise Problem or Unavailable.
+    """
 
     writer: TableWriter
     tables: OpsTables
     clock: Clock
 
     def named_set(self, name: str) -> NamedSet:
-        """Raises Problem(404)."""
+        """Returns a set. Raises Problem(404)."""
         found = self.tables.sets.get(name)
         if found is None:
             raise Problem(404, "no_such_set", f"unknown set {name!r}; GET /v1/sets lists them")
         return found
 
     async def put_set(self, name: str, text: SetText, *, version: int | None, by: str) -> NamedSet:
-        """The set as it is kept. `version`: the one that was changed, where that is known."""
+        """Stores a set and returns its row. `version` is the one that was changed, if known."""
         before = self.tables.sets.get(name)
         members = tuple(dict.fromkeys(text.members))
         text = SetText(description=text.description, members=members)
@@ -68,7 +71,7 @@ class NamedDesk:
     async def change_set(
         self, name: str, add: Iterable[str], remove: Iterable[str], *, by: str
     ) -> NamedSet:
-        """With some members more, and some less."""
+        """Adds and removes members of a set."""
         before = self.named_set(name)
         gone = set(remove)
         members = [one for one in (*before.members, *add) if one not in gone]
@@ -76,12 +79,12 @@ class NamedDesk:
         return await self.put_set(name, text, version=before.version, by=by)
 
     async def remove_set(self, name: str) -> None:
-        """Filters that use it pass nothing from then on."""
+        """Removes a set; filters that use it then match nothing."""
         self.named_set(name)
         await self.writer.write(topics.SETS, name, None)
 
     def publication(self, name: str) -> Publication:
-        """Raises Problem(404)."""
+        """Returns a publication. Raises Problem(404)."""
         found = self.tables.publications.get(name)
         if found is None:
             raise Problem(
@@ -94,7 +97,7 @@ class NamedDesk:
     async def put_publication(
         self, name: str, text: PublicationText, *, version: int | None, by: str
     ) -> Publication:
-        """The publication as it is kept; who reads it comes back to the new one."""
+        """Stores a publication and returns its row; its readers reconnect to it."""
         before = self.tables.publications.get(name)
         if before is not None and is_same(before, text):
             return before
@@ -112,7 +115,7 @@ class NamedDesk:
         return row
 
     async def remove_publication(self, name: str) -> None:
-        """Who reads it is ended."""
+        """Removes a publication and disconnects its readers."""
         self.publication(name)
         await self.writer.write(topics.PUBLICATIONS, name, None)
 
@@ -129,7 +132,7 @@ class NamedDesk:
             raise Problem(422, "filter", str(error)) from error
         missing = sorted(name for name in found.sets if known.members(name) is None)
         if missing:
-            raise Problem(422, "filter", f"where: no set is named {missing[0]!r}; make it first")
+            raise Problem(422, "filter", f"where: no set is named {missing[0]!r}; create it first")
 
     def _check_room(self, name: str, members: tuple[str, ...], before: NamedSet | None) -> None:
         if before is None and len(self.tables.sets) >= SETS_MAX:

@@ -1,4 +1,4 @@
-"""Previews: the results of a query file over recent readings, computed by the analysis."""
+"""Requests previews, the results of a query file over recent readings, from the analysis."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.ops.preview import WAIT_MS, Preview
 
 AT_ONCE_MAX: Final = 4
-"""Previews that wait; the analysis computes one at a time."""
+"""The most previews that wait; the analysis computes one at a time."""
 HOLDER_SHARE: Final = 0.5
-"""One key holder's share of AT_ONCE_MAX."""
+"""The share of AT_ONCE_MAX that one holder of a key may use."""
 LOOK_EVERY_S: Final = 0.05
 
 
 class PreviewRows(BaseModel):
-    """The rows that a query gives."""
+    """The result of a preview."""
 
     rows: list[dict[str, Any]]
-    """Results; a window that may have had readings before says `"complete": false`."""
+    """Rows; a window that may have earlier readings has `"complete": false`."""
     is_cut: bool
-    """There are more."""
+    """Whether more rows were omitted."""
 
 
 class PreviewDesk:
-    """Writes what is asked to `ew.previews` and waits for the answer."""
+    """Writes requests to `ew.previews` and waits for answers."""
 
     def __init__(
         self, writer: TableWriter, tables: OpsTables, *, clock: Clock, new_id: Callable[[], str]
     ) -> None:
-        """`new_id` gives text that no other process gives."""
+        """`new_id` makes unique ids."""
         self._writer, self._tables, self._clock, self._new_id = writer, tables, clock, new_id
         self._waiting = Held(Bound("previews", AT_ONCE_MAX, HOLDER_SHARE))
 
     async def ask(self, text: str, *, minutes: int, rows_max: int, holder: str = "") -> PreviewRows:
-        """The answer. Raises Problem or Unavailable."""
+        """Requests a preview and returns its result. Raises Problem or Unavailable."""
         refused = self._waiting.take(holder)
         if refused is not None:
             raise Problem(429, "too_many_previews", f"{refused}; ask again when one has come")
@@ -84,5 +84,5 @@ class PreviewDesk:
 
 
 def forgotten(previews: Mapping[str, Preview], now_ms: int) -> list[str]:
-    """Ids of those that nobody waits for any more: who asked has ended, or gave up."""
+    """Returns the ids of previews that nobody waits for any more."""
     return [preview.id for preview in previews.values() if preview.asked_at < now_ms - 2 * WAIT_MS]

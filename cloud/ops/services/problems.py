@@ -1,4 +1,4 @@
-"""What somebody should look at, in sentences. Pure."""
+"""Finds problems that need attention, each as a sentence. Pure."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from edgewake.protocol.ops.problem import Kind
 from edgewake.protocol.ops.query import QueryState
 
 LOSS_AGE_MS: Final = 3_600_000
-"""So long a loss, or a gap that opened, is a problem."""
+"""How long a loss, or an opened gap, is a problem, in ms."""
 LETTER_AGE_MS: Final = 3_600_000
-"""Dead letters of the last hour are a problem, older ones are history."""
+"""How long a dead letter is a problem, in ms; older ones are history."""
 GOOD_QUERY_STATES: Final = frozenset({QueryState.RUNNING, QueryState.PAUSED, QueryState.STARTING})
 KEYS_NAMED: Final = 3
 LEASES_MAX: Final = 20
-"""Disabled leases that are named one by one; of more the number is said."""
+"""The most disabled leases named one by one; further ones are only counted."""
 
 
 class KnownProblem(BaseModel):
-    """Something that needs attention."""
+    """A problem that needs attention."""
 
     kind: Kind
     name: str
-    """The part, query or lease, the letters' reason, the devices' mark, or what losses are; a page
-    opens it."""
+    """The part, query or lease, the letters' reason, the devices' mark, or the kind of loss; pages
+    link to it."""
     text: str
-    """One sentence."""
+    """The problem in one sentence."""
 
 
 def dead_by_reason(letters: Iterable[DeadLetterView], *, now_ms: int) -> Mapping[str, int]:
-    """Letters of the last hour, counted."""
+    """Counts letters of the last hour by reason."""
     return dict(
         Counter(letter.reason for letter in letters if now_ms - letter.received_at <= LETTER_AGE_MS)
     )
@@ -53,7 +53,7 @@ def problems_of(
     *,
     is_ready: bool,
 ) -> Iterator[KnownProblem]:
-    """All of them, what concerns most people first."""
+    """Returns all problems, those that concern most people first."""
     if not is_ready:
         text = "the operations API is still reading its tables; what follows is incomplete"
         yield KnownProblem(kind="operations", name="operations", text=text)
@@ -78,10 +78,7 @@ def problems_of(
 
 
 def alert_problems(alerts: Iterable[Alert], notes: Iterable[Note]) -> Iterator[KnownProblem]:
-    """Problems of alerting: rules that fire, destinations that failed.
-
-    Rules do not look at them.
-    """
+    """Returns problems of alerting: firing rules and failed destinations. Rules ignore these."""
     firing: dict[str, list[str]] = {}
     for alert in alerts:
         if alert.state is State.FIRING:
@@ -99,9 +96,10 @@ def alert_problems(alerts: Iterable[Alert], notes: Iterable[Note]) -> Iterator[K
 def device_problems(
     waiting: int, named: Sequence[str], contested: Mapping[str, Sequence[str]]
 ) -> Iterator[KnownProblem]:
-    """Devices whose readings wait: how many, and some of their names.
+    """Returns problems of devices: readings that wait, and contested things.
 
-    `contested`: things for which several gateways send at once, and these.
+    `waiting` devices have waiting readings, some of which are `named`. `contested` maps things to
+    the gateways that send for them at once.
     """
     for thing, gateways in list(contested.items())[:KEYS_NAMED]:
         text = (
@@ -120,7 +118,7 @@ def device_problems(
 
 
 def loss_problems(happened: Iterable[Happening]) -> Iterator[KnownProblem]:
-    """Readings that were lost, and gaps that opened: `happened` are losses of the last hour."""
+    """Returns problems of lost readings and opened gaps, from the losses of the last hour."""
     lost: Counter[str] = Counter()
     opened: Counter[str] = Counter()
     for one in happened:
@@ -138,7 +136,7 @@ def loss_problems(happened: Iterable[Happening]) -> Iterator[KnownProblem]:
 
 
 def _most_of(counts: Counter[str]) -> str:
-    """The devices with the highest counts, and how many others have some."""
+    """Names the devices with the highest counts, and the number of others."""
     having = +counts
     named = ", ".join(name for name, _ in having.most_common(KEYS_NAMED))
     more = len(having) - KEYS_NAMED
@@ -152,8 +150,8 @@ def _trouble_of(query: QueryView) -> str | None:
         return f"is starting: {query.detail}"
     if query.stands and query.state is QueryState.RUNNING:
         return f"tells no window as final: {query.detail}"
-    if query.apart and query.state is QueryState.RUNNING:
-        return f"runs apart from the others, {query.detail}"
+    if query.isolated and query.state is QueryState.RUNNING:
+        return f"is isolated: {query.detail}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Queries: registering, pausing, resuming and removing, and their progress."""
+"""Registers, pauses, resumes, replaces and removes queries, and shows their progress."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from edgewake.protocol.ops.query import Progress, QueryState, Registration, clai
 log = logging.getLogger("edgewake.ops")
 
 QUERIES_MAX: Final = 200
-"""Registered queries; each has a topic and costs the analysis."""
+"""The most registered queries; each has a topic and costs the analysis."""
 
 
 class QueryView(BaseModel):
@@ -34,39 +34,41 @@ class QueryView(BaseModel):
 
     name: str
     state: QueryState
-    """starting until the analysis has said something about it."""
+    """`starting` until the analysis has reported it."""
     detail: str = ""
     stream: str | None = None
-    """The stream of FROM."""
+    """The stream after FROM."""
     streams: list[str] = []
-    """All that it reads, but for tables that each reading is joined with; none until it runs."""
+    """All streams that it reads, without joined tables; empty until it runs."""
     paused: bool = False
     registered_at: int | None = None
     batch: int | None = None
     watermark: int | None = None
-    """Event time in ms up to which every window is final."""
+    """Event time, ms, up to which every window is final."""
     lag: int | None = None
-    """Kafka offsets of its streams not yet computed: records, and about one marker a
-    transaction."""
+    """Kafka offsets of its streams that are not computed yet: records, and about one marker per
+    transaction.
+    """
     readings_per_s: float | None = None
     state_rows: int | None = None
-    """Rows of state that Spark keeps of open windows, of all queries of its lane together; null
-    where it keeps none, does not count them (RocksDB), or said nothing yet."""
+    """Rows of Spark's state of open windows, for all queries of its lane together; null where it
+    has none, does not count them (RocksDB), or has not reported yet."""
     state_bytes: int | None = None
-    """The memory that these take; null where it keeps none, or said nothing yet."""
+    """Bytes of that state; null where it has none, or has not reported yet."""
     keys: list[str] = []
-    """The columns that, with the window, tell its rows apart; none until it runs."""
+    """The columns that identify a row together with its window; empty until it runs."""
     late: int = 0
     kept: float = 1.0
-    """The share of readings that it takes now: less than 1 only where its header says `shed`, and
-    it lags."""
+    """The share of readings that it computes now: less than 1 only where its header allows `shed`,
+    and it lags."""
     shed: int = 0
-    """Readings left out so far, one for each window that it belongs to."""
-    apart: bool = False
-    """Others waited for it, so it has a lane of its own; `detail` says why."""
+    """Readings shed so far, counted once for each window that they belong to."""
+    isolated: bool = False
+    """Whether it was isolated in a lane of its own because others waited for it; `detail` says why.
+    """
     stands: bool = False
-    """Its event time waits for something, so that no window becomes final; `detail` says for
-    what."""
+    """Whether its event time is held back, so that no window becomes final; `detail` says by what.
+    """
     updated_at: int | None = None
     topic: str
     events_path: str
@@ -74,25 +76,25 @@ class QueryView(BaseModel):
     events_urls: list[str]
     """The URL of its results on each access server that this API's configuration names."""
     text: str | None = None
-    """The .sql file; only where one query is asked for."""
+    """The .sql file; only where a single query is requested."""
 
 
 class CheckedQuery(BaseModel):
-    """What a query file says."""
+    """The outcome of checking a query file."""
 
     name: str
     stream: str
-    """The stream of FROM."""
+    """The stream after FROM."""
     streams: list[str]
-    """All that it reads, but for joined tables."""
+    """All streams that it reads, without joined tables."""
     columns: list[str]
-    """Columns of its results, beside revision and final."""
+    """Columns of its results, without `revision` and `final`."""
     execution: str
-    """shared: Spark computes it together with others; dedicated: the driver makes its rows."""
+    """`shared`: Spark computes it together with others; `dedicated`: the driver makes its rows."""
     why: str
-    """Why it is computed so."""
+    """The reason for this execution."""
     plan: list[str]
-    """What is done with a reading, step by step."""
+    """The steps of computing a reading."""
 
 
 def view(
@@ -102,9 +104,9 @@ def view(
     *,
     with_text: bool = False,
 ) -> QueryView:
-    """The joined view.
+    """Joins a registration with its progress.
 
-    Progress from before the registration is an earlier query's of the same name.
+    Progress from before the registration belongs to an earlier query of the same name.
     """
     if progress is not None and progress.updated_at < registration.registered_at:
         progress = None
@@ -132,7 +134,7 @@ def view(
 
 
 def _state(registration: Registration, reported: QueryState) -> QueryState:
-    """The query's state as requested.
+    """Returns the requested state of a query.
 
     The analysis reports a pause only after its batch, and a resumed query as paused until then.
     """
@@ -150,7 +152,7 @@ def _state(registration: Registration, reported: QueryState) -> QueryState:
 
 
 class Checked(Protocol):
-    """What a check finds in a query file."""
+    """What checking a query file yields."""
 
     @property
     def name(self) -> str: ...
@@ -169,26 +171,23 @@ class Checked(Protocol):
 
 
 class NotThereYet(QueryError):
-    """Only a stream is missing for a query file.
-
-    It can be registered, and runs when the stream exists and fits.
-    """
+    """A query file lacks only a stream: it can be registered and runs once the stream exists."""
 
     def __init__(self, found: Checked, error: QueryError) -> None:
-        """`found`: what it says, if all names that it reads are believed."""
+        """`found` is the outcome under the assumption that all unknown names exist."""
         super().__init__(*error.faults)
         self.found = found
 
 
 Check = Callable[[str, Mapping[str, Stream]], Checked]
-"""Reads a query file against the catalogue; raises QueryError, NotThereYet where that is all."""
+"""Checks a query file against the catalogue; raises QueryError, or NotThereYet."""
 
 
 class Registry:
-    """Writes to `ew.queries`.
+    """Writes registrations to `ew.queries`.
 
-    A query has its name once its claim on `ew.streams` came first there: so no stream has it, and
-    of two processes that register one name at once only one succeeds.
+    A query owns its name once its claim is the first on `ew.streams`. So no stream has that name,
+    and if two processes register one name at once, only one succeeds.
     """
 
     def __init__(
@@ -202,7 +201,7 @@ class Registry:
         check: Check,
         access_urls: Sequence[str],
     ) -> None:
-        """`new_id` gives text that no other process gives."""
+        """`new_id` makes unique ids."""
         self._new_id = new_id
         self._config = config
         self._writer = writer
@@ -215,14 +214,14 @@ class Registry:
         self._turn = asyncio.Lock()
 
     def check(self, text: str) -> CheckedQuery:
-        """Read a query file; raises Problem with every fault of it."""
+        """Checks a query file. Raises Problem with all its errors."""
         try:
             return _described(self._check(text, self._tables.streams))
         except QueryError as error:
             raise _refused(error) from error
 
     def _registrable(self, text: str) -> CheckedQuery:
-        """Check a query whose stream may be missing still: the analysis waits for it."""
+        """Checks a query whose stream may be missing: the analysis waits for it."""
         try:
             return _described(self._check(text, self._tables.streams))
         except NotThereYet as error:
@@ -231,9 +230,9 @@ class Registry:
             raise _refused(error) from error
 
     async def add(self, text: str) -> tuple[QueryView, bool]:
-        """Register a query file; return its view, and whether it was new.
+        """Registers a query file. Returns its view, and whether it is new.
 
-        Registering the same text again is allowed. Raises Problem or Unavailable.
+        Registering an identical text again is allowed. Raises Problem or Unavailable.
         """
         async with self._turn:
             name = self._registrable(text).name
@@ -251,7 +250,7 @@ class Registry:
                 raise Problem(
                     409,
                     "too_many_queries",
-                    f"{QUERIES_MAX} queries are registered, no more; remove one first",
+                    f"{QUERIES_MAX} queries are registered, the most at once; remove one first",
                 )
             now_ms = self._clock.now_ms()
             registration = Registration(
@@ -267,10 +266,10 @@ class Registry:
             return self.view(registration, with_text=True), True
 
     async def replace(self, name: str, text: str) -> tuple[QueryView, bool]:
-        """Put another text in a registered query's place; (view, was it another?).
+        """Replaces a query's text. Returns its view, and whether the text differed.
 
-        The new one has a topic and state of its own and begins as a new registration does; the
-        results of the old one can be read for another hour. Raises Problem or Unavailable.
+        The new query has its own topic and state and starts like a new registration; results of the
+        old one stay readable for an hour. Raises Problem or Unavailable.
         """
         async with self._turn:
             existing = self.get(name)
@@ -294,7 +293,7 @@ class Registry:
             return self.view(registration, with_text=True), True
 
     async def _claim(self, registration: Registration) -> None:
-        """Take the name, or raise Problem(409)."""
+        """Claims the name, or raises Problem(409)."""
         name, now_ms = registration.name, self._clock.now_ms()
         row = self._tables.names.get(name)
         if is_reserved(name):
@@ -329,7 +328,7 @@ class Registry:
             )
 
     async def set_paused(self, name: str, paused: bool) -> QueryView:
-        """Pause or resume. Raises Problem(404) or Unavailable."""
+        """Pauses or resumes a query. Raises Problem(404) or Unavailable."""
         async with self._turn:
             registration = self.get(name)
             if registration.paused != paused:
@@ -338,7 +337,7 @@ class Registry:
             return self.view(registration, with_text=True)
 
     async def remove(self, name: str) -> None:
-        """Remove it; its results can be read for another hour.
+        """Removes a query; its results stay readable for an hour.
 
         Raises Problem(404) or Unavailable.
         """
@@ -353,7 +352,7 @@ class Registry:
             await self._writer.write(topics.STREAMS, name, None)
 
     async def clean_up(self) -> None:
-        """Delete topics of queries removed long ago, and release unused name claims.
+        """Deletes topics of queries removed long ago, and releases unused claims of names.
 
         Raises Unavailable.
         """
@@ -372,7 +371,7 @@ class Registry:
                     await self._release(row.name)
 
     def streams_of(self, registration: Registration) -> Sequence[str]:
-        """What a query reads; nothing where its text cannot be read any more."""
+        """Returns the streams that a query reads; empty where its text is no longer valid."""
         try:
             return self._check(registration.text, self._tables.streams).streams
         except NotThereYet as error:
@@ -381,14 +380,14 @@ class Registry:
             return ()
 
     def get(self, name: str) -> Registration:
-        """A registration. Raises Problem(404)."""
+        """Returns a registration. Raises Problem(404)."""
         found = self._tables.queries.get(name)
         if found is None:
             raise Problem(404, "no_such_query", f"no query {name[:80]!r} is registered")
         return found
 
     def view(self, registration: Registration, *, with_text: bool = False) -> QueryView:
-        """The query as it stands."""
+        """Returns the current view of a query."""
         return view(
             registration,
             self._tables.progress.get(registration.name),

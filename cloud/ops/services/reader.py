@@ -1,8 +1,7 @@
-"""The thread that reads the tables: one consumer over all of them.
+"""Reads all tables with one consumer in a thread and hands changes to the event loop in batches.
 
-It hands changes to the event loop in batches. Tables are read from their beginning, dead letters
-from their end, part states from a little before their end. `ready` is set when every table was read
-to the end that it had.
+Tables are read from their beginning, dead letters from their end, part states from a little before
+their end. `ready` is set when every table was read to the end that it had at the start.
 """
 
 from __future__ import annotations
@@ -67,24 +66,24 @@ TABLES: Final = (
 )
 PARTS_TOPIC: Final = topics.stream_topic(PARTS_STREAM)
 BATCH_MAX: Final = 200
-"""Changes that the event loop applies at once; 200 devices cost it some 5 ms."""
+"""The most changes that the event loop applies at once; 200 devices take some 5 ms."""
 AWAITED: Final = {
     PARTS_TOPIC: 500,
     ANSWERS_TOPIC: 1_000_000,
     REQUESTS_TOPIC: 1_000_000,
     topics.HISTORY: ENTRIES_MAX,
 }
-"""Streams that are there once somebody has published on them, and how many records of each
-partition are read back at the start: of part states a minute; of devices' answers and requests as
-good as all, for those that came while nobody was here."""
+"""Streams that exist once somebody has published on them → how many records of each partition are
+read at the start. For part states that is a minute; for devices' answers and requests nearly all,
+because some came while no server ran."""
 LOOK_EVERY_S: Final = 5.0
-"""Between looks for new topics and their offsets."""
+"""Seconds between checks for new topics and their offsets."""
 RETRY_S: Final = (0.2, 5.0)
-"""First and longest wait between attempts to reach Kafka."""
+"""The first and the longest wait between attempts to reach Kafka, in seconds."""
 
 
 class Reader:
-    """Reads until cancelled. `on_changes` and `on_offsets` run on the event loop."""
+    """Reads the tables; `on_changes` and `on_offsets` are called on the event loop."""
 
     def __init__(
         self,
@@ -108,7 +107,7 @@ class Reader:
         self.health = Health(time.monotonic)
 
     async def run(self) -> None:
-        """Read until cancelled."""
+        """Reads until cancelled."""
         executor = ThreadPoolExecutor(2, "ops-reader")
         threads = [
             self._loop.run_in_executor(executor, self._retrying, work)
@@ -133,8 +132,8 @@ class Reader:
                 wait = min(wait * 2, RETRY_S[1])
 
     def _read(self) -> None:
-        # The leases first: made among the others they would have another number of partitions, to
-        # be widened once Kafka lists them.
+        # Leases come first: created among the others they would get another number of partitions,
+        # which would have to grow once Kafka lists them.
         topic_admin.ensure_partitions(self._config, [topics.LEASES], lease_record.PARTITIONS)
         topic_admin.ensure_topics(
             self._config,
@@ -153,7 +152,7 @@ class Reader:
             "fetch.wait.max.ms": clients.FOLLOWER_WAIT_MS,
         }
         consumer = clients.consumer(self._config, "ops-tables", **settings)
-        # A question on the other one is answered after the fetch that waits there.
+        # On the other consumer a request would be answered only after its pending fetch.
         asker = clients.consumer(self._config, "ops-asker")
         try:
             counts = {
@@ -186,13 +185,13 @@ class Reader:
             asker.close()
 
     def _batch(self, consumer: Consumer) -> list[Message]:
-        # `consume` waits for its whole number; so one is waited for, and what else is there is
-        # taken without waiting.
+        # `consume` waits until it has as many records as asked for. So this waits for one record
+        # and takes the others without waiting.
         first = consumer.poll(0.2)
         return [] if first is None else [first, *consumer.consume(BATCH_MAX - 1, 0)]
 
     def _find(self, consumer: Consumer, asker: Consumer, topic: str, behind: int) -> bool:
-        """Follow a stream once it has a topic, from `behind` records before its end."""
+        """Follows a stream once its topic exists, from `behind` records before its end."""
         count = metadata.partition_count(asker, topic)
         for partition in range(count):
             low, high = offsets.watermarks(asker, topic, partition)
@@ -223,7 +222,7 @@ class Reader:
 
     def _change(self, message: Message) -> Change:
         key = (message.key() or b"").decode("utf-8", "replace")
-        if message.topic() == topics.DEAD:  # its payload may be a MiB and is of no use here
+        if message.topic() == topics.DEAD:  # The payload may be a MiB and is not needed here.
             self._letters.add(message)
             return Change(
                 topics.DEAD,
@@ -238,9 +237,9 @@ class Reader:
         )
 
     def _apply(self, changes: list[Change]) -> None:
-        """Wait until the event loop has the changes.
+        """Waits until the event loop has applied the changes.
 
-        A table of 100,000 rows is read in batches, with room for others between them.
+        A table of 100,000 rows is applied in batches, between which other tasks run.
         """
         applied = threading.Event()
 
@@ -260,9 +259,9 @@ class Reader:
 
 
 def _check_partitions(found: Mapping[str, int], wanted: Mapping[str, int]) -> None:
-    """Does the consumer know every partition? Raises Unavailable.
+    """Raises Unavailable unless the consumer knows every partition.
 
-    It would find a partition that was just created only minutes after it was told to read it.
+    It would notice a partition that was just created only minutes after its assignment.
     """
     missing = [topic for topic, count in wanted.items() if found.get(topic, 0) < count]
     if missing:
@@ -270,7 +269,7 @@ def _check_partitions(found: Mapping[str, int], wanted: Mapping[str, int]) -> No
 
 
 def offsets_of_all(client: Admin) -> dict[str, TopicOffsets]:
-    """Offsets of every stream's and query's topic, and of `ew.up` and `ew.dead`.
+    """Returns the offsets of all topics of streams and queries, of `ew.up` and `ew.dead`.
 
     Raises KafkaException.
     """

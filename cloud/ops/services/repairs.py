@@ -1,4 +1,4 @@
-"""Repairs: asking the analysis to compute windows again from the log, and what became of it."""
+"""Requests repairs from the analysis, which recomputes windows from the log."""
 
 from __future__ import annotations
 
@@ -15,20 +15,17 @@ from edgewake.protocol.ops.repair import OPEN_MAX, ROWS_MAX, Repair, RepairKind
 
 
 class RepairDesk:
-    """Writes the first row of repairs to `ew.repairs`.
-
-    The analysis works on them and updates it.
-    """
+    """Writes the first row of a repair to `ew.repairs`; the analysis updates it."""
 
     def __init__(
         self, writer: TableWriter, tables: OpsTables, *, clock: Clock, new_id: Callable[[], str]
     ) -> None:
-        """`new_id` gives text that no other process gives."""
+        """`new_id` makes unique ids."""
         self._writer, self._tables, self._clock, self._new_id = writer, tables, clock, new_id
         self._turn = asyncio.Lock()
 
     def of(self, query: str) -> list[Repair]:
-        """Repairs of a query, the latest first."""
+        """Returns the repairs of a query, latest first."""
         found = [repair for repair in self._tables.repairs.values() if repair.query == query]
         return sorted(found, key=lambda repair: (repair.asked_at, repair.id), reverse=True)
 
@@ -42,7 +39,7 @@ class RepairDesk:
         by: str,
         lossy: bool = False,
     ) -> Repair:
-        """Ask for one. Raises Problem or Unavailable."""
+        """Requests a repair. Raises Problem or Unavailable."""
         now_ms = self._clock.now_ms()
         if not begin < (now_ms if end is None else end):
             raise Problem(
@@ -80,7 +77,7 @@ class RepairDesk:
 
 
 def oldest_ended(repairs: Mapping[str, Repair]) -> list[str]:
-    """Ids of those to forget, so that there is room for one more."""
+    """Returns the ids to forget, so that there is room for one more."""
     ended = sorted(
         (repair.asked_at, repair.id) for repair in repairs.values() if not repair.state.is_open
     )

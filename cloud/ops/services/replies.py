@@ -1,4 +1,4 @@
-"""Answers devices' requests: writes what `RequestTable` decides, and replies of other servers."""
+"""Writes replies to devices' requests: operators' replies, and what `RequestTable` decides."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from edgewake.protocol.errors import Unavailable
 log = logging.getLogger("edgewake.ops")
 
 LOOK_EVERY_S: Final = 0.1
-"""Between looks for what is to be written."""
+"""Seconds between checks for rows to write."""
 RETRY_S: Final = 1.0
 
 
-class RequestDesk:
-    """Writes the rows of `ew.requests`, and those of `ew.down` that bring replies."""
+class Replies:
+    """Writes rows of `ew.requests`, and those of `ew.down` that carry replies."""
 
     def __init__(self, writer: TableWriter, tables: OpsTables, *, clock: Clock) -> None:
         self._writer, self._tables, self._clock = writer, tables, clock
@@ -34,7 +34,7 @@ class RequestDesk:
     async def reply(
         self, device: str, request_id: str, state: ReplyState, body: str, detail: str, *, by: str
     ) -> RequestRow:
-        """Answer a request once and finally; the same again changes nothing.
+        """Replies to a request, finally; repeating the reply changes nothing.
 
         Raises Problem, Unavailable.
         """
@@ -54,13 +54,13 @@ class RequestDesk:
                 raise Problem(
                     409,
                     "over",
-                    f"{request_id!r} of {device} is over: nobody waits for a reply",
+                    f"{request_id!r} of {device} has ended: nobody waits for a reply",
                 )
             await self._writer.write(topics.REQUESTS, key_of(device, request_id), said)
             return said
 
     def one(self, device: str, request_id: str) -> RequestRow:
-        """The row of one request. Raises Problem."""
+        """Returns the row of a request. Raises Problem."""
         row = self._tables.requests.get(device, request_id)
         if row is None:
             raise Problem(
@@ -69,7 +69,7 @@ class RequestDesk:
         return row
 
     async def run(self, ready: asyncio.Event) -> None:
-        """Take what is asked, say what is over, send the replies, until cancelled."""
+        """Records new requests, ends expired ones and sends replies, until cancelled."""
         await ready.wait()
         while True:
             try:

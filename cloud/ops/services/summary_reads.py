@@ -1,6 +1,6 @@
 """Runs questions to the store of summaries in threads.
 
-A few run at once, a few wait, one more is answered 503.
+A few run at once and a few wait; one more is answered 503.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from edgewake.cloud.summaries.store import Reads, View
 from edgewake.cloud.turns import Turns
 
 AT_ONCE_MAX: Final = 2
-"""Questions that are answered at the same time; each may hold store.BYTES_MAX."""
+"""The number of questions that run at the same time; each may hold store.BYTES_MAX."""
 WAITING_MAX: Final = 20
-"""Questions under way or waiting for a thread."""
+"""The most questions that run or wait for a thread."""
 HOLDER_SHARE: Final = 0.75
-"""The share of WAITING_MAX that one key's holder may have."""
+"""The share of WAITING_MAX that one holder of a key may use."""
 
 T = TypeVar("T")
 
 
 class SummaryReads:
-    """See the module."""
+    """Runs questions; `close` it at the end."""
 
     def __init__(self, path: Path) -> None:
         self._reads = Reads(path)
@@ -36,13 +36,13 @@ class SummaryReads:
         self._turns = Turns(bound, AT_ONCE_MAX)
 
     async def run(self, question: Callable[[View], T]) -> T:
-        """Raises what the question raises, and Unavailable."""
+        """Runs a question. Raises what it raises, and Unavailable."""
         over = await self._turns.take(ASKED_BY.get())
         future = self._threads.submit(self._reads.with_view, question)
-        # Not when the caller leaves: the thread is busy until the answer is made.
+        # Not when the caller disconnects: the thread is busy until the question ends.
         future.add_done_callback(lambda _: over())
         return await asyncio.wrap_future(future)
 
     def close(self) -> None:
-        """Leave; a question under way ends by itself."""
+        """Closes without waiting; a running question ends by itself."""
         self._threads.shutdown(wait=False, cancel_futures=True)

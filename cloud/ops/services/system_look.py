@@ -1,4 +1,4 @@
-"""One look at the whole system: parts, queries, dead letters, and what is wrong."""
+"""Collects the state of the whole system: parts, queries, dead letters, and problems."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from edgewake.cloud.ops.tables.tables import OpsTables, PartView
 from edgewake.protocol.clock import Clock
 
 LETTERS_LOOKED_AT: Final = 100
-"""Dead letters, the newest ones: what is counted by reason."""
+"""The number of newest dead letters that are counted by reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The findings of a look at the system."""
+    """The state of the system at one moment."""
 
     problems: Sequence[KnownProblem]
     parts: Sequence[PartView]
@@ -42,7 +42,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class SystemLook:
-    """Takes one."""
+    """Collects the state of the system."""
 
     tables: OpsTables
     registry: Registry
@@ -53,7 +53,7 @@ class SystemLook:
     ready: asyncio.Event
 
     async def look(self) -> Look:
-        """Raises Unavailable."""
+        """Returns the current state. Raises Unavailable."""
         newest = await self.lookup.run(
             lambda session: dead_letters.page(
                 session,

@@ -1,4 +1,4 @@
-"""Versions of what operators keep: the second of two concurrent changes is refused. Pure."""
+"""Versions of rows that operators change: of two concurrent changes the second is refused. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from edgewake.cloud.web.http_part import Problem
 
 
 class Kept(Protocol):
-    """A row that is kept."""
+    """A stored row."""
 
     @property
     def version(self) -> int:
-        """1 for the first."""
+        """The version; the first one is 1."""
 
     @property
     def changed_by(self) -> str:
@@ -22,7 +22,7 @@ class Kept(Protocol):
 
 
 class Stamp(TypedDict):
-    """What a row has besides its text and name."""
+    """The fields of a row besides its text and name."""
 
     version: int
     changed_at: int
@@ -30,15 +30,15 @@ class Stamp(TypedDict):
 
 
 def is_same(kept: BaseModel, text: BaseModel) -> bool:
-    """Does the row say what the text says?"""
+    """Returns whether a row has the content of the text."""
     return all(getattr(kept, name) == getattr(text, name) for name in type(text).model_fields)
 
 
 def next_stamp(what: str, before: Kept | None, version: int | None, *, by: str, now: int) -> Stamp:
-    """The stamp of the row that takes the place of `before`.
+    """Makes the stamp of the row that replaces `before`.
 
-    `what`: a row, as people call it. `version`: the one that was changed, where that is known.
-    Raises Problem(409) where that is not the version that is kept.
+    `what` names the row in messages. `version` is the one that was changed, if known. Raises
+    Problem(409) where that is not the stored version.
     """
     kept = 0 if before is None else before.version
     if version is not None and version != kept:
@@ -48,7 +48,7 @@ def next_stamp(what: str, before: Kept | None, version: int | None, *, by: str, 
 
 def _conflict(what: str, before: Kept | None, version: int) -> str:
     if before is None:
-        return f"{what} was version {version}, and is removed meanwhile"
+        return f"{what} had version {version} and was removed meanwhile"
     return (
         f"{what} is version {before.version} now, changed by {before.changed_by}; yours is made of "
         f"version {version}. Read it again, and change that."

@@ -1,7 +1,7 @@
-"""How a stream's fields came in lately: their names, their times, and odd values. Pure.
+"""Summarizes how a stream's fields were received lately: names, times and odd values. Pure.
 
-A value that is not of its field's type is null in its reading. An agent, and a map, keep its text
-beside it, in the field `<name>_odd`; a plain device's reading becomes a dead letter.
+A value of another type than its field's is null in its reading. An agent, and a map, keep its text
+in the field `<name>_odd`; a plain device's reading becomes a dead letter.
 """
 
 from __future__ import annotations
@@ -23,45 +23,45 @@ from edgewake.protocol.frames.stream import FieldInfo, Stream
 
 SAMPLE_CHARS: Final = 200
 _NAMED: Final = re.compile(r"field '([^']{1,64})'")
-"""How a refusal names a field."""
+"""Matches the field's name in a refusal."""
 
 
 class FieldLook(BaseModel):
-    """A field of the stream with its latest values."""
+    """A field of the stream and its latest values."""
 
     name: str
     path: str
-    """What it was called when it came; empty: the same, or it came by an agent."""
+    """The name as received; empty: it is the same, or an agent sent the field."""
     type: FieldType
     unit: str
     decided: bool
-    """Has an operator decided its type? Else it is that of the first reading."""
+    """Whether an operator decided its type; otherwise the first reading did."""
     first_device: str
     values: int
-    """Values in the readings that were looked at, null left out."""
+    """Number of values in the scanned readings, without null."""
     odd: int
-    """Values of another type in the same time."""
+    """Number of values of another type in the same time."""
     sample: str
-    """The newest of them."""
+    """The newest value of another type."""
 
 
 class StreamLook(BaseModel):
-    """A stream's fields, by the readings of the last minutes."""
+    """A stream's fields, according to the readings of the last minutes."""
 
     name: str
     minutes: int
     readings: int
-    """Readings that were looked at."""
+    """Number of scanned readings."""
     devices: int
     own_times: int
-    """The number of these readings that had their own time."""
+    """How many of these readings had a time of their own."""
     arrival_times: int
-    """Readings that have the time of their arrival, for they said none."""
+    """How many readings got their arrival time because they had none."""
     refused: int
-    """Dead letters of the stream among the last that were looked at."""
+    """Number of the stream's dead letters among the scanned ones."""
     fields: list[FieldLook]
     is_cut: bool
-    """There were more readings than these."""
+    """Whether more readings exist that were not scanned."""
 
 
 def look_at(
@@ -72,7 +72,7 @@ def look_at(
     minutes: int,
     is_cut: bool,
 ) -> StreamLook:
-    """`records`: of the last minutes, oldest first; `letters`: newest first."""
+    """Summarizes `records` of the last minutes, oldest first, and `letters`, newest first."""
     values: Counter[str] = Counter()
     odd: Counter[str] = Counter()
     samples: dict[str, str] = {}

@@ -1,6 +1,6 @@
-"""The newest entries of this server's audit log: changes, and reads of what devices sent.
+"""Holds the newest entries of this server's audit log: changes, and reads of devices' payloads.
 
-The log is the record; this is what a page shows of it, since the start of this process.
+The log itself is the record; this shows pages what was logged since the process started.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pydantic import BaseModel
 
 EVENT: Final = "ops.audit"
 ENTRIES_MAX: Final = 1000
-"""Entries kept, the newest; some hundred bytes each."""
+"""The most entries, some hundred bytes each; the oldest are dropped."""
 
 
 class AuditEntry(BaseModel):
-    """One change, or one read that is audited."""
+    """An audited change or read."""
 
     number: int
-    """Grows by one with each, since this server started."""
+    """Counts the entries since this server started."""
     at: int
     """ms since 1970 UTC."""
     holder: str
@@ -33,7 +33,7 @@ class AuditEntry(BaseModel):
 
 
 class AuditRing(logging.Handler):
-    """Takes what is logged as audit."""
+    """A handler for the audit log."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -42,7 +42,7 @@ class AuditRing(logging.Handler):
         self._next = 1
 
     def emit(self, record: logging.LogRecord) -> None:
-        """A record of the log; any other than of the audit is left out."""
+        """Adds a log record, if it belongs to the audit."""
         if getattr(record, "event", None) != EVENT:
             return
         facts = record.__dict__
@@ -61,7 +61,7 @@ class AuditRing(logging.Handler):
             self._next += 1
 
     def newest(self, *, before: int | None, limit: int) -> list[AuditEntry]:
-        """The newest first; `before`: those with a smaller number."""
+        """Returns entries, newest first; with `before` only those with a smaller number."""
         with self._lock:
             entries = list(self._entries)
         older = (one for one in reversed(entries) if before is None or one.number < before)

@@ -1,7 +1,8 @@
-"""Things that two gateways send for at once: by mistake, or because one of them is hostile. Pure.
+"""Detects things that two gateways send for at once, by mistake or with bad intent. Pure.
 
-A thing that moves is heard by one gateway and then by another. What an old one had kept comes late,
-and is told apart by its event times. Where fresh readings come by turns, both speak for it.
+A thing that moves is sent by one gateway and then by another. A backlog of the former gateway comes
+late and is recognized by its event times. Where fresh readings of both alternate, both send for the
+thing.
 """
 
 from __future__ import annotations
@@ -12,24 +13,25 @@ from typing import Final
 from edgewake.protocol.ops.device import DeviceSeen
 
 TURNS: Final = 4
-"""A B A B: there and back again is what a thing may do that moves."""
+"""Alternations that count as contested, A B A B: a moving thing may well go and return."""
 WITHIN_MS: Final = 60_000
-"""ms within which these turns come, and how long they are told; a gateway reports every 5 s."""
+"""ms within which these alternations occur, and for which they are reported; a gateway reports
+every 5 s."""
 FRESH_MS: Final = 30_000
-"""A newest reading older than this when it came had been kept."""
+"""A newest reading older than this at its arrival belongs to a backlog."""
 THINGS_MAX: Final = 1_000
-"""Things that are watched, those whose gateway changed last."""
+"""The most things watched: those whose gateway changed last."""
 
 
 class Contested:
-    """Who spoke for a thing, by turns."""
+    """The gateways that sent for each thing, in order."""
 
     def __init__(self) -> None:
         self._turns: OrderedDict[str, deque[tuple[int, str]]] = OrderedDict()
-        """(Kafka's clock in ms, gateway) by thing, the latest last."""
+        """Thing → (Kafka's clock in ms, gateway), the latest last."""
 
     def note(self, seen: DeviceSeen) -> None:
-        """A report of a thing by one gateway."""
+        """Applies a gateway's report of a thing."""
         if not seen.via or seen.newest is None or seen.last_seen - seen.newest > FRESH_MS:
             return
         turns = self._turns.get(seen.device)
@@ -43,11 +45,11 @@ class Contested:
             self._turns.popitem(last=False)
 
     def forget(self, thing: str) -> None:
-        """It was removed."""
+        """Forgets a thing that was removed."""
         self._turns.pop(thing, None)
 
     def now(self, now_ms: int) -> dict[str, list[str]]:
-        """Things for which gateways speak by turns, and these gateways."""
+        """Returns the contested things and their gateways."""
         return {
             thing: sorted({gateway for _, gateway in turns})
             for thing, turns in self._turns.items()

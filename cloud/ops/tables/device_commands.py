@@ -1,7 +1,4 @@
-"""Commands by device: the rows of `ew.down`, joined with the answers that came as readings.
-
-No I/O.
-"""
+"""Commands by device: rows of `ew.down`, joined with answers that came as readings. No I/O."""
 
 from __future__ import annotations
 
@@ -13,21 +10,21 @@ from edgewake.protocol.downlink.down_row import ENDED_MAX, DownRow, key_of
 from edgewake.protocol.downlink.downlink import ANSWER_FIELDS, Answer, AnswerState, DownKind
 
 UNMATCHED_MAX: Final = 10_000
-"""Answers remembered whose row is not read yet, or that were asked by nobody. The oldest go."""
+"""The most answers that wait for their row, or have none; the oldest are dropped."""
 
 
-class DownTable:
-    """The messages to devices, as rows."""
+class CommandTable:
+    """The messages to devices."""
 
     def __init__(self) -> None:
         self._rows: dict[str, dict[str, DownRow]] = {}
-        """By device and id, in the order of asking."""
+        """Device → id → row, in the order of the requests."""
         self._answers: OrderedDict[tuple[str, str], tuple[Answer, int]] = OrderedDict()
-        """By key of the row and gateway that brought it: answers of which the row does not know
-        yet, and when they came."""
+        """(key of the row, gateway that brought it) → answer that is not in the row yet, and its
+        time."""
 
     def put(self, key: str, value: bytes | None) -> None:
-        """A record of `ew.down`. Raises ValueError."""
+        """Applies a record of `ew.down`. Raises ValueError."""
         device, _, message_id = key.rpartition("|")
         if value is None:
             found = self._rows.get(device, {})
@@ -41,7 +38,7 @@ class DownTable:
             self._answers.pop((key, row.via), None)
 
     def on_answer(self, reading: Mapping[str, Any]) -> None:
-        """A reading of the stream of answers, with the device that the bridge saw, and the gateway.
+        """Applies a reading of the answers' stream, with device and gateway as the bridge saw them.
 
         Raises ValueError where it is not an answer.
         """
@@ -58,7 +55,7 @@ class DownTable:
                 self._answers.popitem(last=False)
 
     def answered(self) -> Iterator[tuple[str, DownRow]]:
-        """(key, row with its answer) of what is still to be written."""
+        """Yields (key, row with its answer) for rows to be written."""
         for (key, via), (answer, at) in list(self._answers.items()):
             device, _, message_id = key.rpartition("|")
             row = self.get(device, message_id)
@@ -66,11 +63,11 @@ class DownTable:
                 yield key, row.model_copy(update={"answer": answer, "answered_at": at})
 
     def get(self, device: str, message_id: str) -> DownRow | None:
-        """The row of one message."""
+        """Returns the row of a message."""
         return self._rows.get(device, {}).get(message_id)
 
     def of(self, device: str, kind: DownKind) -> list[tuple[str, DownRow]]:
-        """(id, row) of a device, the latest first."""
+        """Returns (id, row) of a device, latest first."""
         found = [
             (message_id, row)
             for message_id, row in self._rows.get(device, {}).items()
@@ -79,14 +76,14 @@ class DownTable:
         return sorted(found, key=lambda item: (item[1].asked_at, item[0]), reverse=True)
 
     def open_of(self, device: str, now_ms: int) -> int:
-        """Commands and settings of a device that wait for its answer."""
+        """Returns commands and settings that wait for a device's answer."""
         return sum(
             row.waits_at(now_ms) and row.kind is not DownKind.REPLY
             for row in self._rows.get(device, {}).values()
         )
 
     def open_by(self, gateway: str, now_ms: int) -> int:
-        """What waits for answers by a gateway, of all things behind it."""
+        """Counts messages that wait for answers by a gateway, for all things behind it."""
         return sum(
             row.via == gateway and row.waits_at(now_ms)
             for rows in self._rows.values()
@@ -94,12 +91,15 @@ class DownTable:
         )
 
     def to_forget(self, device: str, now_ms: int) -> list[str]:
-        """Keys of a device that ended, but the latest ENDED_MAX of each kind.
+        """Returns keys of ended messages to a device, without the latest ENDED_MAX of each kind.
 
-        Settings are compared with those that they replaced.
+        Settings are kept for comparison with those that replaced them.
         """
         keys: list[str] = []
-        for kind in (DownKind.COMMAND, DownKind.SETTINGS):  # replies go with their requests
+        for kind in (
+            DownKind.COMMAND,
+            DownKind.SETTINGS,
+        ):  # Replies are removed with their requests.
             ended = [
                 message_id for message_id, row in self.of(device, kind) if not row.waits_at(now_ms)
             ]

@@ -1,15 +1,15 @@
-"""Every device that the cloud has heard of, for fleets of a hundred thousand. No I/O.
+"""The table of all known devices, for fleets of a hundred thousand. No I/O.
 
-Reports are kept as the bytes that they came in, and a view is made only of what is shown. A device
-that is online has one entry in a heap: the moment at which it becomes offline or silent if nothing
-is heard of it. So neither a record nor a look at the time costs more in a large fleet than in a
+Reports stay encoded as received, and a view is made only of devices that are shown. A device that
+is online has one entry in a heap: the moment at which it becomes offline or silent unless something
+is heard of it. So neither a record nor a check of the time costs more in a large fleet than in a
 small one.
 
 A thing behind a gateway has a report for each gateway that sent for it, and is shown behind the one
-that brought its newest reading. When a gateway comes or goes, `look` goes over its things.
+that brought its newest reading. When a gateway comes or goes, `look` updates its things.
 
-At `devices_max` the device that was not heard of for longest is dropped from the table and counted;
-its rows stay on `ew.devices`.
+At `devices_max` the device that was silent for longest is dropped from the table and counted; its
+rows stay on `ew.devices`.
 """
 
 from __future__ import annotations
@@ -37,42 +37,42 @@ from edgewake.cloud.ops.tables.name_index import NameIndex
 from edgewake.protocol.ops.device import DeviceSeen, DeviceStatus, is_overtaken
 
 DEVICES_MAX: Final = 200_000
-"""Devices in the table, about one KB each."""
+"""The most devices in the table, about one KB each."""
 WAYS_MAX: Final = 8
-"""Gateways that a thing came by and that are remembered; the one that is longest ago goes."""
+"""The most gateways remembered of a thing; the one used longest ago is dropped."""
 LOOKED_AT_MAX: Final = 250
-"""Devices that one look at the time goes over; a fleet that goes offline at once is announced in
+"""The most devices that one check of the time updates; a fleet that goes offline at once takes
 several."""
 
 OLD_S: Final = 60.0
-"""Age of the oldest reading not acknowledged, from which on a device counts as waiting: less
-is the way itself."""
+"""Age of the oldest unacknowledged reading, in ms, from which a device counts as waiting: less is
+normal latency."""
 
 Event = dict[str, Any]
 
 
 class Mark(StrEnum):
-    """What devices are looked for by, beside their presence."""
+    """Properties by which devices are found, besides their presence."""
 
     WAITING = "waiting"
-    """An agent whose readings have waited for a minute and more."""
+    """An agent whose readings have waited for a minute or more."""
     LOST = "lost"
-    """An agent that has given readings up."""
+    """An agent that has lost readings."""
     AGENT = "agent"
     PLAIN = "plain"
-    """It has no agent of ours."""
+    """A device without an agent."""
 
 
 class Sort(StrEnum):
-    """The order of a list of devices; those that are equal stand by name."""
+    """The order of a list of devices; equal ones are sorted by name."""
 
     NAME = "name"
     HEARD = "heard"
-    """Who was heard of last comes first."""
+    """The device that was heard of last comes first."""
     WAITING = "waiting"
-    """Who has most readings that wait comes first."""
+    """The device with most waiting readings comes first."""
     LOST = "lost"
-    """Who has lost most comes first."""
+    """The device with most lost readings comes first."""
 
 
 def _marks_of(status: DeviceStatus | None) -> frozenset[Mark]:
@@ -87,9 +87,9 @@ def _marks_of(status: DeviceStatus | None) -> frozenset[Mark]:
 
 
 def _waiting_step(status: DeviceStatus | None) -> int:
-    """0 while nothing waits, then one more for each four times as many readings.
+    """Returns 0 while nothing waits, and one more for each fourfold number of readings.
 
-    So a backlog that grows for days is told in a dozen steps, for its past.
+    So a backlog that grows for days makes a dozen events for the history.
     """
     if status is None or (status.oldest_unacked_s or 0.0) <= OLD_S:
         return 0
@@ -100,22 +100,22 @@ def _waiting_step(status: DeviceStatus | None) -> int:
 class _Entry:
     status: bytes | None = None
     seen: dict[str, bytes] = field(default_factory=dict)
-    """By gateway; by the empty text where it sends by itself."""
+    """Gateway → report; the empty text stands for the device's own connection."""
     via: str = ""
     presence: Presence = Presence.SILENT
     streams: frozenset[str] = frozenset()
     notable: int = 0
-    """Hash of what is worth an event when it changes."""
+    """Hash of the properties whose change makes an event."""
     is_scheduled: bool = False
     heard: int = 0
-    """When its last record came, ms."""
+    """When its last record arrived, ms."""
     marks: frozenset[Mark] = frozenset()
     waiting: int = 0
     lost: int = 0
     version: str = ""
 
     def place(self, name: str, sort: Sort) -> tuple[int, str]:
-        """Where it stands in a list of this order."""
+        """Returns its key for sorting."""
         by = {Sort.NAME: 0, Sort.HEARD: self.heard, Sort.WAITING: self.waiting}
         return -by.get(sort, self.lost), name
 
@@ -134,30 +134,30 @@ class _Entry:
 
 
 class DeviceTable:
-    """The table. Times are ms since 1970 UTC."""
+    """All known devices. Times are ms since 1970 UTC."""
 
     def __init__(self, devices_max: int = DEVICES_MAX) -> None:
         self._devices_max = devices_max
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
-        """In the order in which they were heard of last."""
+        """Name → device, in the order in which they were heard of last."""
         self._names = NameIndex()
         self._names_of = {state: NameIndex() for state in Presence}
         self._names_with = {mark: NameIndex() for mark in Mark}
         self.marked: Counter[Mark] = Counter()
-        """Devices by mark."""
+        """Mark → devices."""
         self._quiet_at: list[tuple[int, str]] = []
         self._things: dict[str, set[str]] = {}
-        """By gateway, those that are behind it now."""
+        """Gateway → devices that are behind it now."""
         self._to_look_at: dict[str, None] = {}
-        """Things whose gateway came or went."""
+        """Things whose gateway came or went and that must be updated."""
         self.contested = Contested()
-        """Things that two gateways send for at once."""
+        """Finds things that two gateways send for at once."""
         self.versions: Counter[str] = Counter()
-        """Devices by the version of their agent, those that say one."""
+        """Version of the agent → devices that report it."""
         self.presences: Counter[Presence] = Counter()
-        """Devices by presence."""
+        """Presence → number of devices."""
         self.dropped = 0
-        """Devices that the bound cost."""
+        """How many devices were dropped at the bound."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -166,9 +166,9 @@ class DeviceTable:
         return device in self._entries
 
     def put(self, device: str, what: str, value: bytes | None, *, now: int) -> Event | None:
-        """Store a row of `ew.devices`; return an event where one is due. Raises ValidationError.
+        """Stores a row of `ew.devices`; returns an event if one is due. Raises ValidationError.
 
-        `what` is status, seen, or seen|gateway; None removes it.
+        `what` is status, seen, or seen|gateway; a value None removes it.
         """
         entry = self._entries.get(device) or _Entry()
         before = (entry.status, dict(entry.seen))
@@ -220,7 +220,7 @@ class DeviceTable:
         return self._event(device, entry, status, seen, now) if is_changed else None
 
     def _is_behind(self, device: str, entry: _Entry, via: str) -> None:
-        """Note which gateway a thing is behind now."""
+        """Notes the gateway that a thing is behind now."""
         if entry.via == via:
             return
         if (things := self._things.get(entry.via)) is not None:
@@ -259,18 +259,18 @@ class DeviceTable:
         return {"kind": "device", **shown.model_dump(mode="json")}
 
     def keys_of(self, device: str) -> list[str]:
-        """The keys of its rows."""
+        """Returns the keys of a device's rows."""
         entry = self._entries[device]
         ways = [f"{device}|seen|{gateway}" for gateway in entry.seen if gateway]
         return [f"{device}|status", f"{device}|seen", f"{device}|gaps", *ways]
 
     def lost(self, device: str) -> int | None:
-        """Readings that its agent has given up by its last report; None: it made none yet."""
+        """Returns how many readings its agent has reported lost; None without a report."""
         entry = self._entries.get(device)
         return None if entry is None or entry.status is None else entry.lost
 
     def remove(self, device: str) -> Event | None:
-        """Forget a device; the event, where it was known."""
+        """Forgets a device; returns an event if it was known."""
         entry = self._entries.pop(device, None)
         if entry is None:
             return None
@@ -284,7 +284,7 @@ class DeviceTable:
         return {"kind": "device", "device": device, "removed": True}
 
     def look(self, *, now: int) -> tuple[list[Event], bool]:
-        """What became offline or silent; and is there more to look at now?"""
+        """Returns events of devices that became offline or silent, and whether more are due now."""
         events: list[Event] = []
         while self._to_look_at and len(events) < LOOKED_AT_MAX:
             device = next(iter(self._to_look_at))
@@ -309,19 +309,19 @@ class DeviceTable:
         return [self._event(device, entry, status, seen, now)] if is_changed else []
 
     def get(self, device: str, *, now: int) -> DeviceView | None:
-        """The view of one device."""
+        """Returns the view of a device."""
         entry = self._entries.get(device)
         return None if entry is None else self._view(device, entry, *entry.reports(), now)
 
     def gateway_of(self, device: str) -> str:
-        """The gateway that a thing is behind; empty for a device with its own connection."""
+        """Returns the gateway that a thing is behind; empty for one with its own connection."""
         entry = self._entries.get(device)
         return "" if entry is None else entry.via
 
     def silent(self, before: int, stream: str | None) -> dict[str, int]:
-        """Devices from which no record came since `before`, and when their last one did.
+        """Yields devices without a record since `before`, and when their last one came.
 
-        `stream`: only those that send it. Devices that never sent a reading are left out.
+        With `stream` only those that send it. Devices that never sent a reading are skipped.
         """
         return {
             device: entry.heard
@@ -332,7 +332,7 @@ class DeviceTable:
     def page(
         self, after: str | None, limit: int, state: Presence | None = None, *, now: int
     ) -> list[DeviceView]:
-        """Up to `limit` devices behind `after`, by name."""
+        """Returns up to `limit` devices after `after`, sorted by name."""
         names = self._names if state is None else self._names_of[state]
         page = (self.get(name, now=now) for name in islice(names.after(after), limit))
         return [found for found in page if found is not None]
@@ -350,10 +350,10 @@ class DeviceTable:
         version: str | None = None,
         now: int,
     ) -> tuple[list[DeviceView], int]:
-        """Up to `limit` of the wanted devices after `after`, and how many there are.
+        """Returns up to `limit` of the wanted devices after `after`, and their total number.
 
-        It looks at every name that has the mark. In another order than by name a page goes on
-        behind where `after` stands now.
+        It scans every name with the mark. In another order than by name, a page continues after the
+        current position of `after`.
         """
         names = self._names if state is None else self._names_of[state]
         if mark is not None:
@@ -382,15 +382,15 @@ class DeviceTable:
         return [name for _, name in heapq.nsmallest(limit, behind)]
 
     def names(self) -> Iterator[str]:
-        """All names, in order. The table may not change meanwhile."""
+        """Returns all names, sorted. The table must not change meanwhile."""
         return self._names.after(None)
 
     def total(self, state: Presence | None = None) -> int:
-        """The number of devices, in one state or in all."""
+        """Returns the number of devices, in one state or in all."""
         return len(self._entries) if state is None else self.presences[state]
 
     def names_with(self, mark: Mark, limit: int) -> list[str]:
-        """The first devices that have it, by name."""
+        """Returns the first devices with a mark, sorted by name."""
         return list(islice(self._names_with[mark].after(None), limit))
 
     def _mark(self, device: str, entry: _Entry, marks: frozenset[Mark]) -> None:
@@ -403,12 +403,12 @@ class DeviceTable:
         entry.marks = marks
 
     def _runs(self, entry: _Entry, version: str) -> None:
-        """Note the version of a device's agent; empty: it says none."""
+        """Notes the version of a device's agent; empty: it reports none."""
         if version == entry.version:
             return
         if entry.version:
             self.versions[entry.version] -= 1
-            self.versions += Counter()  # without those that nobody runs any more
+            self.versions += Counter()  # Versions that no device runs any more are removed.
         if version:
             self.versions[version] += 1
         entry.version = version
@@ -428,7 +428,7 @@ class DeviceTable:
         seen: DeviceSeen | None,
         now: int,
     ) -> bool:
-        """Set the presence; is it another one?"""
+        """Updates the presence. Returns whether it changed."""
         found = presence(status, seen, now=now, gateway=self._gateway(entry))
         is_changed = found is not entry.presence
         if is_changed:

@@ -1,4 +1,4 @@
-"""Devices as operators see them: the agent's reports joined with what the cloud saw. No I/O."""
+"""Makes views of devices: an agent's reports joined with what the cloud saw. No I/O."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pydantic import BaseModel
 from edgewake.protocol.ops.device import DeviceSeen, DeviceState, DeviceStatus
 
 AGENT_OFFLINE_AFTER_MS: Final = 150_000
-"""An agent reports every 10 s, and of a large fleet each agent's report is written once a minute:
-after two that are missing it is offline, whatever it said last. One whose connection ends is
-offline at once, by its last will."""
+"""After two missing reports an agent is offline, whatever it reported last. An agent reports every
+10 s, and in a large fleet each report is written once a minute. When its connection ends, its last
+will says offline immediately."""
 PLAIN_SILENT_AFTER_MS: Final = 60_000
-"""When a plain device that never said what it is has sent nothing for so long it is called silent,
-not offline."""
+"""Time without a record after which a plain device without presence is silent; it is never offline.
+"""
 PLAIN_ONLINE_MS: Final = 86_400_000
-"""A plain device that said it is online has a last will that says when it goes; after a day without
-a word it is called silent all the same."""
+"""Time without a record after which a plain device is silent although it said that it is online,
+and its last will would say that it is offline."""
 
 
 REPORTED: Final = frozenset(
@@ -34,11 +34,11 @@ REPORTED: Final = frozenset(
         "settings_version",
     }
 )
-"""What of an agent's report is shown as it is."""
+"""Fields of an agent's report that are shown unchanged."""
 
 
 class Presence(StrEnum):
-    """Is the device there?"""
+    """Whether a device is online, offline or silent."""
 
     ONLINE = "online"
     OFFLINE = "offline"
@@ -46,43 +46,43 @@ class Presence(StrEnum):
 
 
 class DeviceView(BaseModel):
-    """A device."""
+    """A device as operators see it."""
 
     device: str
     state: Presence
     agent: bool
-    """Has it an agent of ours, or is it a plain MQTT device?"""
+    """Whether it has an agent, or is a plain device."""
     last_seen: int | None
-    """Last record or word of it, ms since 1970 UTC, by the cloud's clock."""
+    """When its last record or report arrived, ms since 1970 UTC, by the cloud's clock."""
     skew_ms: int | None = None
-    """Cloud's clock less the device's, the shortest way included."""
+    """The cloud's clock minus the device's, including the shortest transit time."""
     backlog_readings: int | None = None
     backlog_bytes: int | None = None
     oldest_unacked_s: float | None = None
     lost_readings: int = 0
     streams: list[str] = []
-    """Streams that it sent on since this process reads its reports."""
+    """Streams that it sent on since this process started."""
     records: int = 0
-    """Records since the report before the last one."""
+    """Number of records between its last two reports."""
     epoch: int | None = None
     version: str = ""
     note: str = ""
-    """What people say of it."""
+    """People's note on it."""
     groups: list[str] = []
     settings_version: int | None = None
-    """Version of the settings that it received and uses; 0: none."""
+    """Version of the remote settings that it uses; 0: none."""
     via: str = ""
-    """The gateway that its newest reading came by; empty: it sends by itself."""
+    """The gateway that brought its newest reading; empty: its own connection."""
     former: list[str] = []
-    """Gateways that it came by before."""
+    """Gateways that brought its readings before."""
     reason: str = ""
-    """Why it is silent, of a thing behind a gateway."""
+    """Why a thing behind a gateway is silent."""
 
 
 def joined(ways: Iterable[DeviceSeen]) -> DeviceSeen | None:
-    """Join what was seen of a device on all its ways; None where nothing was.
+    """Joins the reports on a device from all gateways; None without any.
 
-    It is where its newest reading came from, whatever another gateway had kept and brings late.
+    The gateway of its newest reading counts, even if another one delivers a backlog later.
     """
     ordered = sorted(ways, key=lambda one: (one.newest or 0, one.last_seen))
     if not ordered:
@@ -94,9 +94,9 @@ def joined(ways: Iterable[DeviceSeen]) -> DeviceSeen | None:
 
 
 def reason(seen: DeviceSeen | None, state: Presence, gateway: Presence | None, *, now: int) -> str:
-    """Why a thing behind a gateway is silent; empty for others.
+    """Explains why a thing behind a gateway is silent; empty for other devices.
 
-    `gateway`: its state, None where it is unknown.
+    `gateway` is the gateway's presence, None where it is unknown.
     """
     if seen is None or not seen.via or state is Presence.ONLINE:
         return ""
@@ -114,9 +114,9 @@ def presence(
     now: int,
     gateway: Presence | None = None,
 ) -> Presence:
-    """Online, offline or silent at `now`.
+    """Decides the presence at `now`.
 
-    `gateway`: of the one that a thing is behind; it is silent where that one is away.
+    `gateway` is that of the gateway that a thing is behind; while it is away, the thing is silent.
     """
     found = _presence(status, seen, now=now)
     is_away = gateway is not None and gateway is not Presence.ONLINE
@@ -140,7 +140,7 @@ def _presence(status: DeviceStatus | None, seen: DeviceSeen | None, *, now: int)
 
 
 def _plain_presence(state: DeviceState, reported_at: int, seen_at: int, *, now: int) -> Presence:
-    """What it said holds, until it sends after it said that it goes."""
+    """Uses what a device said of itself, unless it sent a record after saying offline."""
     if state is DeviceState.OFFLINE and seen_at <= reported_at:
         return Presence.OFFLINE
     return Presence.SILENT if now > _plain_until(state, reported_at, seen_at) else Presence.ONLINE
@@ -153,10 +153,7 @@ def _plain_until(state: DeviceState, reported_at: int, seen_at: int) -> int:
 
 
 def quiet_at(status: DeviceStatus | None, seen: DeviceSeen | None) -> int:
-    """When a device that is online now becomes offline if nothing more is heard of it.
-
-    In ms since 1970 UTC.
-    """
+    """Returns when an online device becomes offline or silent unless it is heard of, in ms."""
     reported_at = (status.received_at or 0) if status else 0
     seen_at = seen.last_seen if seen else 0
     if status is not None and status.plain:
@@ -178,7 +175,7 @@ def view(
     former: Iterable[str] = (),
     why: str = "",
 ) -> DeviceView:
-    """The joined view. `former`: gateways of before; `why`: it is silent."""
+    """Joins a view. `former` are earlier gateways; `why` explains why it is silent."""
     known: dict[str, object] = {"former": sorted(former), "reason": why}
     if seen is not None:
         known |= {"skew_ms": seen.skew_ms, "records": seen.records, "via": seen.via}

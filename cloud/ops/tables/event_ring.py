@@ -1,9 +1,7 @@
-"""The live tail of operations: a bounded ring of events that clients read at their own pace.
+"""Live events of operations in a bounded ring, which clients read at their own pace.
 
-Nothing is queued for a client.
-
-Event ids are `<boot>-<number>`: with another boot, or when the ring has overwritten what a client
-missed, it gets a `gap` event and reads the lists again.
+Nothing is queued for a client. Event ids are `<boot>-<number>`. After another boot, or when the
+ring has overwritten what a client missed, it gets a `gap` event and reads the lists again.
 """
 
 from __future__ import annotations
@@ -24,21 +22,21 @@ from edgewake.cloud.ops.tables.past import Past
 from edgewake.cloud.web.http_part import Problem
 
 RING_EVENTS: Final = 2000
-"""Events kept for clients that are behind or come back."""
+"""The events held for clients that lag or reconnect."""
 CLIENTS_MAX: Final = 100
 BATCH: Final = 200
 SEND_TIMEOUT_S: Final = 20.0
-"""A client that takes nothing for so long is cut off."""
+"""Seconds after which a client that reads nothing is disconnected."""
 PING_S: Final = 15
 RIGHT_S: Final = 0.5
-"""How often a client's right is looked at: a key that was removed is known within a second, and its
+"""Seconds between checks of a client's right: a removed key is noticed within a second, and its
 streams end within two."""
 HOLDER_SHARE: Final = 0.5
-"""One key holder's share of CLIENTS_MAX."""
+"""The share of CLIENTS_MAX that one holder of a key may use."""
 
 
 class _Live(EventSourceResponse):
-    """Says when it is over, also where its stream never began."""
+    """Calls `on_end` when the response ends, even if its stream never began."""
 
     def __init__(self, *args: Any, on_end: Callable[[], None], **more: Any) -> None:
         super().__init__(*args, **more)
@@ -52,10 +50,10 @@ class _Live(EventSourceResponse):
 
 
 class EventRing:
-    """The ring."""
+    """The ring of live events."""
 
     def __init__(self, boot: str, past: Past | None = None) -> None:
-        """`past` remembers what is published."""
+        """Every published event is also noted in `past`."""
         self._boot, self._past = boot, past
         self._ring: deque[tuple[int, bytes]] = deque(maxlen=RING_EVENTS)
         self._next = 1
@@ -64,7 +62,7 @@ class EventRing:
         self._closed = False
 
     def publish(self, events: Iterable[Event]) -> None:
-        """Add events."""
+        """Adds events and notifies clients."""
         events = list(events)
         if self._past is not None:
             self._past.note(events)
@@ -74,7 +72,7 @@ class EventRing:
         self._notify()
 
     def close(self) -> None:
-        """End all streams."""
+        """Ends all streams."""
         self._closed = True
         self._notify()
 
@@ -89,10 +87,7 @@ class EventRing:
         holder: str = "",
         is_allowed: Callable[[], bool] = lambda: True,
     ) -> EventSourceResponse:
-        """Stream to one client as long as it `is_allowed`.
-
-        Raises Problem when there are too many.
-        """
+        """Streams to a client as long as `is_allowed` holds. Raises Problem at CLIENTS_MAX."""
         refused = self._clients.take(holder)
         if refused is not None:
             raise Problem(503, "too_many_clients", refused, headers={"Retry-After": "10"})
@@ -136,7 +131,7 @@ class EventRing:
             )
 
     def _start(self, last_event_id: str | None) -> tuple[int, bool]:
-        """(first event to send, was the id one that can be resumed?)."""
+        """Returns the first event to send, and whether the id could be resumed."""
         if last_event_id is None:
             return self._next, True
         boot, _, number = last_event_id.partition("-")

@@ -1,4 +1,4 @@
-"""How much came in and went on over the last minutes, for a chart. No I/O."""
+"""Rates of the pipeline over the last minutes, for a chart. No I/O."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from collections import deque
 from typing import Final, NamedTuple
 
 POINTS_MAX: Final = 180
-"""A point for each look at the offsets, each five seconds: a quarter of an hour."""
+"""The most points: one for each reading of the offsets every five seconds, a quarter of an hour."""
 
 
 class Point(NamedTuple):
-    """One look: rates since the look before."""
+    """Rates since the previous point."""
 
     age_s: float
     """Seconds before now."""
     received_per_s: float
-    """Records that the bridges wrote."""
+    """Records a second that bridges wrote."""
     passed_on_per_s: float
-    """Records on the streams, each once and in order."""
+    """Records a second that the sequencer wrote to streams."""
     computed_per_s: float
-    """Readings that queries took, of all queries together."""
+    """Readings a second that all queries computed together."""
 
 
 class Flow:
-    """The points."""
+    """The points of the chart."""
 
     def __init__(self) -> None:
         self._points: deque[tuple[float, float, float, float]] = deque(maxlen=POINTS_MAX)
         self._before: tuple[float, int, int] | None = None
 
     def sample(self, at_s: float, *, received: int, passed_on: int, computed_per_s: float) -> None:
-        """Counts as they are at `at_s`, monotonic."""
+        """Adds the counts at `at_s`, a monotonic time."""
         before, self._before = self._before, (at_s, received, passed_on)
         if before is None or at_s <= before[0]:
             return
@@ -45,10 +45,10 @@ class Flow:
         )
 
     def points(self, now_s: float) -> list[Point]:
-        """Oldest first."""
+        """Returns the points, oldest first."""
         return [Point(round(now_s - at_s, 1), *rates) for at_s, *rates in self._points]
 
     @property
     def newest(self) -> Point | None:
-        """The last look; None before two looks."""
+        """Returns the last point; None before two samples."""
         return Point(0.0, *self._points[-1][1:]) if self._points else None

@@ -1,4 +1,4 @@
-"""What Prometheus reads: made from the tables at the moment of the scrape."""
+"""Makes metrics for Prometheus from the tables at each scrape."""
 
 from __future__ import annotations
 
@@ -72,23 +72,23 @@ class TablesCollector(Collector):
         )
         yield _by(
             "edgewake_query_kept",
-            "Share of readings that is taken now",
+            "Share of readings that is computed now",
             "query",
             {n: p.kept for n, p in progress.items()},
         )
         yield _by(
-            "edgewake_query_apart",
-            "1 where it has a lane of its own: it is slow",
+            "edgewake_query_isolated",
+            "1 where it is isolated in a lane of its own because it is slow",
             "query",
-            {n: p.apart for n, p in progress.items()},
+            {n: p.isolated for n, p in progress.items()},
         )
         yield _by(
             "edgewake_query_stands",
-            "1 where its event time waits for something",
+            "1 where its event time is held back",
             "query",
             {n: p.stands for n, p in progress.items()},
         )
-        # One label value a stream and a query: STREAMS_MAX and QUERIES_MAX bound them.
+        # Each stream and query is one label value, so STREAMS_MAX and QUERIES_MAX bound the series.
         records = {
             name: count for name, count in tables.rates.counts.items() if name in tables.streams
         }
@@ -106,7 +106,7 @@ class TablesCollector(Collector):
         left_out = tables.requests.left_out
         yield CounterMetricFamily(
             "edgewake_ops_left_out_requests",
-            "Requests of devices that asked for too much at once",
+            "Requests of devices dropped because too many were open",
             left_out,
         )
         dead = CounterMetricFamily(
@@ -127,17 +127,17 @@ def _state(state: str) -> str:
 
 
 def _computed(progress: Progress) -> int:
-    """Kafka's records that a query has done; a lower bound where a partition has no beginning."""
+    """Counts records that a query computed; a lower bound if a partition's beginning is unknown."""
     reached = progress.reached.values()
     return sum(
-        offset - one.asked_from.get(partition, 0)
+        offset - one.joined_at_offsets.get(partition, 0)
         for one in reached
         for partition, offset in one.offsets.items()
     )
 
 
 def _query_state(tables: OpsTables, name: str) -> str:
-    """The state as `query list` shows it: a registered query without reports is starting."""
+    """Returns the state as `query list` shows it: without reports a query is starting."""
     registration, progress = tables.queries[name], tables.progress.get(name)
     if registration.paused:
         return QueryState.PAUSED

@@ -1,6 +1,6 @@
-"""Names in order, for lists that are read page by page.
+"""Keeps names sorted, for lists that are read page by page. No I/O.
 
-What is new is merged in now and then, not at each name. No I/O.
+New names are merged in batches.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from typing import Final
 
 MERGE_AT: Final = 1000
-"""Changes after which they are merged without a reader, so that no reader pays for more."""
+"""Changes after which a merge happens without a reader, which bounds what a reader pays."""
 
 
 class NameIndex:
-    """A set of names that can be read in order from any name on."""
+    """A set of names that can be iterated in order from any name."""
 
     def __init__(self) -> None:
         self._sorted: list[str] = []
@@ -22,7 +22,7 @@ class NameIndex:
         self._removed: set[str] = set()
 
     def add(self, name: str) -> None:
-        """Add a name that is not in it."""
+        """Adds a name that it does not contain."""
         if name in self._removed:
             self._removed.discard(name)
         else:
@@ -31,7 +31,7 @@ class NameIndex:
                 self._merge()
 
     def remove(self, name: str) -> None:
-        """Remove a name that is in it."""
+        """Removes a name that it contains."""
         if name in self._added:
             self._added.discard(name)
         else:
@@ -40,7 +40,7 @@ class NameIndex:
                 self._merge()
 
     def after(self, name: str | None) -> Iterator[str]:
-        """The names behind `name`, in order; all for None. Not to be changed meanwhile."""
+        """Yields the names after `name`, sorted; all for None. It must not change meanwhile."""
         self._merge()
         first = 0 if name is None else bisect_right(self._sorted, name)
         return (self._sorted[i] for i in range(first, len(self._sorted)))
@@ -51,5 +51,5 @@ class NameIndex:
             self._removed.clear()
         if self._added:
             self._sorted += sorted(self._added)
-            self._sorted.sort()  # two sorted runs: sort() merges them
+            self._sorted.sort()  # sort() merges two sorted runs in linear time.
             self._added.clear()

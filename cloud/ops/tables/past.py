@@ -1,8 +1,8 @@
-"""What happened lately, for people who come after: the live events once more, with their times.
+"""The history of live events, with their times. No I/O.
 
-The newest ENTRIES_MAX of all together are held, so that one device that comes and goes takes the
-room of others only when all of it is used. They stand on `ew.history` (`history_log`), so they are
-there after a restart. No I/O.
+The newest ENTRIES_MAX of all kinds together are held, so one device that comes and goes displaces
+others only when the whole room is used. `history_log` stores them on `ew.history`, so they survive
+a restart.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 ENTRIES_MAX: Final = 50_000
-"""Entries held, some 300 bytes each."""
+"""The most entries, some 300 bytes each."""
 FACTS: Final[Mapping[str, tuple[str, ...]]] = {
     "device": ("state", "version", "epoch", "lost_readings", "backlog_readings", "removed"),
     "loss": ("lost", "missing", "opened"),
@@ -25,31 +25,31 @@ FACTS: Final[Mapping[str, tuple[str, ...]]] = {
     "request": ("state", "name"),
     "erasure": ("step", "detail"),
 }
-"""Kind of event → what of it is kept."""
+"""Kind of event → how its entry is made."""
 _NAMES: Final = ("device", "name", "part", "id")
 
 
 class Noted(BaseModel):
-    """Something that changed, as it stands on `ew.history`."""
+    """An entry of `ew.history`."""
 
     at: int
     """ms since 1970 UTC."""
     kind: str
     name: str
-    """Name of the device, query or part, or the id of the repair or erasure."""
+    """Name of the device, query or part, or id of the repair or erasure."""
     facts: dict[str, Any]
-    """What it was from then on."""
+    """The new state."""
 
 
 class Happening(Noted):
-    """A noted event with its place in the history."""
+    """An entry with its position in the history."""
 
     number: int
-    """Grows with each: the place on `ew.history`."""
+    """Its position on `ew.history`."""
 
 
 class Past:
-    """The newest of what happened."""
+    """The newest entries."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class Past:
         entries_max: int = ENTRIES_MAX,
         write: Callable[[Noted], None] | None = None,
     ) -> None:
-        """`write`: puts an entry where all servers read it, and `take` gets it from there.
+        """`write` stores an entry for all servers, and `take` receives it from there.
 
-        Without one it is taken at once.
+        Without `write` an entry is taken immediately.
         """
         self._now_ms = now_ms
         self._write = write
@@ -67,7 +67,7 @@ class Past:
         self._next = 1
 
     def note(self, events: Iterable[Mapping[str, Any]]) -> None:
-        """Remember live events of the kinds that have a past."""
+        """Notes live events of the kinds that have a history."""
         now_ms = self._now_ms()
         for event in events:
             wanted = FACTS.get(event["kind"])
@@ -82,19 +82,19 @@ class Past:
                 self._write(one)
 
     def take(self, number: int, one: Noted) -> None:
-        """An entry from where all are kept."""
+        """Takes an entry from `ew.history`."""
         if number < self._next:
-            return  # read again
+            return  # It was read before.
         self._entries.append(Happening(number=number, **one.model_dump()))
         self._next = number + 1
 
     def since(self, at: int, kind: str) -> Iterator[Happening]:
-        """Yield those of a kind from then on, ms since 1970 UTC; the newest first."""
+        """Yields entries of a kind since a time, ms since 1970 UTC, newest first."""
         lately = takewhile(lambda one: one.at >= at, reversed(self._entries))
         return (one for one in lately if one.kind == kind)
 
     def has(self, one: Noted, *, within_ms: int) -> bool:
-        """Is it there, at about that time?"""
+        """Returns whether there is an equal entry at about that time."""
         return any(
             (known.kind, known.name, known.facts) == (one.kind, one.name, one.facts)
             for known in reversed(self._entries)
@@ -104,7 +104,7 @@ class Past:
     def newest(
         self, *, kind: str | None, name: str | None, before: int | None, limit: int
     ) -> list[Happening]:
-        """The newest first; `before`: those with a smaller number."""
+        """Returns entries, newest first; with `before` only those with a smaller number."""
         found = (
             one
             for one in reversed(self._entries)

@@ -1,7 +1,4 @@
-"""Records and readings a second of each stream, as the sequencer counts them for each device.
-
-No I/O.
-"""
+"""Computes records and readings a second of each stream, from the sequencer's counts. No I/O."""
 
 from __future__ import annotations
 
@@ -11,14 +8,14 @@ from typing import Final
 from edgewake.protocol.ops.device import DeviceSeen
 
 SAMPLES: Final = 7
-"""Samples that a rate is taken over: at one every five seconds 30 s."""
+"""Samples over which a rate is computed: 30 s at one every five seconds."""
 
 
 class StreamRates:
-    """Counts `add`ed records, and rates over the last `sample`s. Transaction markers do not count.
+    """Counts `add`ed records, and computes rates over the last `sample`s.
 
-    Where a shard of the sequencer sees more than 4096 devices between two rounds of reports it
-    counts those only: a rate is a lower bound.
+    Transaction markers do not count. A shard of the sequencer counts at most 4096 devices between
+    two rounds of reports, so a rate may be a lower bound.
     """
 
     def __init__(self) -> None:
@@ -28,32 +25,32 @@ class StreamRates:
 
     @property
     def counts(self) -> Counter[str]:
-        """Stream → records since this process started."""
+        """Returns stream → number of records since this process started."""
         return self._records
 
     def add(self, seen: DeviceSeen) -> None:
-        """A new report of a device, with the records since its report before."""
+        """Adds a device's report, with the records since its previous report."""
         self._records.update(seen.streams)
         self._readings.update(seen.readings)
 
     def sample(self, at_s: float) -> None:
-        """Remember the counts as they are at `at_s`."""
+        """Stores the counts at `at_s`."""
         self._samples.append((at_s, self._records.copy(), self._readings.copy()))
 
     def per_s(self, stream: str) -> float | None:
-        """Records a second; None before two samples or where nothing was ever counted."""
+        """Returns records a second; None before two samples, or without any count."""
         if len(self._samples) < 2 or stream not in self._records:
             return None
         (first_s, first, _), (last_s, last, _) = self._samples[0], self._samples[-1]
         return round((last[stream] - first[stream]) / (last_s - first_s), 2)
 
     def readings_per_s(self, stream: str) -> float | None:
-        """Readings a second; None before two samples, or where the sequencer never counted them."""
+        """Returns readings a second; None before two samples, or without any count."""
         if len(self._samples) < 2 or stream not in self._readings:
             return None
         (first_s, _, first), (last_s, _, last) = self._samples[0], self._samples[-1]
         return round((last[stream] - first[stream]) / (last_s - first_s), 2)
 
     def all(self) -> dict[str, float | None]:
-        """The rate of every stream that was counted."""
+        """Returns the rate of every stream with counts."""
         return {stream: self.per_s(stream) for stream in self._records}

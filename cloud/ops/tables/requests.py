@@ -1,13 +1,11 @@
-"""Devices' requests: the rows of `ew.requests`, joined with their readings and replies.
-
-No I/O.
+"""Devices' requests: rows of `ew.requests`, joined with their readings and replies. No I/O.
 
     read ─ taken (a row) ─ replied (in the row) ─ sent (a row of ew.down) ─ delivered (in the row) ─
     forgotten
 
-`due` says what must be written next; each step is decided from what is durable, so it is the same
-whoever was killed before. A row has its request's position on the stream's topic: requests before
-the last of them were taken, and are not taken again after a restart.
+`due` returns what must be written next. Each step is decided from durable state, so it is the same
+after any crash. A row has its request's position on the stream's topic: earlier requests were
+taken, and are not taken again after a restart.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from edgewake.cloud.ops.tables.device_commands import DownTable
+from edgewake.cloud.ops.tables.device_commands import CommandTable
 from edgewake.protocol import topics
 from edgewake.protocol.downlink.down_message import Reply, ReplyState
 from edgewake.protocol.downlink.down_row import OPEN_BY_GATEWAY_MAX, DownRow, key_of
@@ -28,14 +26,14 @@ from edgewake.protocol.downlink.request_row import REPLY_LIFE_MS, RequestRow
 from edgewake.protocol.plain_json import Misshapen
 
 FRESH_MAX: Final = 2 * OPEN_MAX
-"""Requests of one device that were read and are in no row yet. Of a device that asks for more at
-once, more are not taken: nobody answers them, and they are over on the device in their time."""
+"""The most requests of one device that were read and have no row yet. Further ones are dropped:
+nobody answers them, and they expire on the device."""
 NOWHERE: Final = (-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A row to be written; None: removed."""
+    """A row to write; None removes it."""
 
     topic: str
     key: str
@@ -44,26 +42,27 @@ class Write:
 
 @dataclass
 class RequestTable:
-    """The requests of devices, as rows."""
+    """The requests of devices."""
 
     served: Collection[str] | None = None
-    """Names that somebody answers; others are refused at once. None: every one waits for its
-    answer."""
+    """Names of requests that somebody answers; others are refused immediately. None: every request
+    waits.
+    """
     _rows: dict[str, dict[str, RequestRow]] = field(default_factory=dict)
-    """Rows by device and id."""
+    """Device → id → row."""
     _live: dict[str, RequestRow] = field(default_factory=dict)
-    """Rows that still need work, by key."""
+    """Key → row that needs work."""
     _fresh: dict[str, dict[str, RequestRow]] = field(default_factory=dict)
-    """Requests by device and id that were read and are in no row yet."""
+    """Device → id → request that was read and has no row yet."""
     _crowded: set[str] = field(default_factory=set)
-    """Devices that may have more rows than are kept."""
+    """Devices that may have more rows than are retained."""
     _taken: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Position by partition: what stands up to there has its row, or had it."""
+    """Partition → position up to which every request has, or had, a row."""
     left_out: int = 0
-    """Requests that were not taken, since the start."""
+    """How many requests were dropped since the start."""
 
     def put(self, key: str, value: bytes | None) -> None:
-        """A record of `ew.requests`. Raises ValueError."""
+        """Applies a record of `ew.requests`. Raises ValueError."""
         device, _, request_id = key.rpartition("|")
         if value is None:
             self._live.pop(key, None)
@@ -82,7 +81,7 @@ class RequestTable:
     def on_request(
         self, reading: Mapping[str, Any], partition: int, offset: int, place: int
     ) -> None:
-        """Take a reading of the stream of requests, with the device that the bridge saw.
+        """Applies a reading of the stream of requests, with the device that the bridge saw.
 
         `partition`, `offset` and `place` are its position. Raises ValueError, KeyError.
         """
@@ -99,35 +98,35 @@ class RequestTable:
         }
         row = _row(reading, where)
         if self.get(device, row.id) is not None or row.id in self._fresh.get(device, {}):
-            return  # the same request again
+            return  # The device repeated the request.
         if len(self._fresh.get(device, {})) >= FRESH_MAX:
             self.left_out += 1
             return
         self._fresh.setdefault(device, {})[row.id] = row
 
     def get(self, device: str, request_id: str) -> RequestRow | None:
-        """The row of one request."""
+        """Returns the row of a request."""
         return self._rows.get(device, {}).get(request_id)
 
     def of(self, device: str) -> Iterable[RequestRow]:
-        """The requests of one device."""
+        """Returns the requests of a device."""
         return self._rows.get(device, {}).values()
 
     def all(self) -> Iterator[RequestRow]:
-        """Every row."""
+        """Yields every row."""
         for rows in self._rows.values():
             yield from rows.values()
 
-    def due(self, down: DownTable, now_ms: int) -> list[Write]:
-        """What is to be written next, in this order. When it is, this is asked again."""
+    def due(self, down: CommandTable, now_ms: int) -> list[Write]:
+        """Returns what to write next, in this order; call it again when that is written."""
         taken = [self._take(row, now_ms) for row in self._in_order()]
         following = [write for row in self._live.values() for write in _next(row, down, now_ms)]
         return taken + _as_gateways_take(following, down, now_ms) + self._forgotten(now_ms)
 
     def _in_order(self) -> list[RequestRow]:
-        """Fresh requests in the order of the topic.
+        """Returns new requests in the order of the topic.
 
-        A row that is written says that all before it were taken.
+        A written row implies that all requests before it were taken.
         """
         fresh = [row for rows in self._fresh.values() for row in rows.values()]
         return sorted(fresh, key=lambda row: (row.partition, row.position))
@@ -147,7 +146,11 @@ class RequestTable:
             one for one in self._fresh.get(row.device, {}).values() if one.position < row.position
         ]
         waiting = sum(one.is_open for one in (*self._rows.get(row.device, {}).values(), *fresh))
-        return f"{OPEN_MAX} requests of this device wait, no more" if waiting >= OPEN_MAX else None
+        return (
+            f"{OPEN_MAX} requests of this device wait, the most at once"
+            if waiting >= OPEN_MAX
+            else None
+        )
 
     def _forgotten(self, now_ms: int) -> list[Write]:
         found: list[Write] = []
@@ -165,20 +168,20 @@ def replied(
     row: RequestRow, state: ReplyState, *, now_ms: int, body: str = "", detail: str = "",
     by: str = ""
 ) -> RequestRow:  # fmt: skip
-    """A request with its reply."""
+    """Returns a request with its reply."""
     thing = row.device if row.via else ""
     reply = Reply(id=REPLY_PREFIX + row.id, thing=thing, state=state, body=body, detail=detail)
     return row.model_copy(update={"reply": reply, "replied_at": now_ms, "replied_by": by})
 
 
-def _next(row: RequestRow, down: DownTable, now_ms: int) -> Iterator[Write]:
+def _next(row: RequestRow, down: CommandTable, now_ms: int) -> Iterator[Write]:
     key = key_of(row.device, row.id)
     if row.reply is None:
         if now_ms >= row.expires_at:
             yield Write(
                 topics.REQUESTS,
                 key,
-                replied(row, ReplyState.EXPIRED, detail="nobody answered in time", now_ms=now_ms),
+                replied(row, ReplyState.EXPIRED, detail="no answer came in time", now_ms=now_ms),
             )
         return
     assert row.replied_at is not None
@@ -203,8 +206,8 @@ def _down_row(row: RequestRow, reply: Reply, replied_at: int) -> DownRow:
     )
 
 
-def _as_gateways_take(writes: list[Write], down: DownTable, now_ms: int) -> list[Write]:
-    """Leave out replies to things whose gateway has too much to answer: they wait."""
+def _as_gateways_take(writes: list[Write], down: CommandTable, now_ms: int) -> list[Write]:
+    """Postpones replies to things whose gateway has too many open messages."""
     open_by: dict[str, int] = {}
     found: list[Write] = []
     for write in writes:
@@ -219,7 +222,7 @@ def _as_gateways_take(writes: list[Write], down: DownTable, now_ms: int) -> list
 
 
 def _row(reading: Mapping[str, Any], where: Mapping[str, Any]) -> RequestRow:
-    """A request as it came; what is wrong in it is its reply.
+    """Reads a request; errors in it become its reply.
 
     Raises ValueError, KeyError where it has no id to reply to.
     """

@@ -1,4 +1,4 @@
-"""Decides when topics of removed queries and unused name claims are deleted. No I/O."""
+"""Decides when topics of removed queries, and unused claims of names, are deleted. No I/O."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from edgewake.protocol.frames.stream import NameKind, Stream
 from edgewake.protocol.ops.query import Registration, claimed_at
 
 KEPT_S: Final = 3600.0
-"""Seconds that the results of a removed query can still be read."""
+"""Seconds for which results of a removed query stay readable."""
 TOPICS_MAX: Final = 50
-"""Topics of removed queries; beyond it the oldest go at once, so that registering and removing
-fills Kafka with nothing."""
+"""The most topics of removed queries; the oldest beyond it are deleted immediately, so that
+registering and removing queries cannot fill Kafka."""
 SETTLE_S: Final = 60.0
-"""Seconds after a removal before the analysis has surely stopped writing."""
+"""Seconds after a removal by which the analysis has certainly stopped writing."""
 CLAIM_MS: Final = 60_000
-"""Milliseconds between the claim of a name and its registration at most; an older claim without one
-is dead."""
+"""The longest time between the claim of a name and its registration, ms; an older claim without one
+is unused."""
 
 
 class RetiredQueries:
-    """Remembers since when a topic has been without a registration.
+    """Remembers since when each topic has had no registration.
 
-    A restart forgets it: then results stay a little longer.
+    A restart forgets it, and results then stay somewhat longer.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class RetiredQueries:
     def deletable(
         self, names: Collection[str], queries: Mapping[str, Registration], now_s: float
     ) -> list[str]:
-        """Topics of results to be deleted now, of all `names` of topics."""
+        """Returns the result topics to delete now, among all `names` of topics."""
         used = {registration.topic for registration in queries.values()}
         retired = [name for name in names if topics.parse_query_topic(name) and name not in used]
         self._since_s = {name: self._since_s.get(name, now_s) for name in retired}
@@ -49,7 +49,7 @@ class RetiredQueries:
 
 
 def is_dead(row: Stream, queries: Mapping[str, Registration], now_ms: int) -> bool:
-    """Is this the claim of a registration that was removed or never came?"""
+    """Returns whether a row is the claim of a registration that was removed or never came."""
     registered = queries.get(row.name)
     if row.kind is not NameKind.QUERY or (registered is not None and registered.claim == row.claim):
         return False

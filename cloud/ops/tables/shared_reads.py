@@ -1,4 +1,4 @@
-"""Deliveries to webhooks, and groups that share streams: rows of `ew.leases` beside the leases."""
+"""Deliveries to webhooks, and groups that share streams, which are rows of `ew.leases`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from edgewake.protocol.leases.group_record import Group
 
 @dataclass(slots=True)
 class SharedReads:
-    """What there is, by id; letters are only counted."""
+    """Deliveries and groups by id; refused events are only counted."""
 
     deliveries: dict[str, Delivery] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
     letters: Counter[str] = field(default_factory=Counter)
-    """Events that an endpoint refused, by delivery."""
+    """Delivery → number of events that its endpoint refused."""
     _known: set[str] = field(default_factory=set)
-    """Keys of letters."""
+    """Keys of the rows of refused events."""
 
     def put(self, key: str, value: bytes | None) -> None:
-        """Store a row, or remove it. Raises ValueError for one that cannot be read."""
+        """Stores a row, or removes it. Raises ValueError for an invalid one."""
         kind, _, name = key.partition("|")
         if f"{kind}|" == delivery_record.LETTER:
             self._count(key, name.partition("|")[0], is_there=value is not None)

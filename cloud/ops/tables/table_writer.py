@@ -1,4 +1,4 @@
-"""Writes rows of compacted tables and waits until our own tables have read them back."""
+"""Writes rows of compacted tables and waits until this server's tables have read them back."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 
 WRITE_TIMEOUT_S: Final = 10.0
-"""How long Kafka may take to confirm a row."""
+"""Seconds that Kafka may take to confirm a row."""
 READ_BACK_TIMEOUT_S: Final = 5.0
-"""How long the tables may take to read it back."""
+"""Seconds that the tables may take to read it back."""
 READ_BACK_POLL_S: Final = 0.02
 
 T = TypeVar("T")
 
 
 class TableWriter:
-    """One producer and one thread for calls that block."""
+    """A producer, and a thread for blocking calls."""
 
     def __init__(self, config: KafkaConfig, tables: OpsTables, clock: Clock) -> None:
         self._tables = tables
@@ -37,9 +37,9 @@ class TableWriter:
         self._thread = ThreadPoolExecutor(1, "ops-writer")
 
     async def write(self, topic: str, key: str, row: BaseModel | None) -> None:
-        """Write a row (None removes it).
+        """Writes a row (None removes it). Raises Unavailable.
 
-        On return the tables hold all that stands on the topic up to it. Raises Unavailable.
+        On return the tables contain all records of the topic up to it.
         """
         value = None if row is None else row.model_dump_json().encode()
         offset = await self.blocking(lambda: self._produce(topic, key, value))
@@ -53,7 +53,7 @@ class TableWriter:
             await self._clock.sleep(READ_BACK_POLL_S)
 
     async def remove_unread(self, topic: str, key: str) -> None:
-        """Remove a row of a table that is not read here. Raises Unavailable."""
+        """Removes a row of a table that this server does not read. Raises Unavailable."""
         await self.blocking(lambda: self._produce(topic, key, None))
 
     def _produce(self, topic: str, key: str, value: bytes | None) -> int:
@@ -81,10 +81,10 @@ class TableWriter:
         return offsets[0]
 
     def blocking(self, work: Callable[[], T]) -> Awaitable[T]:
-        """Do what blocks in the writer's thread."""
+        """Runs a blocking call in the writer's thread."""
         return asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def close(self) -> None:
-        """Wait up to a second for what is being written, and stop the thread."""
+        """Waits up to a second for what is being written, and stops the thread."""
         self._producer.flush(1)
         self._thread.shutdown()

@@ -1,8 +1,8 @@
 """The in-memory tables of the operations API. No I/O.
 
 They are the compacted tables, the last report of every part, and rates. `apply` takes one Kafka
-record after another and returns what changed, as live events; `look` finds what changed by mere
-time. A record that cannot be read is counted and left out.
+record after another and returns the changes as live events; `look` finds what changed merely
+because time passed. An invalid record is counted and skipped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from edgewake.cloud.ops.tables.alerts import AlertTable
 from edgewake.cloud.ops.tables.client_table import ClientTable
-from edgewake.cloud.ops.tables.device_commands import DownTable
+from edgewake.cloud.ops.tables.device_commands import CommandTable
 from edgewake.cloud.ops.tables.device_table import DeviceTable, Event
 from edgewake.cloud.ops.tables.flow import Flow
 from edgewake.cloud.ops.tables.name_index import NameIndex
@@ -45,14 +45,14 @@ PARTS_STREAM: Final = "part_status"
 ANSWERS_TOPIC: Final = topics.stream_topic(ANSWERS)
 REQUESTS_TOPIC: Final = topics.stream_topic(REQUESTS)
 PARTS_MAX: Final = 200
-"""Parts remembered; a new one beyond it is left out and counted as unreadable."""
+"""The most parts; reports of further ones are skipped and counted as unreadable."""
 PART_STALE_MS: Final = 10_000
-"""The supervisor speaks every 2 s; a part not heard of for so long is `unknown`."""
+"""ms without a report after which a part is `unknown`; the supervisor reports every 2 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One Kafka record, as `apply` takes it."""
+    """A Kafka record for `apply`."""
 
     topic: str
     key: str
@@ -75,12 +75,12 @@ class PartView(BaseModel):
     cpu_percent: float | None = None
     uptime_s: float | None = None
     version: str | None = None
-    """The version from which the supervisor starts parts."""
+    """The installed version from which the supervisor starts parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicOffsets:
-    """First offset kept and next offset to be written, per partition, at one moment."""
+    """First retained offset and next offset to be written, per partition, at one moment."""
 
     first: tuple[int, ...]
     next: tuple[int, ...]
@@ -88,12 +88,12 @@ class TopicOffsets:
 
 @dataclass
 class OpsTables:
-    """The compacted tables, every part's last report, and the offsets that rates come from."""
+    """The compacted tables, every part's last report, and the offsets for rates."""
 
     names: StreamTable = field(default_factory=StreamTable)
-    """The catalogue, with the names that queries claim."""
+    """The catalogue, including the names that queries claim."""
     streams: dict[str, Stream] = field(default_factory=dict)
-    """The streams in it."""
+    """The streams of the catalogue."""
     devices: DeviceTable = field(default_factory=DeviceTable)
     queries: dict[str, Registration] = field(default_factory=dict)
     progress: dict[str, Progress] = field(default_factory=dict)
@@ -102,19 +102,19 @@ class OpsTables:
     alerts: AlertTable = field(default_factory=AlertTable)
     boards: dict[str, Board] = field(default_factory=dict)
     sets: dict[str, NamedSet] = field(default_factory=dict)
-    """Sets that filters use."""
+    """Named sets, which filters use."""
     publications: dict[str, Publication] = field(default_factory=dict)
     notes: dict[str, DeviceNote] = field(default_factory=dict)
-    """What people say of devices."""
+    """People's notes on devices."""
     problems: dict[str, ProblemRecord] = field(default_factory=dict)
-    """By id; those that are over, too."""
+    """Id → erasure, also of ended ones."""
     erasures: dict[str, Erasure] = field(default_factory=dict)
     erased: dict[str, Report] = field(default_factory=dict)
-    """What the lake and the analysis did of them, by `id|part`."""
-    down: DownTable = field(default_factory=DownTable)
-    """What devices are asked to do."""
+    """`id|part` → what the lake or the analysis did of an erasure."""
+    down: CommandTable = field(default_factory=CommandTable)
+    """Commands and settings for devices."""
     requests: RequestTable = field(default_factory=RequestTable)
-    """What devices ask for."""
+    """Requests of devices."""
     leases: dict[str, Lease] = field(default_factory=dict)
     lease_ids: NameIndex = field(default_factory=NameIndex)
     shared: SharedReads = field(default_factory=SharedReads)
@@ -122,21 +122,21 @@ class OpsTables:
     clients: ClientTable = field(default_factory=ClientTable)
     parts: dict[str, PartView] = field(default_factory=dict)
     offsets: Mapping[str, TopicOffsets] = field(default_factory=dict)
-    """Offsets of the topics that exist now."""
+    """Topic → its offsets, for topics that exist now."""
     rates: StreamRates = field(default_factory=StreamRates)
     flow: Flow = field(default_factory=Flow)
     dead: Counter[str] = field(default_factory=Counter)
-    """Dead letters by reason since this process started."""
+    """Reason → number of dead letters since this process started."""
     unreadable: int = 0
     read_to: dict[str, int] = field(default_factory=dict)
-    """Offset of the last record of each table that was taken in, readable or not."""
+    """Table → offset of its last applied record, valid or not."""
     is_loaded: bool = True
-    """False while the tables are read from their beginning: old rows make no events and no
-    rates."""
+    """False while the tables are read from their beginning: old rows make neither events nor rates.
+    """
 
     @property
     def passed(self) -> dict[str, int]:
-        """Topic of a query → event time in ms up to which its windows are final."""
+        """Returns query topic → event time, ms, up to which its windows are final."""
         known = [(one, self.progress.get(name)) for name, one in self.queries.items()]
         return {
             one.topic: progress.watermark
@@ -147,7 +147,7 @@ class OpsTables:
         }
 
     def apply(self, change: Change, *, now: int) -> list[Event]:
-        """Take a record in; the events that it is."""
+        """Applies a record and returns its live events."""
         self.read_to[change.topic] = max(change.offset, self.read_to.get(change.topic, -1))
         try:
             return list(self._apply(change, now))
@@ -194,7 +194,7 @@ class OpsTables:
                 return self._of_stream(change)
 
     def _quietly(self, change: Change) -> None:
-        """Rows that are no event."""
+        """Applies rows that make no event."""
         put = {
             topics.DOWN: self.down.put,
             topics.CLIENTS: self.clients.put,
@@ -268,7 +268,7 @@ class OpsTables:
         event = self.devices.put(device, what, change.value, now=now)
         lost = self.devices.lost(device)
         if before is not None and lost is not None:
-            # A new log counts from 0.
+            # A new event log counts its losses from 0.
             yield from _loss(device, lost=lost - before if lost >= before else lost)
         if what.startswith("seen") and change.value is not None and self.is_loaded:
             self.rates.add(DeviceSeen.from_json(change.value))
@@ -351,7 +351,7 @@ class OpsTables:
             part = PartView.model_validate(reading | {"seen_at": reading["received_at"]})
             before = self.parts.get(part.part)
             if before is None and len(self.parts) >= PARTS_MAX:
-                raise ValueError("more parts than are remembered")
+                raise ValueError("too many parts")
             self.parts[part.part] = part
             if before is None or (before.state, before.pid, before.restarts) != (
                 part.state,
@@ -361,7 +361,7 @@ class OpsTables:
                 yield {"kind": "part", **part.model_dump(mode="json")}
 
     def look(self, *, now: int) -> tuple[list[Event], bool]:
-        """Find what became offline, silent or unknown; is there more to look at now?"""
+        """Returns events of what became offline, silent or unknown, and whether more are due."""
         events, is_more = self.devices.look(now=now)
         self.clients.look(now)
         for name, part in self.parts.items():
@@ -371,7 +371,7 @@ class OpsTables:
         return events, is_more
 
     def sample(self, offsets: Mapping[str, TopicOffsets], *, now_s: float) -> None:
-        """Set the offsets of all topics, and remember the counts that rates are taken of."""
+        """Stores the offsets of all topics, and the counts from which rates are computed."""
         self.offsets = offsets
         self.rates.sample(now_s)
         self.flow.sample(

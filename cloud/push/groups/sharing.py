@@ -52,8 +52,9 @@ GAPS_MAX: Final = 100
 """Gaps that wait for the next take; of more the newest."""
 
 OTHER_PLACES: Final = LOSSES - {"retention"}
-"""Losses after which a position is another event. What retention took is passed over, and all other
-places are what they were."""
+"""Losses after which a position is another event. What retention deleted is passed over, and all
+other places are what they were.
+"""
 WRONG: Final = (
     Unavailable,
     UnknownStream,

@@ -26,8 +26,8 @@ from edgewake.cloud.calls import sealing, webhook
 from edgewake.cloud.push.leases import lease_rights, lease_state
 from edgewake.cloud.push.leases.wake_policy import Unseen
 from edgewake.cloud.push.waking.call_slots import CallSlots
+from edgewake.cloud.push.waking.lease_manager import LeaseManager, ManagedLease
 from edgewake.cloud.push.waking.services import Services
-from edgewake.cloud.push.waking.tending import Tended, Tending
 from edgewake.cloud.push.waking.wake_queue import WakeQueue
 from edgewake.protocol.leases.lease_record import Lease, LeaseState, PendingWake
 
@@ -54,11 +54,11 @@ class Waker:
         self._proof_s = services.session_timeout_s / PROOFS_PER_SESSION
         self._queue = WakeQueue()
         self._slots = CallSlots()
-        self.tending: Tending
+        self.manager: LeaseManager
 
-    def let_wake(self, tended: Tended) -> None:
+    def let_wake(self, managed: ManagedLease) -> None:
         """A lease's wake-up is due: let it wait for its call."""
-        self._queue.add(tended.lease.id, tended.lease.endpoint_host)
+        self._queue.add(managed.lease.id, managed.lease.endpoint_host)
 
     def start_wakes(self) -> bool:
         """Begin some wake-ups; True where more may be begun, after others had their turn."""
@@ -67,54 +67,54 @@ class Waker:
             if found is None:
                 return False
             lease_id, host = found
-            tended = self.tending.leases.get(lease_id)
-            if tended is None:
+            managed = self.manager.leases.get(lease_id)
+            if managed is None:
                 self._queue.end(host)
             else:
-                tended.call = self.tending.spawn(self._wake(tended, host), f"wake-{lease_id}")
+                managed.call = self.manager.spawn(self._wake(managed, host), f"wake-{lease_id}")
         return True
 
-    async def _wake(self, tended: Tended, host: str) -> None:
+    async def _wake(self, managed: ManagedLease, host: str) -> None:
         try:
-            is_due = tended.lease.state is LeaseState.DUE
-            if is_due and self.tending.ended_right(tended) is None:
-                await self._make_and_call(tended, host)
+            is_due = managed.lease.state is LeaseState.DUE
+            if is_due and self.manager.ended_right(managed) is None:
+                await self._make_and_call(managed, host)
         finally:
-            tended.is_waking, tended.call = False, None
+            managed.is_waking, managed.call = False, None
             self._queue.end(host)
-            self.tending.look_at(tended.lease.id)
+            self.manager.look_at(managed.lease.id)
 
-    async def _make_and_call(self, tended: Tended, host: str) -> None:
-        is_stored = tended.lease.pending is not None
-        tended.lease = (
-            lease_state.tried_again(tended.lease) if is_stored else self._with_wake_up(tended)
+    async def _make_and_call(self, managed: ManagedLease, host: str) -> None:
+        is_stored = managed.lease.pending is not None
+        managed.lease = (
+            lease_state.tried_again(managed.lease) if is_stored else self._with_wake_up(managed)
         )
-        pending = tended.lease.pending
+        pending = managed.lease.pending
         assert pending is not None
         if not is_stored:
-            await self.tending.store(tended)
+            await self.manager.store(managed)
         async with self._slots.of(host):
-            await self._store_unless_proved(tended)
-            if tended.lease.pending is not pending:
+            await self._store_unless_proved(managed)
+            if managed.lease.pending is not pending:
                 return  # the client came back meanwhile
-            outcome = await self._call(tended.lease, pending)
+            outcome = await self._call(managed.lease, pending)
         self._metrics.calls.labels(type(outcome).__name__.lower()).inc()
-        if tended.lease.pending is not pending:
+        if managed.lease.pending is not pending:
             return  # the client came back while it was being called
         now = self._clock.now_ms()
         match outcome:
             case webhook.Taken():
                 self._metrics.wakes.inc()
                 await self._finish(
-                    tended, lease_state.accepted(tended.lease, now=now, rng=self._rng)
+                    managed, lease_state.accepted(managed.lease, now=now, rng=self._rng)
                 )
             case webhook.Gone(why):
-                await self._finish(tended, lease_state.gone(tended.lease, why=why))
-            case webhook.Failed(why) if webhook.is_gone(outcome, tended.lease.kind):
-                await self._finish(tended, lease_state.gone(tended.lease, why=why))
+                await self._finish(managed, lease_state.gone(managed.lease, why=why))
+            case webhook.Failed(why) if webhook.is_gone(outcome, managed.lease.kind):
+                await self._finish(managed, lease_state.gone(managed.lease, why=why))
             case webhook.Failed(why, retry_after_s):
                 failed = lease_state.failed(
-                    tended.lease, why=why, retry_after_s=retry_after_s, now=now, rng=self._rng
+                    managed.lease, why=why, retry_after_s=retry_after_s, now=now, rng=self._rng
                 )
                 log.info(
                     "lease %s: %s",
@@ -122,7 +122,7 @@ class Waker:
                     why,
                     extra={"event": "push.call_failed", "failures": failed.failures},
                 )
-                await self._finish(tended, failed)
+                await self._finish(managed, failed)
 
     async def _call(self, lease: Lease, pending: PendingWake) -> webhook.Outcome:
         try:
@@ -137,9 +137,9 @@ class Waker:
         )
         return await self._caller.call(endpoint.url, signed)
 
-    def _with_wake_up(self, tended: Tended) -> Lease:
+    def _with_wake_up(self, managed: ManagedLease) -> Lease:
         """The lease with a wake-up for what it has not seen."""
-        lease, counter, now = tended.lease, tended.counter, self._clock.now_ms()
+        lease, counter, now = managed.lease, managed.counter, self._clock.now_ms()
         unseen = Unseen(lease.count, None, lease.gap) if counter is None else counter.unseen
         previews = [] if counter is None else counter.previews
         shown = lease_rights.previews(lease, previews) if previews else []
@@ -165,16 +165,16 @@ class Waker:
             lease, pending, counted_to=counted_to, count=unseen.count, gap=unseen.gap
         )
 
-    async def _store_unless_proved(self, tended: Tended) -> None:
+    async def _store_unless_proved(self, managed: ManagedLease) -> None:
         """Before a call: the lease is ours as of `proof_s` ago at most."""
-        partition = self.tending.partitions.get(tended.partition)
+        partition = self.manager.partitions.get(managed.partition)
         proved_at = float("-inf") if partition is None else partition.writer.proved_at
         if self._clock.monotonic_s() - proved_at > self._proof_s:
-            await self.tending.store(tended)
+            await self.manager.store(managed)
 
-    async def _finish(self, tended: Tended, lease: Lease) -> None:
-        tended.lease = lease
+    async def _finish(self, managed: ManagedLease, lease: Lease) -> None:
+        managed.lease = lease
         if lease.state is LeaseState.DISABLED:
-            self.tending.stop_counting(tended)
-            self.tending.report_disabled(lease)
-        await self.tending.store(tended)
+            self.manager.stop_counting(managed)
+            self.manager.report_disabled(lease)
+        await self.manager.store(managed)

@@ -180,8 +180,8 @@ class JoinReader:
             open_windows = (query.window.size_ms + query.kept_ms) // query.window.slide_ms
             if not query.is_rows and not query.window.is_sequence and open_windows > OPEN_MAX:
                 raise QueryError(
-                    f"{what}: {open_windows} windows of a group would be open at once, at most "
-                    f"{OPEN_MAX}: less reopen"
+                    f"{what}: {open_windows} windows of a group would be open at once, "
+                    f"at most {OPEN_MAX}; choose a shorter reopen"
                 )
         where, where_after = (None, query.where) if query.is_table else parted(query.where)
         query = replace(query, where=where, where_after=where_after)

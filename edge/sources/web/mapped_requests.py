@@ -12,7 +12,6 @@ from edgewake.edge.sources.mqtt.mqtt_maps import SourceMaps
 from edgewake.edge.sources.web.http_request import KINDS, Refusal, Wanted, asked_of
 from edgewake.protocol.maps.applying import Refusal as Unmapped
 from edgewake.protocol.maps.device_tokens import DeviceTokens
-from edgewake.protocol.maps.http_asking import known, refused
 from edgewake.protocol.maps.http_forms import (
     Form,
     Head,
@@ -23,6 +22,7 @@ from edgewake.protocol.maps.http_forms import (
     reply,
     unpacked,
 )
+from edgewake.protocol.maps.http_identity import identified, refusal
 from edgewake.protocol.names import THING
 
 STREAM: Final = "kind"
@@ -75,12 +75,12 @@ class MappedRequests:
         form = form_of(head)
         if form is Form.OTHER and head.path == "/" and head.content_type in KINDS:
             return None
-        found = known(head, token, self.tokens, form=form)
+        found = identified(head, token, self.tokens, form=form)
         if isinstance(found, Reply):
             return found
         asked = asked_of(headers)
         if isinstance(asked, Refusal):
-            return refused(form, head, asked.status, asked.why)
+            return refusal(form, head, asked.status, asked.why)
         return Foreign(form, found, asked)
 
     def bodies(self, request: Foreign, body: bytes, now_ms: int) -> Bodies:

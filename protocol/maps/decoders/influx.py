@@ -1,9 +1,9 @@
-r"""InfluxDB's line protocol: `payload = "influx"`. Pure.
+r"""Decodes InfluxDB's line protocol: `payload = "influx"`. Pure.
 
     measurement,tag=a,other=b field=1.5,count=3i,text="x y" 1790000000000000000
 
-Each line is `{"measurement": …, "tags": {…}, "fields": {…}, "time": …}`; `time` is the number as it
-came, in nanoseconds unless its sender was told otherwise. A line that is wrong is refused by
+Each line is `{"measurement": …, "tags": {…}, "fields": {…}, "time": …}`; `time` is the number as
+received, in nanoseconds unless the request names another precision. A faulty line is refused by
 itself.
 """
 
@@ -20,16 +20,16 @@ from edgewake.protocol.maps.rule import READINGS_MAX, Map
 _TRUE: Final = frozenset({"t", "T", "true", "True", "TRUE"})
 _FALSE: Final = frozenset({"f", "F", "false", "False", "FALSE"})
 _ESCAPED: Final = frozenset(", =\\")
-"""What a backslash protects outside of quotes; before anything else it is itself."""
+"""Characters that a backslash escapes outside of quotes; before others it is a literal."""
 
 
 def decode(payload: bytes, _of: Map, _now_ms: int) -> list[Any]:
-    """Decode a payload for maps. Raises Rejected(encoding)."""
+    """Decodes a payload for maps. Raises Rejected(encoding)."""
     return points(payload)
 
 
 def points(payload: bytes, most: int = READINGS_MAX + 1) -> list[Any]:
-    """The first `most` lines. Raises Rejected(encoding)."""
+    """Decodes the first `most` lines. Raises Rejected(encoding)."""
     found: list[Any] = []
     for line in _lines(text_of(payload)):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -45,7 +45,7 @@ def points(payload: bytes, most: int = READINGS_MAX + 1) -> list[Any]:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """A line ends where no quote is open."""
+    """Splits text into lines; a line break inside quotes ends no line."""
     start, is_quoted, is_escaped = 0, False, False
     for at, char in enumerate(text):
         if char == '"' and not is_escaped:
@@ -84,7 +84,7 @@ def _point(line: str) -> dict[str, Any]:
 
 
 def _split(text: str, at: str, *, quotes: bool, most: int = -1) -> list[str]:
-    """Where a character stands that no backslash protects, and no quotes where these count."""
+    """Splits at a character that is not escaped and, with `quotes`, not quoted."""
     found: list[str] = []
     start, is_quoted, is_escaped = 0, False, False
     for number, char in enumerate(text):
@@ -99,7 +99,7 @@ def _split(text: str, at: str, *, quotes: bool, most: int = -1) -> list[str]:
             start = number + 1
             most -= 1
     if is_quoted:
-        raise ValueError("a quote without its partner")
+        raise ValueError("unbalanced quotes")
     return [*found, text[start:]]
 
 

@@ -1,6 +1,6 @@
-"""OpenTelemetry's metrics (OTLP 1.x, protobuf or its JSON): `payload = "otlp"`. Pure.
+"""Decodes OpenTelemetry's metrics (OTLP 1.x, protobuf or JSON): `payload = "otlp"`. Pure.
 
-Points of one resource, scope, time and set of attributes are one reading:
+Points of one resource, scope, time and set of attributes become one reading:
 
     {"device": "boiler-7", "scope": "meter", "time": 1790000000000000000,
      "fields": {"temperature": 21.5, "requests_count": 3, "requests_sum": 0.4},
@@ -8,8 +8,8 @@ Points of one resource, scope, time and set of attributes are one reading:
      "units": {"temperature": "Cel"}}
 
 `device` is the first of DEVICE_ATTRIBUTES that the resource has; without one it is missing. A sum
-whose points are differences has `_delta` behind its name. Buckets are text: how many there are
-changes. Points that say that nothing was recorded are left out. Needs `opentelemetry-proto`, which
+whose points are differences gets `_delta` behind its name. Buckets are one text, because their
+number varies. Points flagged as not recorded are left out. Needs `opentelemetry-proto`, which
 the extra `formats` installs.
 """
 
@@ -38,20 +38,20 @@ from edgewake.protocol.maps.rule import READINGS_MAX, Map
 DEVICE_ATTRIBUTES: Final = (
     "device.id", "service.instance.id", "host.name", "host.id", "service.name",
 )  # fmt: skip
-"""Attributes of a resource that name a thing, the closest first (semantic conventions)."""
+"""Attributes of a resource that name a thing, the most specific first (semantic conventions)."""
 _NOTHING: Final = DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
 _DELTA: Final = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
 
 
 def decode(payload: bytes, _of: Map, _now_ms: int) -> list[Any]:
-    """Decode a payload for maps. Raises Rejected."""
+    """Decodes a payload for maps. Raises Rejected."""
     return readings(payload, is_json=is_meant_as_json(payload))
 
 
 def readings(
     payload: bytes, *, is_json: bool, most: int = READINGS_MAX + 1
 ) -> list[dict[str, Any]]:
-    """The first `most` readings of an ExportMetricsServiceRequest. Raises Rejected."""
+    """Decodes the first `most` readings of an ExportMetricsServiceRequest. Raises Rejected."""
     request = ExportMetricsServiceRequest()
     try:
         if is_json:
@@ -100,7 +100,7 @@ def _of_resource(one: ResourceMetrics) -> Iterable[dict[str, Any]]:
 
 
 def _points(metric: Metric) -> Iterable[tuple[Any, Mapping[str, Any]]]:
-    """Points with the fields that each gives."""
+    """Yields the points of a metric with the fields that each gives."""
     kind = metric.WhichOneof("data")
     if kind is None:
         return
@@ -170,7 +170,7 @@ def _attributes(pairs: Iterable[KeyValue]) -> dict[str, Any]:
 
 
 def _value(value: AnyValue) -> Any:
-    """Lists, maps and bytes as JSON says them."""
+    """Converts a value to what JSON can express: lists, maps and bytes too."""
     kind = value.WhichOneof("value")
     if kind is None:
         return None

@@ -1,13 +1,13 @@
-"""SenML (RFC 8428), as JSON: `payload = "senml"`; as CBOR: `senml-cbor`. Pure.
+"""Decodes SenML (RFC 8428): `payload = "senml"` is its JSON, `senml-cbor` its CBOR. Pure.
 
 Base fields are resolved: each record has its full name, time, unit and value. Records of one base
-name and time are one reading:
+name and time become one reading:
 
     {"name": "urn:dev:mac:0024befffe804ff1/", "time": 1276020076.0, "fields": {"voltage": 120.1},
      "units": {"voltage": "V"}}
 
-Times before 2^28 count from now (section 4.5.3). A pack of a later version, or with a label that
-must be understood, is refused (sections 4.4 and 4.5.4).
+Times before 2^28 are relative to now (section 4.5.3). A pack of a later version, or with a label
+that must be understood, is refused (sections 4.4 and 4.5.4).
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from edgewake.protocol.maps.rule import READINGS_MAX, Map
 VERSION: Final = 10
 RELATIVE_BELOW_S: Final = 2**28
 VALUE: Final = "value"
-"""Name of a record that has none but its base name."""
+"""Field name for a record that has only a base name."""
 RECORDS_MAX: Final = 16 * READINGS_MAX
-"""Records of a pack that are read."""
+"""The most records of a pack."""
 
 
 def decode(payload: bytes, _of: Map, now_ms: int) -> list[Any]:
-    """Decode a payload for maps. Raises Rejected."""
+    """Decodes a payload for maps. Raises Rejected."""
     return readings(payload, now_ms)
 
 
 def readings(payload: bytes, now_ms: int) -> list[dict[str, Any]]:
-    """The readings of a pack of JSON that came at `now_ms`. Raises Rejected."""
+    """Decodes a JSON pack that came at `now_ms` to readings. Raises Rejected."""
     return of_pack(json_of(payload), now_ms)
 
 
 def of_pack(pack: Any, now_ms: int) -> list[dict[str, Any]]:
-    """The readings of a pack that was read already. Raises Rejected."""
+    """Makes readings of a pack that was decoded already. Raises Rejected."""
     if type(pack) is not list or not pack or not all(type(one) is dict for one in pack):
         raise Rejected(RejectReason.SHAPE, "SenML: expected a list of records")
     if len(pack) > RECORDS_MAX:
@@ -59,13 +59,13 @@ class _Pack:
         self._base: dict[str, Any] = {"bn": "", "bt": 0.0, "bu": "", "bv": 0.0, "bs": 0.0}
         self.readings: dict[tuple[str, float, int], dict[str, Any]] = {}
         self._seen: Counter[tuple[str, float, str]] = Counter()
-        """Records of one name and time: each further one, of another unit, is another reading."""
+        """How often a name and time occurred: each repeat, in another unit, is another reading."""
 
     def take(self, one: dict[str, Any]) -> None:
-        """Raises ValueError."""
+        """Adds one record. Raises ValueError."""
         for label in one:
             if label.endswith("_"):
-                raise ValueError(f"label {label[:40]!r} must be understood, and is not")
+                raise ValueError(f"label {label[:40]!r} must be understood, and is unknown")
         version = one.get("bver", VERSION)
         if type(version) is not int or version > VERSION:
             raise ValueError(f"bver {str(version)[:20]}: expected at most {VERSION}")

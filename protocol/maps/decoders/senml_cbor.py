@@ -1,6 +1,6 @@
-"""SenML as CBOR (RFC 8428, section 6): `payload = "senml-cbor"`. Pure.
+"""Decodes SenML in CBOR (RFC 8428, section 6): `payload = "senml-cbor"`. Pure.
 
-Its labels are small integers, and its data are bytes; the rest is as in JSON. Needs `cbor2`, which
+Labels are small integers and data are bytes; all else is as in JSON. Needs `cbor2`, which
 the extra `formats` installs.
 """
 
@@ -24,28 +24,28 @@ LABELS: Final = {
 }  # fmt: skip
 """RFC 8428, table 4."""
 INTEGER_BITS: Final = 64
-"""An integer of more bits is a float, as in JSON."""
+"""An integer with more bits becomes a float, as in JSON."""
 
 DEPTH_MAX: Final = 16
-"""Nesting; a pack is a list of maps of scalars."""
+"""The deepest nesting; a pack is a list of maps of scalars."""
 
 
 def _refuse(*_: Any) -> Any:
-    raise ValueError("a tag that SenML does not have")
+    raise ValueError("a tag that SenML does not allow")
 
 
 _REFUSING: Final = dict.fromkeys((28, 29, 30, 35, 36), _refuse)
-"""Shared values, rationals, patterns and MIME: reduced to lowest terms, a rational of a megabyte
-holds up the whole process for most of a minute."""
+"""Tags of shared values, rationals, patterns and MIME, which are refused: reducing a rational of a
+megabyte to lowest terms would block the whole process for most of a minute."""
 
 
 def decode(payload: bytes, _of: Map, now_ms: int) -> list[Any]:
-    """Decode a payload for maps. Raises Rejected."""
+    """Decodes a payload for maps. Raises Rejected."""
     return readings(payload, now_ms)
 
 
 def readings(payload: bytes, now_ms: int) -> list[dict[str, Any]]:
-    """The readings of a pack that came at `now_ms`. Raises Rejected."""
+    """Decodes a pack that came at `now_ms` to readings. Raises Rejected."""
     try:
         pack = cbor2.loads(payload, semantic_decoders=_REFUSING, max_depth=DEPTH_MAX)
     except Exception as error:  # of values inside too: dates, big numbers, patterns
@@ -60,7 +60,7 @@ def _named(record: dict[Any, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a CBOR value to the one that JSON would have."""
+    """Converts a CBOR value to the one that JSON would have."""
     if isinstance(value, bytes):
         return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
     is_big = type(value) is int and value.bit_length() >= INTEGER_BITS

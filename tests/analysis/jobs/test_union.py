@@ -132,7 +132,7 @@ def test_closed_windows_of_several_streams_are_repaired_and_back_filled_exactly(
     for future in client.delete_records(first_two).values():
         future.result(30)
     refused = recomputed(analysis, lane, first, [first, second], feeds, RepairKind.REPAIR)
-    assert (refused.state, f"retention took readings of {topic}" in refused.detail) == (
+    assert (refused.state, f"retention deleted readings of {topic}" in refused.detail) == (
         "refused",
         True,
     ), "control: without the lake"

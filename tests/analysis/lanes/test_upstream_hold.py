@@ -105,5 +105,5 @@ def test_that_kafka_does_not_say_how_far_the_sequencers_are_is_logged_once(
     found = watch.troubles(T0)
     watch.close()
     assert found["hold"] is None
-    assert str(found["sequencers"]).startswith("unknown how far the sequencers are: ")
+    assert str(found["sequencers"]).startswith("the sequencers' positions are unknown: ")
     assert [record.name for record in caplog.records].count("edgewake.analysis") == 1

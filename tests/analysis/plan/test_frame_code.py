@@ -320,9 +320,9 @@ def test_sketches_of_frames_are_those_of_their_values(
     )
 
     sketches = items.select(
-        frame_code.different(spark, F.col("x"), HLL_LOG2_BUCKETS, are_texts=kind == "string").alias(
-            "items"
-        )
+        frame_code.distinct_sketch(
+            spark, F.col("x"), HLL_LOG2_BUCKETS, are_texts=kind == "string"
+        ).alias("items")
     )
     of_frames = sketches.agg(F.hll_union_agg("items", False).alias("frames"))
     of_values = hashes.agg(F.hll_sketch_agg("x", HLL_LOG2_BUCKETS).alias("all"))
@@ -334,10 +334,10 @@ def test_sketches_of_frames_are_those_of_their_values(
         .crossJoin(nothing)
         .select(
             F.hll_sketch_estimate("all").alias("all"),
-            frame_code.different_in(spark, F.col("none"), F.col("frames")).alias("frames"),
-            frame_code.different_in(spark, F.col("some"), F.col("frames")).alias("both"),
-            frame_code.different_in(spark, F.col("all"), F.col("all")).alias("twice"),
-            frame_code.different_in(spark, F.col("none"), F.col("none")).alias("none"),
+            frame_code.estimate_union(spark, F.col("none"), F.col("frames")).alias("frames"),
+            frame_code.estimate_union(spark, F.col("some"), F.col("frames")).alias("both"),
+            frame_code.estimate_union(spark, F.col("all"), F.col("all")).alias("twice"),
+            frame_code.estimate_union(spark, F.col("none"), F.col("none")).alias("none"),
         )
     )
 

@@ -138,7 +138,7 @@ def test_what_is_no_row_is_said_and_its_key_has_none_from_then_on(
     said = (
         ""
         if fault is None
-        else f"1 records of erp.tariffs are no rows, the last one: partition 2, offset 7: {fault}"
+        else f"1 records of erp.tariffs are invalid, the last one: partition 2, offset 7: {fault}"
     )
     assert table.remark.partition(";")[0] == said
 
@@ -221,7 +221,7 @@ def test_readings_find_the_row_of_their_time_also_after_a_restart(
         for row in read(feed.config, topics.PROGRESS)
         if row.key == name.encode()
     ][-1]
-    assert f"1 records of {tariffs} are no rows" in detail
+    assert f"1 records of {tariffs} are invalid" in detail
     assert "price is 'dear', expected a number" in detail
 
     put(feed, tariffs, "day", b'{"price": 5.0}', T0 + 40)

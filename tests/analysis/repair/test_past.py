@@ -57,7 +57,7 @@ def test_the_lake_is_read_up_to_where_it_reaches_whatever_the_log_still_has() ->
         (lake(OLDER), "up to 0"),
         (lake(OLDER, 51), "up to 51"),
         (lake(OLDER, 30, topic_id="another"), "up to 0"),
-        (lake(SAME, 30), "may lack some of before the end of"),
+        (lake(SAME, 30), "may lack some before the end of"),
     ],
 )
 def test_what_neither_has_is_said(contents: Contents, sentence: str) -> None:

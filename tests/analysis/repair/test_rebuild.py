@@ -98,14 +98,14 @@ def test_the_state_is_replaced_first_and_closed_windows_follow() -> None:
     [
         (MINUTES, [], None, None),
         (MINUTES, [], T0 + 9 * MINUTE, None),
-        (MINUTES, [], T0 + 9 * MINUTE + 2, "in open windows of q; --lossy"),
+        (MINUTES, [], T0 + 9 * MINUTE + 2, "belong to open windows of q; use --lossy"),
         (
             MINUTES,
             ["window(event_time, '1 hour')"],
             T0 + 5 * MINUTE,
-            "in open windows of q; --lossy",
+            "belong to open windows of q; use --lossy",
         ),
-        (COUNTED, [], T0, "may have begun then; --lossy"),
+        (COUNTED, [], T0, "may have begun; use --lossy"),
     ],
 )
 def test_what_retention_took_of_open_windows_is_not_lost_unasked(
@@ -173,7 +173,7 @@ def test_after_a_pause_everything_goes_on_but_absences_that_were_waited_for() ->
         "s|paused@9|x": state(is_emitted=False),
     }
     for heard, kept in (({quiet.label, hot.label}, {"told", "waits"}), (set(), {"told"})):
-        record = RECORD.model_copy(update={"asked_from": {label: {} for label in heard}})
+        record = RECORD.model_copy(update={"joined_at_offsets": {label: {} for label in heard}})
         found = SequenceJob(LaneKind.SEQUENCE, ("s",), (), (quiet, hot)).restored(rows, record)
         assert (set(found.of[quiet.label]), set(found.of[hot.label])) == (kept, {"x"})
         assert found.gone == ([] if "waits" in kept else [f"s|{quiet.label}|waits"])

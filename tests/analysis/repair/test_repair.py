@@ -179,7 +179,7 @@ def test_what_was_joined_with_rows_that_kafka_forgot_is_not_computed_again_and_w
     assert all(
         part in found.detail
         for part in (
-            "keeps the last row of each key only",
+            "keeps only the last row of each key",
             "`reopen`",
             "a stream",
             "under a new name",

@@ -413,7 +413,7 @@ def test_what_cannot_be_computed_again_is_refused_with_the_time_from_which_it_ca
         asked = [ask(feed, cut, T0), ask(feed, rows, T0)]
         refused = [until(feed, one, "refused")["detail"] for one in asked]
         before = results(feed.config, cut)
-    assert "retention took readings" in refused[0]
+    assert "retention deleted readings" in refused[0]
     assert "or later can be computed" in refused[0]
     assert "read its stream from an earlier time" in refused[1]
     assert results(feed.config, cut) == before
@@ -530,7 +530,7 @@ def test_a_rebuild_that_would_lose_what_retention_took_is_refused_unless_that_is
             for query in (cut, sessions)
         ]
         assert all(
-            "retention took readings of before" in one and "--lossy" in one for one in refused
+            "retention deleted readings of before" in one and "--lossy" in one for one in refused
         )
         assert cut in refused[0]
         assert send_and_wait(4).get("complete", True), "nothing was lost by asking"

@@ -17,7 +17,13 @@ CUT = NOW - 3_600_000
 NEW = LaneRecord(stream="s", lane="plain")
 AT = {"ew.s.s": {0: 50, 1: 60}}
 RECORD = NEW.model_copy(
-    update={"revision": 14, "top": 99, "offsets": AT, "asked_from": {"q@1": {}}, "late": {"q@1": 3}}
+    update={
+        "revision": 14,
+        "top": 99,
+        "offsets": AT,
+        "joined_at_offsets": {"q@1": {}},
+        "late": {"q@1": 3},
+    }
 )
 
 
@@ -28,21 +34,21 @@ def after(
 
 
 def fields(record: LaneRecord) -> dict[str, Any]:
-    return record.model_dump(include={"asked_from", "complete_from"})
+    return record.model_dump(include={"joined_at_offsets", "complete_from"})
 
 
 def test_the_first_queries_of_a_stream_are_asked_for_all_that_it_keeps() -> None:
     assert fields(after(NEW, "a@1", has_checkpoint=False)) == {
-        "asked_from": {"a@1": {}},
+        "joined_at_offsets": {"a@1": {}},
         "complete_from": {},
     }
     cut = after(NEW, "a@1", has_checkpoint=False, cut_to=CUT)
-    assert cut.complete_from == {"a@1": CUT}, "retention took the first ones"
+    assert cut.complete_from == {"a@1": CUT}, "retention deleted the first ones"
 
 
 def test_a_query_that_joins_lacks_the_readings_before_it_and_the_others_lack_nothing() -> None:
     assert fields(after(RECORD, "q@1", "b@2")) == {
-        "asked_from": {"q@1": {}, "b@2": AT},
+        "joined_at_offsets": {"q@1": {}, "b@2": AT},
         "complete_from": {"b@2": SAFE},
     }
 
@@ -79,7 +85,7 @@ def test_queries_without_a_predecessor_begin_at_the_first_reading_with_higher_re
 
 
 def test_a_lane_of_summaries_has_no_queries_and_forgets_nothing() -> None:
-    summaries = RECORD.model_copy(update={"asked_from": {}, "late": {}})
+    summaries = RECORD.model_copy(update={"joined_at_offsets": {}, "late": {}})
     assert after(summaries, has_checkpoint=False) == summaries
 
 

@@ -32,12 +32,12 @@ def done(*, read: int = 1, left: int | None = 0, oldest: int = END + 1) -> Done:
     return Done(Observed(read, read, oldest, 0, {}, {}), 1.0, read, left, {})
 
 
-def batch(schedule: LaneSchedule, one: Done, *, took_s: float, is_apart: bool = False) -> None:
+def batch(schedule: LaneSchedule, one: Done, *, took_s: float, is_isolated: bool = False) -> None:
     """It begins a hundred milliseconds after END."""
     schedule.polls(END + 100)
     schedule.begins(10.0)
     now_ms = END + 100 + int(took_s * 1000)
-    schedule.ends(one, batches=0, is_apart=is_apart, now_s=10.0 + took_s, now_ms=now_ms)
+    schedule.ends(one, batches=0, is_isolated=is_isolated, now_s=10.0 + took_s, now_ms=now_ms)
 
 
 def test_a_calm_lane_rests_until_readings_may_have_come_that_took_longer(
@@ -64,10 +64,10 @@ def test_what_was_emitted_before_is_followed_at_once(schedule: LaneSchedule) -> 
     assert schedule.behind.seconds(21.0) == 0
 
 
-def test_a_query_that_is_apart_leaves_the_others_the_machine_for_as_long_as_it_had_it(
+def test_a_query_that_is_isolated_leaves_the_others_the_machine_for_as_long_as_it_had_it(
     schedule: LaneSchedule,
 ) -> None:
-    batch(schedule, done(), took_s=3.0, is_apart=True)
+    batch(schedule, done(), took_s=3.0, is_isolated=True)
     assert schedule.rest_s(END + 3_100) == pytest.approx(3.0)
 
 

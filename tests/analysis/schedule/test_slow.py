@@ -22,7 +22,7 @@ from edgewake.cloud.analysis.jobs.job import Job
 from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.lanes import lane
 from edgewake.cloud.analysis.results import emit
-from edgewake.cloud.analysis.results.lane_record import LaneRecord, apart
+from edgewake.cloud.analysis.results.lane_record import LaneRecord, isolated
 from edgewake.cloud.analysis.results.meter import Meter
 from edgewake.cloud.analysis.results.transaction import lane_rows
 from edgewake.cloud.analysis.schedule.slow import NOTHING, Behind, Cost, slow_one
@@ -312,18 +312,18 @@ def test_so_is_what_it_reads_of_tables(kind: LaneKind, new_feed: NewFeed) -> Non
 def test_a_query_set_apart_goes_on_where_its_lane_stands() -> None:
     before = LaneRecord(
         stream="s", lane="plain", revision=7, top=5, tops={0: 5}, offsets={"ew.s.s": {0: 3}},
-        asked_from={"a@1": {}, "b@2": {"ew.s.s": {0: 2}}}, complete_from={"b@2": 9},
+        joined_at_offsets={"a@1": {}, "b@2": {"ew.s.s": {0: 2}}}, complete_from={"b@2": 9},
         late={"a@1": 4, "b@2": 6},
     )  # fmt: skip
 
-    own = apart(before, "s~b@2", "b@2", "slow")
+    own = isolated(before, "s~b@2", "b@2", "slow")
 
     kept = {
-        "asked_from": {"b@2": {"ew.s.s": {0: 2}}},
+        "joined_at_offsets": {"b@2": {"ew.s.s": {0: 2}}},
         "complete_from": {"b@2": 9},
         "late": {"b@2": 6},
     }
-    assert own == before.model_copy(update={"stream": "s~b@2", "apart": "slow", **kept})
+    assert own == before.model_copy(update={"stream": "s~b@2", "isolated": "slow", **kept})
     assert own.key == b"s~b@2|plain"
 
 
@@ -345,7 +345,7 @@ def test_the_copy_of_a_state_is_another_spark_querys_and_is_removed_with_its_que
     }
     assert files == {"format": "2", "metadata": '{"id":"new"}', "state/0/0/1.changelog": "state"}
     assert not (own / "left").exists()
-    assert remove_unused(tmp_path, queried={"s"}, kinds={"plain"}, apart={"b@2"}) == []
+    assert remove_unused(tmp_path, queried={"s"}, kinds={"plain"}, isolated={"b@2"}) == []
     assert remove_unused(tmp_path, queried={"s"}, kinds={"plain"}) == [("s~b@2", "plain")]
     assert [path.name for path in tmp_path.iterdir()] == ["s"], "its folder, too"
 
@@ -402,7 +402,7 @@ CONTROL = pytest.param("", 3600.0, False, id="control: it is not looked for")
 
 
 @pytest.mark.parametrize(
-    ("also", "slow_s", "is_apart"),
+    ("also", "slow_s", "is_isolated"),
     [OF_SPARK, OF_THE_DRIVER, CONTROL] if ALL_LANES else [OF_SPARK, CONTROL],
 )
 def test_others_do_not_wait_for_a_slow_query(
@@ -410,7 +410,7 @@ def test_others_do_not_wait_for_a_slow_query(
     feed: Feed,
     also: str,
     slow_s: float,
-    is_apart: bool,
+    is_isolated: bool,
     events: Events,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -443,7 +443,7 @@ def test_others_do_not_wait_for_a_slow_query(
         for name in (fast, slow):
             wait_until(lambda name=name: totals(feed, name), "a first result")  # type: ignore[misc]
         send(feed, SLOW_TEXT, next(more))
-        if is_apart:
+        if is_isolated:
             wait_until(looked, "the slow one is apart", timeout_s=300)
             send(feed, SLOW_TEXT, FRAMES)
         every = {(T0, "d1"): float(len(feed.sent))}
@@ -456,15 +456,15 @@ def test_others_do_not_wait_for_a_slow_query(
             "the highest revision is the truth, also over the move"
         )
     said = progress(feed.config, slow)
-    assert progress(feed.config, fast)["apart"] is False
-    assert (said["apart"], said["state"], "a lane of its own since" in said["detail"]) == (
-        is_apart,
+    assert progress(feed.config, fast)["isolated"] is False
+    assert (said["isolated"], said["state"], "a lane of its own since" in said["detail"]) == (
+        is_isolated,
         "running",
-        is_apart,
+        is_isolated,
     )
-    assert told_together(feed.config, fast, slow) == (not is_apart)
-    assert ("slow.searched" in events()) == is_apart
-    if not is_apart:
+    assert told_together(feed.config, fast, slow) == (not is_isolated)
+    assert ("slow.searched" in events()) == is_isolated
+    if not is_isolated:
         return
 
     send(feed, "b", 1)
@@ -472,7 +472,7 @@ def test_others_do_not_wait_for_a_slow_query(
         last = {(T0, "d1"): float(len(feed.sent))}
         for name in (fast, slow):
             wait_until(lambda name=name: totals(feed, name) == last, "both go on after a restart")  # type: ignore[misc]
-        assert progress(feed.config, slow)["apart"] is True
+        assert progress(feed.config, slow)["isolated"] is True
         assert any(slow in key for key in kept_rows(feed.config)) == bool(also), (
             "control: the driver keeps its state there"
         )

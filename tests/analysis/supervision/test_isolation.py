@@ -1,6 +1,4 @@
-"""What is done to a query that is apart: it ends as with any other, and but for a new registration
-it stays apart.
-"""
+"""An isolated query can be changed like any other, and stays isolated until it is replaced."""
 
 from __future__ import annotations
 
@@ -66,7 +64,7 @@ def as_registered(feed: Feed, name: str) -> Registered:
     )
 
 
-def test_a_query_that_is_apart_is_paused_resumed_repaired_rebuilt_and_replaced(
+def test_a_query_that_is_isolated_is_paused_resumed_repaired_rebuilt_and_replaced(
     analysis: Analysis, feed: Feed
 ) -> None:
     stays, moved = unique("stays"), unique("moved")
@@ -83,7 +81,7 @@ def test_a_query_that_is_apart_is_paused_resumed_repaired_rebuilt_and_replaced(
 
     def stands() -> tuple[str, bool, bool]:
         said = progress(feed.config, moved)
-        return said["state"], said["apart"], "too slow" in said["detail"]
+        return said["state"], said["isolated"], "too slow" in said["detail"]
 
     def sent(minute: int, *queries: str) -> None:
         feed.send([T0 + minute * MINUTE + 1], device="a", speed=[1.0])

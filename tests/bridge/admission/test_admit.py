@@ -13,7 +13,7 @@ from edgewake.cloud.bridge.admission.admit import Admitted, admit_status, can_an
 from edgewake.cloud.bridge.admission.admit import admit as admit_now
 from edgewake.cloud.bridge.admission.catalogue import AwaitsCatalogueError, Catalogue
 from edgewake.cloud.bridge.admission.envelope import Envelope, Message
-from edgewake.cloud.bridge.admission.in_full import in_full
+from edgewake.cloud.bridge.admission.expand_compact import expand_compact
 from edgewake.cloud.bridge.admission.records import is_answerable
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected, RejectReason
@@ -120,7 +120,7 @@ def compacted(
     packet = mqtt5.PublishPacket(
         topic, payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=7, content_type=COMPACT_TYPE
     )
-    found = in_full(packet)
+    found = expand_compact(packet)
     assert isinstance(found, mqtt5.PublishPacket)
     return found
 
@@ -162,7 +162,7 @@ def test_a_compact_message_is_answered_also_where_its_frame_is_refused() -> None
 def test_a_compact_message_that_says_no_frame_is_refused(
     topic: str, payload: bytes, reason: RejectReason
 ) -> None:
-    found = in_full(mqtt5.PublishPacket(topic, payload, content_type=COMPACT_TYPE))
+    found = expand_compact(mqtt5.PublishPacket(topic, payload, content_type=COMPACT_TYPE))
     assert isinstance(found, mqtt5.PublishPacket)
     assert refusal(found) is reason
     assert not is_answerable(found)

@@ -19,8 +19,8 @@ from edgewake.cloud.bridge.web.device_passwords import FILE_BYTES_MAX, DevicePas
 from edgewake.protocol.config import parse
 from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.maps.device_tokens import Holder
-from edgewake.protocol.maps.http_asking import known
 from edgewake.protocol.maps.http_forms import Head, Reply, shown_login
+from edgewake.protocol.maps.http_identity import identified
 from tests.bridge.web.conftest import PASSWORD
 
 
@@ -44,7 +44,7 @@ def basic(text: str) -> str:
     ],
 )
 def test_each_client_shows_name_and_password_where_it_can(file: Path, shows: Head) -> None:
-    found = known(shows, None, None, DevicePasswords(file))
+    found = identified(shows, None, None, DevicePasswords(file))
     assert isinstance(found, Head)
     assert found.device == "boiler"
     name, password = shown_login(shows)
@@ -68,7 +68,7 @@ def test_each_client_shows_name_and_password_where_it_can(file: Path, shows: Hea
     ],
 )
 def test_who_shows_anything_else_is_not_let_in(file: Path, shows: Head) -> None:
-    found = known(shows, None, None, DevicePasswords(file))
+    found = identified(shows, None, None, DevicePasswords(file))
     assert isinstance(found, Reply)
     assert found.status == 401
 

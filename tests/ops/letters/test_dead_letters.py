@@ -105,5 +105,5 @@ async def test_an_offset_that_is_not_kept_is_said_with_what_is(
     writer: Writer, lookup: KafkaLookup, unique: Callable[[str], str]
 ) -> None:
     offset = writer.dead_letter(unique("dev"), b"x")
-    with pytest.raises(OutOfRange, match=f"kept are offsets 0 to {offset}"):
+    with pytest.raises(OutOfRange, match=f"retained are offsets 0 to {offset}"):
         await lookup.run(lambda session: dead_letters.payload(session, offset + 1))

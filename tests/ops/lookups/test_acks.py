@@ -244,15 +244,16 @@ def test_a_query_has_computed_a_frame_when_its_offset_is_past_it() -> None:
     ]
 
 
-@pytest.mark.parametrize(("asked_from", "expected"), [(11, "not_asked"), (10, "computed")])
+@pytest.mark.parametrize(("joined_at_offsets", "expected"), [(11, "not_asked"), (10, "computed")])
 def test_a_query_that_joined_after_the_frame_was_never_asked(
-    asked_from: int, expected: str
+    joined_at_offsets: int, expected: str
 ) -> None:
     """Its lane's offsets are past the frame all the same: the lane computed it for other
     queries.
     """
     assert [
-        one.state for one in states(progress("q", "s", {1: 50}, asked_from={1: asked_from}))
+        one.state
+        for one in states(progress("q", "s", {1: 50}, joined_at_offsets={1: joined_at_offsets}))
     ] == [expected]
 
 

@@ -26,15 +26,15 @@ def query(state: QueryState, **more: Any) -> QueryView:
     ("parts", "queries", "dead", "problems"),
     [
         ([part("ready")], [query(QueryState.RUNNING), query(QueryState.PAUSED)], {}, []),
-        ([], [query(QueryState.PAUSED, apart=True)], {}, []),
+        ([], [query(QueryState.PAUSED, isolated=True)], {}, []),
         ([part("failed")], [], {}, ["part bridge-1 is failed"]),
         ([part("unknown")], [], {}, ["part bridge-1: nothing was heard of it for more than 10 s"]),
         ([], [query(QueryState.REFUSED, detail="no such field")], {},
             ["query q is refused: no such field"]),
         ([], [query(QueryState.STARTING, detail="waits for s")], {},
             ["query q is starting: waits for s"]),
-        ([], [query(QueryState.RUNNING, apart=True, detail="slow")], {},
-            ["query q runs apart from the others, slow"]),
+        ([], [query(QueryState.RUNNING, isolated=True, detail="slow")], {},
+            ["query q is isolated: slow"]),
         ([], [query(QueryState.RUNNING, stands=True, detail="it waits")], {},
             ["query q tells no window as final: it waits"]),
         (

@@ -44,7 +44,7 @@ def test_more_servers_than_are_remembered_are_refused_and_known_ones_are_not() -
     table = ClientTable()
     for number in range(SERVERS_MAX):
         table.put(str(number), said(str(number), 0))
-    with pytest.raises(ValueError, match="more access servers"):
+    with pytest.raises(ValueError, match="too many access servers"):
         table.put("one more", said("one more", 0))
     table.put("0", said("0", 1, "x"))
     assert table.find("x") is not None

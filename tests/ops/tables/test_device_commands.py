@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from edgewake.cloud.ops.tables.device_commands import UNMATCHED_MAX, DownTable
+from edgewake.cloud.ops.tables.device_commands import UNMATCHED_MAX, CommandTable
 from edgewake.protocol.downlink.down_row import ENDED_MAX, DownRow, key_of
 from edgewake.protocol.downlink.downlink import DownKind
 
@@ -24,7 +24,7 @@ def row(message: str, *, asked_at: int = NOW, kind: DownKind = DownKind.COMMAND)
     )
 
 
-def put(table: DownTable, found: DownRow, message: str) -> None:
+def put(table: CommandTable, found: DownRow, message: str) -> None:
     table.put(key_of("car", message), found.model_dump_json().encode())
 
 
@@ -44,7 +44,7 @@ def reading(
 
 @pytest.mark.parametrize("row_first", [True, False])
 def test_an_answer_goes_into_its_row_whichever_is_read_first(row_first: bool) -> None:
-    table = DownTable()
+    table = CommandTable()
     for is_row in (row_first, not row_first):
         if is_row:
             put(table, row("a"), "a")
@@ -61,7 +61,7 @@ def test_an_answer_goes_into_its_row_whichever_is_read_first(row_first: bool) ->
 
 
 def test_a_device_answers_for_nobody_else_and_what_is_no_answer_is_none() -> None:
-    table = DownTable()
+    table = CommandTable()
     put(table, row("a"), "a")
     table.on_answer(reading(device="other"))
     table.on_answer(reading(kind="settings"))
@@ -74,14 +74,14 @@ def test_a_device_answers_for_nobody_else_and_what_is_no_answer_is_none() -> Non
 
 
 def test_answers_that_nobody_asked_for_are_bounded() -> None:
-    table = DownTable()
+    table = CommandTable()
     for n in range(UNMATCHED_MAX + 5):
         table.on_answer(reading(f"x{n}"))
     assert len(table._answers) == UNMATCHED_MAX
 
 
 def test_the_latest_come_first_and_only_the_oldest_that_ended_are_forgotten() -> None:
-    table = DownTable()
+    table = CommandTable()
     for n in range(ENDED_MAX + 3):
         put(table, row(f"m{n}", asked_at=NOW + n), f"m{n}")
     assert [message for message, _ in table.of("car", DownKind.COMMAND)][:2] == [
@@ -96,7 +96,7 @@ def test_the_latest_come_first_and_only_the_oldest_that_ended_are_forgotten() ->
 
 
 def test_only_the_gateway_that_was_asked_answers_for_a_thing() -> None:
-    table = DownTable()
+    table = CommandTable()
     put(table, row("a").model_copy(update={"via": "gw-1"}), "a")
     table.on_answer({**reading(), "via": "gw-2"})
     table.on_answer(reading())

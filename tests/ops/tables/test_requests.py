@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.cloud.ops.tables.device_commands import DownTable
+from edgewake.cloud.ops.tables.device_commands import CommandTable
 from edgewake.cloud.ops.tables.requests import FRESH_MAX, RequestTable, Write, replied
 from edgewake.edge.downlink.ledger import DONE_MAX
 from edgewake.protocol import topics
@@ -48,7 +48,7 @@ class World:
 
     def begin(self) -> None:
         """A new life."""
-        self.requests, self.down = RequestTable(self.served), DownTable()
+        self.requests, self.down = RequestTable(self.served), CommandTable()
         for record in self.records:
             self._read(record)
         for offset, readings in enumerate(self.asked):
@@ -257,7 +257,7 @@ def test_more_than_is_taken_at_once_is_left_out_and_counted() -> None:
     table = RequestTable()
     for n in range(FRESH_MAX + 3):
         table.on_request(reading(f"i{n}"), 0, 0, n)
-    assert (len(table.due(DownTable(), NOW)), table.left_out) == (FRESH_MAX, 3)
+    assert (len(table.due(CommandTable(), NOW)), table.left_out) == (FRESH_MAX, 3)
 
 
 def test_the_oldest_that_ended_are_forgotten_and_are_not_taken_again() -> None:
@@ -327,7 +327,7 @@ def of_thing(thing: str, key: str, gateway: str = "gw") -> dict[str, object]:
     return reading(key, device=thing, via=gateway)
 
 
-def down_rows(table: RequestTable, down: DownTable) -> list[DownRow]:
+def down_rows(table: RequestTable, down: CommandTable) -> list[DownRow]:
     """The replies that are due, written."""
     found = [one for one in table.due(down, NOW) if isinstance(one.row, DownRow)]
     for one in found:
@@ -355,7 +355,7 @@ def test_a_things_reply_goes_to_the_gateway_that_it_asked_by() -> None:
 def test_a_gateway_has_so_many_replies_to_answer_and_the_rest_wait() -> None:
     """A device remembers 500 messages as done; what it forgot it would do again."""
     assert OPEN_BY_GATEWAY_MAX + OPEN_MAX < DONE_MAX
-    table, down = RequestTable(served=()), DownTable()
+    table, down = RequestTable(served=()), CommandTable()
     for n in range(OPEN_BY_GATEWAY_MAX + 5):
         table.on_request(of_thing(f"meter-{n}", "r"), 0, n, 0)
     table.on_request(of_thing("meter", "r", "other"), 0, 10_000, 0)

@@ -11,7 +11,7 @@ from edgewake.protocol.maps import presets
 from edgewake.protocol.maps.applying import apply
 from edgewake.protocol.maps.compiling import compile_maps, compile_presets
 from edgewake.protocol.maps.decoding import known_kinds
-from edgewake.protocol.maps.looking import look, sample_topic
+from edgewake.protocol.maps.preview import preview, sample_topic
 from edgewake.protocol.maps.rule import Maps
 
 NOW_MS = 1_790_000_000_000
@@ -82,10 +82,10 @@ TOPICS = [f"k/{kind}/d" for kind in known_kinds()]
 def test_no_payload_raises_and_none_changes_what_becomes_of_another(
     topic: str, payload: bytes
 ) -> None:
-    seen = look(GENERAL, topic, payload, now_ms=NOW_MS)
+    seen = preview(GENERAL, topic, payload, now_ms=NOW_MS)
     assert all(one.detail for one in seen.refused)
-    after = look(GENERAL, "k/json/d", b'{"v": 1, "b": 3, "ts": 1790000000}', now_ms=NOW_MS)
-    assert [(one.t, one.fields) for one in after.kept] == [(1790000000000, {"v": 1, "b": 3})]
+    after = preview(GENERAL, "k/json/d", b'{"v": 1, "b": 3, "ts": 1790000000}', now_ms=NOW_MS)
+    assert [(one.t, one.fields) for one in after.stored] == [(1790000000000, {"v": 1, "b": 3})]
 
 
 @pytest.mark.parametrize("name", presets.names())
@@ -94,7 +94,7 @@ def test_no_payload_raises_and_none_changes_what_becomes_of_another(
 def test_no_preset_raises(name: str, payload: bytes) -> None:
     maps = compile_presets([name])
     for one in maps.maps:
-        look(maps, sample_topic(one), payload, now_ms=NOW_MS)
+        preview(maps, sample_topic(one), payload, now_ms=NOW_MS)
 
 
 @given(topic=st.text(max_size=40))

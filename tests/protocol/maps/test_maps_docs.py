@@ -14,7 +14,7 @@ from edgewake.cloud.bridge.config import BridgeConfig, MapsConfig
 from edgewake.edge.config import AgentConfig
 from edgewake.protocol.config import parse
 from edgewake.protocol.maps.compiling import compile_maps, compile_presets
-from edgewake.protocol.maps.looking import lines, look
+from edgewake.protocol.maps.preview import lines, preview
 
 DOCS: Final = Path(__file__).parents[3] / "docs"
 NOW_MS: Final = 1_790_000_000_000
@@ -32,7 +32,7 @@ def test_the_map_and_what_it_is_said_to_make_of_a_message() -> None:
     command, said = re.split(r"\n(?=factory)", example("maps.md", "map try", "console"), maxsplit=1)
     words = shlex.split(command.removeprefix("$ "))
     topic, payload = words[words.index("--topic") + 1], words[-1]
-    seen = look(maps, topic, payload.encode(), now_ms=NOW_MS - 1)
+    seen = preview(maps, topic, payload.encode(), now_ms=NOW_MS - 1)
     found = "\n".join(lines(maps, topic, seen, NOW_MS - 1)).replace(maps.version, "…")
     assert found == said.strip("\n")
 
@@ -68,5 +68,5 @@ def test_hosts_of_sparkplug() -> None:
 )
 def test_a_file_with_presets_and_better_names(topic: str, device: str) -> None:
     maps = compile_maps(example("devices.md", "a file with presets", "toml"), needs_names=True)
-    seen = look(maps, topic, b'{"temperature": 21.5}', now_ms=NOW_MS)
-    assert [(one.device, one.fields) for one in seen.kept] == [(device, {"temperature": 21.5})]
+    seen = preview(maps, topic, b'{"temperature": 21.5}', now_ms=NOW_MS)
+    assert [(one.device, one.fields) for one in seen.stored] == [(device, {"temperature": 21.5})]

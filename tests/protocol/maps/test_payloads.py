@@ -11,7 +11,7 @@ import pytest
 
 from edgewake.protocol.maps import presets
 from edgewake.protocol.maps.compiling import compile_presets
-from edgewake.protocol.maps.looking import look
+from edgewake.protocol.maps.preview import preview
 from tests.payloads.corpus import FOLDER, messages, payload_of
 
 NOW_MS: Final = 1_790_000_000_000
@@ -24,7 +24,7 @@ def test_a_preset_makes_the_readings_that_must_come(preset: str) -> None:
     own = [one for name, one in messages() if name == preset]
     assert len(own) >= 6, "too few payloads of this preset"
     for message in own:
-        seen = look(maps, message["topic"], payload_of(message), now_ms=NOW_MS)
+        seen = preview(maps, message["topic"], payload_of(message), now_ms=NOW_MS)
         found = [
             {
                 "device": one.device,
@@ -32,7 +32,7 @@ def test_a_preset_makes_the_readings_that_must_come(preset: str) -> None:
                 "t": "now" if one.t == NOW_MS else one.t,
                 "fields": one.fields,
             }
-            for one in seen.kept
+            for one in seen.stored
         ]
         assert found == message["readings"], message["topic"]
         assert [str(why.reason) for why in seen.refused] == message.get("refused", [])
@@ -50,7 +50,7 @@ def test_a_preset_says_what_it_is_for_and_each_of_its_maps_takes_a_message(prese
     maps = compile_presets([preset], needs_names=True)
     assert presets.about(preset)
     used = {
-        look(maps, one["topic"], payload_of(one), now_ms=NOW_MS).map
+        preview(maps, one["topic"], payload_of(one), now_ms=NOW_MS).map
         for name, one in messages()
         if name == preset
     }

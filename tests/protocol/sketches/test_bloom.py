@@ -177,7 +177,7 @@ def test_damaged_bytes_are_another_filter_or_refused(some: list[str], data: st.D
 @pytest.mark.parametrize(
     ("data", "what"),
     [
-        (b"", "too early"),
+        (b"", "truncated"),
         (b"\x02\x18\x64\x00", "format 2"),
         (b"\x01\x31\x64\x00", "2\\^49"),
         (b"\x01\x00\x64\x00", "2\\^0"),

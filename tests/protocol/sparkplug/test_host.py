@@ -216,7 +216,7 @@ def test_an_alias_stands_for_its_name() -> None:
 
 def test_an_alias_of_two_is_said() -> None:
     found = Heard()("NBIRTH", birth(0, 0, X, X | {"name": "z"}))
-    assert Odd("an alias that two metrics have") in found
+    assert Odd("aliases that two metrics share") in found
 
 
 def test_a_birth_without_its_number_is_asked_for_again() -> None:

@@ -36,7 +36,7 @@ async def test_a_client_that_nobody_can_call_asks_for_its_wake_ups() -> None:
 
         assert await ask(0, 0) is None
         waiting = asyncio.create_task(ask(0, 2 * PATIENCE_S))
-        await until(lambda: w.proxy._tending.relay._waiting)
+        await until(lambda: w.proxy._leases.relay._waiting)
         w.log.add()
         async with asyncio.timeout(PATIENCE_S):
             found = await waiting
@@ -81,7 +81,7 @@ async def test_who_waits_at_a_relay_is_told_when_there_is_nothing_to_wait_for() 
             return asyncio.create_task(wanted)
 
         oldest = ask()
-        waiting = w.proxy._tending.relay._waiting
+        waiting = w.proxy._leases.relay._waiting
         await until(lambda: waiting)
         others = [ask() for _ in range(PER_LEASE_MAX)]
         async with asyncio.timeout(PATIENCE_S):
@@ -116,8 +116,8 @@ async def test_who_waits_at_relays_has_a_share_of_the_places() -> None:
 async def test_a_relay_that_wakes_nobody_any_more_says_so() -> None:
     async with world() as w:
         granted = await w.grant(endpoint=RELAY)
-        tended = w.proxy._tending.leases[granted.lease.id]
-        tended.lease = lease_state.lost(tended.lease, why="its stream is gone")
+        managed = w.proxy._leases.leases[granted.lease.id]
+        managed.lease = lease_state.lost(managed.lease, why="its stream is gone")
         with pytest.raises(Disabled, match="its stream is gone"):
             await w.proxy.relayed(granted.lease.id, granted.endpoint.token, after=0, wait_s=9)
 

@@ -75,7 +75,7 @@ async def test_a_file_that_changes_is_in_use_and_a_wrong_one_is_not(
     async with caged(tmp_path, config(mosquitto.port, maps=file)) as one:
         await subscribed_anew(one, mosquitto, "mm2/d/sensor", 1)
         file.write_text("[[map]]\n")
-        await one.until(lambda: "maps of before stay" in caplog.text, "it is said")  # type: ignore[attr-defined]
+        await one.until(lambda: "keeping the previous maps" in caplog.text, "it is said")  # type: ignore[attr-defined]
         await subscribed_anew(one, mosquitto, "mm2/d/sensor", 2)
         replaced = tmp_path / "next.toml"
         replaced.write_text(MAPS.replace("mm/", "mm3/"))

@@ -63,7 +63,7 @@ class Writer(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Tended:
+class ManagedLease:
     """A lease and what belongs to it in this process."""
 
     lease: Lease
@@ -90,14 +90,14 @@ class Partition:
     is_restored: bool = False
 
 
-class Tending:
+class LeaseManager:
     """All leases of this process. Every method runs on the event loop."""
 
     def __init__(
         self,
         services: Services,
         *,
-        let_wake: Callable[[Tended], None],
+        let_wake: Callable[[ManagedLease], None],
         start_wakes: Callable[[], bool],
         client_share: float,
     ) -> None:
@@ -106,7 +106,7 @@ class Tending:
         It returns True where more can be started.
         """
         self.partitions: dict[int, Partition] = {}
-        self.leases: dict[str, Tended] = {}
+        self.leases: dict[str, ManagedLease] = {}
         self.clients: Counter[str] = Counter()
         """Leases of each client."""
         self.relay = Relay(services.clock, client_share)
@@ -145,7 +145,7 @@ class Tending:
         self._metrics.partitions.set(len(self.partitions))
 
     def partition_lost(self, number: int) -> None:
-        """The leases of a partition are another's: stop tending them."""
+        """Forgets the leases of a partition that another process now owns."""
         partition = self.partitions.pop(number, None)
         if partition is None:
             return
@@ -156,8 +156,8 @@ class Tending:
         )
         for task in partition.tasks:
             task.cancel()
-        for tended in [tended for tended in self.leases.values() if tended.partition == number]:
-            self.drop(tended)
+        for managed in [managed for managed in self.leases.values() if managed.partition == number]:
+            self.drop(managed)
         self._metrics.partitions.set(len(self.partitions))
 
     async def _write(self, writer: Writer) -> None:
@@ -183,7 +183,7 @@ class Tending:
             )
         now = self._clock.now_ms()
         for done, lease in enumerate(leases.values(), start=1):
-            self.tend(Tended(lease_state.taken_over(lease, now=now)))
+            self.manage(ManagedLease(lease_state.taken_over(lease, now=now)))
             if done % RESTORE_REPORT == 0:
                 log.info(
                     "partition %d: %d of %d leases",
@@ -222,19 +222,19 @@ class Tending:
             extra={"event": "push.sealed_anew", "leases": len(stale)},
         )
 
-    async def _seal_one_anew(self, tended: Tended) -> None:
-        lease = tended.lease
+    async def _seal_one_anew(self, managed: ManagedLease) -> None:
+        lease = managed.lease
         try:
             endpoint = self._sealer.open(lease.id, lease.sealed)
         except sealing.Damaged as error:
             log.error("%s", error, extra={"event": "push.lease_damaged"})
             return
-        tended.lease = lease.but(sealed=self._sealer.seal(lease.id, endpoint))
-        if self.leases.get(lease.id) is tended:
-            await self.store(tended)
+        managed.lease = lease.but(sealed=self._sealer.seal(lease.id, endpoint))
+        if self.leases.get(lease.id) is managed:
+            await self.store(managed)
 
     async def close(self) -> None:
-        """Stop tending; the leases stay in Kafka."""
+        """Stops managing leases, which stay in Kafka."""
         for number in list(self.partitions):
             self.partition_lost(number)
         for task in list(self._tasks):
@@ -262,30 +262,30 @@ class Tending:
             self._failed.set_exception(error)
         self._stir.set()
 
-    # Tending
+    # Managing
 
-    def tend(self, tended: Tended) -> None:
+    def manage(self, managed: ManagedLease) -> None:
         """Look after a lease from now on."""
-        before = self.leases.get(tended.lease.id)
+        before = self.leases.get(managed.lease.id)
         if before is not None:
             self._forget_client(before.lease.client)
-        self.leases[tended.lease.id] = tended
-        self.clients[tended.lease.client] += 1
+        self.leases[managed.lease.id] = managed
+        self.clients[managed.lease.client] += 1
         self._metrics.leases.set(len(self.leases))
-        self.count_anew(tended)
-        self.look_at(tended.lease.id)
+        self.count_anew(managed)
+        self.look_at(managed.lease.id)
 
-    def drop(self, tended: Tended) -> None:
+    def drop(self, managed: ManagedLease) -> None:
         """Look after it no more; a call that is under way is cut off."""
-        if self.leases.get(tended.lease.id) is tended:
-            del self.leases[tended.lease.id]
-            self._forget_client(tended.lease.client)
-        self._agenda.drop(tended.lease.id)
-        self._changed.discard(tended.lease.id)
-        self.stop_counting(tended)
-        if tended.call is not None:
-            tended.call.cancel()
-        self.relay.tell(tended.lease.id)
+        if self.leases.get(managed.lease.id) is managed:
+            del self.leases[managed.lease.id]
+            self._forget_client(managed.lease.client)
+        self._agenda.drop(managed.lease.id)
+        self._changed.discard(managed.lease.id)
+        self.stop_counting(managed)
+        if managed.call is not None:
+            managed.call.cancel()
+        self.relay.tell(managed.lease.id)
         self._metrics.leases.set(len(self.leases))
 
     def _forget_client(self, client: str) -> None:
@@ -293,13 +293,13 @@ class Tending:
         if self.clients[client] <= 0:
             del self.clients[client]
 
-    def count_anew(self, tended: Tended) -> None:
+    def count_anew(self, managed: ManagedLease) -> None:
         """Count from where the lease says."""
-        self.stop_counting(tended)
-        lease = tended.lease
+        self.stop_counting(managed)
+        lease = managed.lease
         if lease.state in (LeaseState.PAUSED, LeaseState.DISABLED):
             return
-        tended.counter = tally.Counter(
+        managed.counter = tally.Counter(
             lease.id,
             streams=lease.streams,
             where=lease_rights.counted(lease.where, lease.condition),
@@ -309,34 +309,34 @@ class Tending:
             count=lease.count,
             gap=lease.gap,
         )
-        tended.counts_since = self._clock.monotonic_s()
-        self._watch.add(tended.counter, lease.counted_to or lease.cursor)
+        managed.counts_since = self._clock.monotonic_s()
+        self._watch.add(managed.counter, lease.counted_to or lease.cursor)
 
-    def wake_now(self, tended: Tended) -> bool:
+    def wake_now(self, managed: ManagedLease) -> bool:
         """Wake its client, whatever its policy says.
 
         False where the client reads, its endpoint is given up, or it is being called.
         """
         wakeable = (LeaseState.WAITING, LeaseState.NOTIFIED, LeaseState.DUE)
-        if tended.is_waking or tended.lease.state not in wakeable:
+        if managed.is_waking or managed.lease.state not in wakeable:
             return False
-        self._agenda.drop(tended.lease.id)
-        self._act(tended)
+        self._agenda.drop(managed.lease.id)
+        self._act(managed)
         self._stir.set()
         return True
 
-    def stop_counting(self, tended: Tended) -> None:
+    def stop_counting(self, managed: ManagedLease) -> None:
         """Count for it no more."""
-        if tended.counter is not None:
-            self._watch.remove(tended.counter)
-            tended.counter = None
+        if managed.counter is not None:
+            self._watch.remove(managed.counter)
+            managed.counter = None
 
     def look_at(self, lease_id: str) -> None:
         """Something about a lease has changed."""
         self.relay.tell(lease_id)
-        tended = self.leases.get(lease_id)
-        if tended is not None:
-            self._changed.add(lease_id, tended.lease.endpoint_host)
+        managed = self.leases.get(lease_id)
+        if managed is not None:
+            self._changed.add(lease_id, managed.lease.endpoint_host)
             self._stir.set()
 
     async def run(self) -> None:
@@ -364,83 +364,83 @@ class Tending:
         """Plan for leases that have changed, for TURN_S at most; True where there are more."""
         until = self._clock.monotonic_s() + TURN_S
         while (lease_id := self._changed.pop()) is not None:
-            tended = self.leases.get(lease_id)
-            if tended is not None and not tended.is_waking:
-                self._plan_next(tended)
+            managed = self.leases.get(lease_id)
+            if managed is not None and not managed.is_waking:
+                self._plan_next(managed)
             if self._clock.monotonic_s() > until:
                 return True
         return False
 
-    def _plan_next(self, tended: Tended) -> None:
-        lease, counter, now = tended.lease, tended.counter, self._clock.now_ms()
+    def _plan_next(self, managed: ManagedLease) -> None:
+        lease, counter, now = managed.lease, managed.counter, self._clock.now_ms()
         if counter is not None and counter.failed is not None:
-            self.stop_counting(tended)
+            self.stop_counting(managed)
             why = f"the subscription cannot be resumed: {counter.failed}"
-            self._change_and_store(tended, lease_state.lost(lease, why=why))
-            self.report_disabled(tended.lease)
+            self._change_and_store(managed, lease_state.lost(lease, why=why))
+            self.report_disabled(managed.lease)
             return
         at = lease_state.next_action_at(
             lease, Unseen() if counter is None else counter.unseen, now=now
         )
         if counter is not None and counter.is_behind and lease.state is LeaseState.WAITING:
-            left_s = CATCH_UP_S - (self._clock.monotonic_s() - tended.counts_since)
+            left_s = CATCH_UP_S - (self._clock.monotonic_s() - managed.counts_since)
             at = min(max(at, now + round(left_s * 1000)), lease.expires_at)
         if at > now:
             self._agenda.set(lease.id, at)
         else:  # at once, and not behind all others that are due at the same time
             self._agenda.drop(lease.id)
-            self._act(tended)
+            self._act(managed)
 
     def _act_on_some(self) -> bool:
         """Act on leases whose time has come, for TURN_S at most; True where there are more."""
         until = self._clock.monotonic_s() + TURN_S
         for lease_id in self._agenda.due(self._clock.now_ms()):
-            tended = self.leases.get(lease_id)
-            if tended is not None and not tended.is_waking:
-                self._act(tended)
+            managed = self.leases.get(lease_id)
+            if managed is not None and not managed.is_waking:
+                self._act(managed)
             if self._clock.monotonic_s() > until:
                 return True
         return False
 
-    def _act(self, tended: Tended) -> None:
-        lease, now = tended.lease, self._clock.now_ms()
+    def _act(self, managed: ManagedLease) -> None:
+        lease, now = managed.lease, self._clock.now_ms()
         if now >= lease.expires_at:
-            self.drop(tended)
+            self.drop(managed)
             self.spawn(self._delete(lease), f"expire-{lease.id}")
             return
         match lease.state:
             case LeaseState.PAUSED:
-                self._change_and_store(tended, lease_state.left(lease))
-                self.count_anew(tended)
+                self._change_and_store(managed, lease_state.left(lease))
+                self.count_anew(managed)
             case LeaseState.WAITING | LeaseState.NOTIFIED:
-                tended.lease = lease_state.due(lease)
-                tended.is_waking = True
-                self._let_wake(tended)
+                managed.lease = lease_state.due(lease)
+                managed.is_waking = True
+                self._let_wake(managed)
             case LeaseState.DUE:
-                tended.is_waking = True
-                self._let_wake(tended)
+                managed.is_waking = True
+                self._let_wake(managed)
             case _:
                 self._agenda.set(lease.id, lease.expires_at)
 
-    def _change_and_store(self, tended: Tended, lease: Lease) -> None:
-        tended.lease = lease
+    def _change_and_store(self, managed: ManagedLease, lease: Lease) -> None:
+        managed.lease = lease
         self.look_at(lease.id)
-        self.spawn(self.store(tended), f"store-{lease.id}")
+        self.spawn(self.store(managed), f"store-{lease.id}")
 
-    def ended_right(self, tended: Tended) -> End | None:
+    def ended_right(self, managed: ManagedLease) -> End | None:
         """Why its right holds no longer: then nothing is counted or shown any more.
 
         None while it holds. Before a wake-up is made, and before anything is told.
         """
-        lease = tended.lease
+        lease = managed.lease
         why = lease_rights.end_of(lease, self._rights, now=self._clock.now_ms())
         if why is None or not lease_state.may_be_lost(lease.state):
             return why
         facts = {"event": "push.right_ended", "why": why}
         log.info("lease %s: its right is %s", lease.id, why, extra=facts)
-        self.stop_counting(tended)
-        self._change_and_store(tended, lease_state.lost(lease, why=f"its right is {why}"))
-        self.report_disabled(tended.lease)
+        self.stop_counting(managed)
+        self._change_and_store(managed, lease_state.lost(lease, why=f"its right is {why}"))
+        self.report_disabled(managed.lease)
         return why
 
     def report_disabled(self, lease: Lease) -> None:
@@ -455,17 +455,17 @@ class Tending:
 
     # Storing
 
-    async def store(self, tended: Tended) -> None:
+    async def store(self, managed: ManagedLease) -> None:
         """Store the lease as it is in memory, however long Kafka is away.
 
         Raises NotOwner once it is not ours.
         """
         while True:
-            partition = self.partitions.get(tended.partition)
-            if partition is None or self.leases.get(tended.lease.id) is not tended:
+            partition = self.partitions.get(managed.partition)
+            if partition is None or self.leases.get(managed.lease.id) is not managed:
                 raise NotOwner("the lease is not ours any more")
             try:
-                return await partition.writer.put(tended.lease)
+                return await partition.writer.put(managed.lease)
             except Unavailable as error:
                 log.warning("%s", error, extra={"event": "push.store_failed"})
                 await self._clock.sleep(RETRY_KAFKA_S)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.cloud.bridge.admission.in_full import in_full
+from edgewake.cloud.bridge.admission.expand_compact import expand_compact
 from edgewake.protocol.frames.ack import is_joinable
 
 
@@ -30,7 +30,7 @@ def test_a_device_without_response_topics_is_answered_by_stream_and_number(
     packet = mqtt5.PublishPacket(
         "ew/v1/shed/up/weather/ack", payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=7
     )
-    found = in_full(packet)
+    found = expand_compact(packet)
     assert isinstance(found, mqtt5.PublishPacket)
     assert (found.topic, found.response_topic) == ("ew/v1/shed/up/weather", "ew/v1/shed/acks")
     assert (found.correlation_data, found.payload) == (correlation, payload)
@@ -42,11 +42,11 @@ def test_a_device_without_response_topics_is_answered_by_stream_and_number(
 )
 def test_other_topics_that_end_so_stay_as_they_are(topic: str) -> None:
     packet = mqtt5.PublishPacket(topic, b'{"seq": 1}')
-    assert in_full(packet) is packet
+    assert expand_compact(packet) is packet
 
 
 @given(st.binary(max_size=200))
 def test_whatever_it_says_its_answer_can_be_sent(payload: bytes) -> None:
-    found = in_full(mqtt5.PublishPacket("ew/v1/shed/up/weather/ack", payload))
+    found = expand_compact(mqtt5.PublishPacket("ew/v1/shed/up/weather/ack", payload))
     assert isinstance(found, mqtt5.PublishPacket)
     assert is_joinable(found.correlation_data)

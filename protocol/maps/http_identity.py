@@ -1,4 +1,4 @@
-"""May a request of an HTTP client be taken, and who sends it? Decided from its head alone. Pure."""
+"""Identifies the sender of an HTTP request by its head alone, and refuses unknown ones. Pure."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from edgewake.protocol.maps.http_forms import (
     shown_token,
 )
 
-NO_BROWSER = "no page of a browser sends here"
+NO_BROWSER = "a page in a browser must not send here"
 
 
 class Passwords(Protocol):
     """Devices with a password."""
 
     def holder_of(self, name: str, password: str) -> Holder | None:
-        """The device of that name, where the password is its own."""
+        """Returns the device of that name if the password is right."""
 
 
-def known(
+def identified(
     head: Head,
     token: str | None,
     tokens: DeviceTokens | None,
@@ -38,15 +38,16 @@ def known(
     form: Form | None = None,
     certified: Holder | None = None,
 ) -> Head | Reply:
-    """The head with the device whose token was shown, or an answer in place of taking the request.
+    """Returns the head with its sender, or the reply that refuses the request.
 
-    `token`: what all have to show who show none of `tokens` or `passwords`; where there is none of
-    the three, nobody is asked for one. `certified`: the device whose certificate was shown.
+    `certified` is the device whose certificate was shown. Who shows neither one nor a token of
+    `tokens` nor a password of `passwords` must show `token`. Without `token`, `tokens` and
+    `passwords` everybody is accepted.
     """
     form = form or form_of(head)
     headers = head.headers
-    if is_of_a_page(headers):
-        return refused(form, head, 403, NO_BROWSER)
+    if is_from_a_page(headers):
+        return refusal(form, head, 403, NO_BROWSER)
     if (found := probe(head)) is not None:
         return found
     shown = shown_token(head)
@@ -60,9 +61,9 @@ def known(
     )
     if not is_known and (token is not None or tokens is not None or passwords is not None):
         wanted = "a token" if passwords is None else "the name and password of a device"
-        return refused(form, head, 401, f"{wanted} is asked for")
+        return refusal(form, head, 401, f"{wanted} is required")
     if head.method != "POST" and not (head.method == "GET" and form is Form.OTHER):
-        return refused(form, head, 405, "readings are posted")
+        return refusal(form, head, 405, "expected POST")
     is_own = holder is not None and not holder.is_gateway
     return head._replace(
         device=holder.device if holder is not None and is_own else "",
@@ -70,11 +71,11 @@ def known(
     )
 
 
-def is_of_a_page(headers: Mapping[str, str]) -> bool:
-    """Does a page of a browser send it?"""
+def is_from_a_page(headers: Mapping[str, str]) -> bool:
+    """Returns whether a page in a browser sent the request."""
     return "origin" in headers or headers.get("sec-fetch-site", "none") != "none"
 
 
-def refused(form: Form, head: Head, status: int, why: str) -> Reply:
-    """In the words of the form's own server."""
+def refusal(form: Form, head: Head, status: int, why: str) -> Reply:
+    """Writes a refusal as the form's own server would."""
     return reply(form, head, Outcome(status, detail=why))

@@ -1,4 +1,4 @@
-"""What would become of a message, for people: the readings as they would be kept. Pure."""
+"""Previews what maps make of a message: the readings as they would be stored. Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from edgewake.protocol.maps.rule import Map, Maps
 from edgewake.protocol.printable import printable
 
 VALUE_CHARS_MAX: Final = 80
-"""Characters of a value that are shown."""
+"""The most characters of a value that are shown."""
 
 
-class Kept(NamedTuple):
-    """A reading as it would be kept."""
+class Stored(NamedTuple):
+    """A reading as it would be stored."""
 
     device: str
     stream: str
@@ -28,48 +28,48 @@ class Kept(NamedTuple):
     seq: int | None = None
 
 
-class Look(NamedTuple):
-    """What became of one message."""
+class Preview(NamedTuple):
+    """What maps make of one message."""
 
     map: str
-    kept: list[Kept]
+    stored: list[Stored]
     refused: list[Rejected]
     remarks: list[str]
     lost: int
-    """Readings that were refused."""
+    """How many readings were refused."""
 
 
-def look(maps: Maps, topic: str, payload: bytes, *, now_ms: int, prefix: str = "") -> Look:
-    """Whatever the payload is."""
+def preview(maps: Maps, topic: str, payload: bytes, *, now_ms: int, prefix: str = "") -> Preview:
+    """Applies maps to a message. Never raises, whatever the payload is."""
     return of_outcome(apply(maps, topic, payload, now_ms, prefix=prefix), now_ms)
 
 
-def of_outcome(outcome: Outcome, now_ms: int) -> Look:
-    """Check an outcome by the rule that every mapped reading must pass."""
-    kept: list[Kept] = []
+def of_outcome(outcome: Outcome, now_ms: int) -> Preview:
+    """Checks an outcome by the rule that every mapped reading must pass."""
+    stored: list[Stored] = []
     refused = [one.why for one in outcome.refused]
     lost = sum(one.readings for one in outcome.refused)
     for reading in outcome.readings:
         try:
-            kept.append(_kept(reading, now_ms))
+            stored.append(_stored(reading, now_ms))
         except Rejected as error:
             refused.append(error)
             lost += 1
-    return Look(outcome.map, kept, refused, list(outcome.remarks), lost)
+    return Preview(outcome.map, stored, refused, list(outcome.remarks), lost)
 
 
-def _kept(reading: Mapped, now_ms: int) -> Kept:
+def _stored(reading: Mapped, now_ms: int) -> Stored:
     try:
         payload = orjson.dumps(reading.body)
     except TypeError as error:
         raise Rejected(RejectReason.SHAPE, f"a value that JSON cannot hold: {error}") from error
     frame = from_plain(payload, received_at=now_ms)
     fields = {name: column[0] for name, column in frame.fields.items()}
-    return Kept(reading.device, reading.stream, frame.t[0], fields, frame.seq)
+    return Stored(reading.device, reading.stream, frame.t[0], fields, frame.seq)
 
 
 def sample_topic(of: Map) -> str:
-    """A topic that a map takes: each part has its own name."""
+    """Returns a topic that a map matches, each part filled with its own name."""
     levels = of.topic.filter.split("/")
     for number, name in enumerate(of.topic.names):
         if levels[number] in ("+", "#"):
@@ -77,8 +77,8 @@ def sample_topic(of: Map) -> str:
     return "/".join(levels)
 
 
-def lines(maps: Maps, topic: str, seen: Look, now_ms: int) -> Iterator[str]:
-    """Format a look for a terminal."""
+def lines(maps: Maps, topic: str, seen: Preview, now_ms: int) -> Iterator[str]:
+    """Formats a preview for a terminal."""
     name = seen.map or "none"
     yield f"{printable(topic)}: map {name} (version {maps.version})"
     units = {
@@ -87,7 +87,7 @@ def lines(maps: Maps, topic: str, seen: Look, now_ms: int) -> Iterator[str]:
         for rule in one.fields
         if one.name == seen.map and rule.unit and rule.name.constant
     }
-    for one in seen.kept:
+    for one in seen.stored:
         device = one.device or "(the agent's)"
         stream = one.stream or "(the source's)"
         moment = datetime.fromtimestamp(one.t / 1000, UTC).isoformat(timespec="milliseconds")
@@ -102,16 +102,16 @@ def lines(maps: Maps, topic: str, seen: Look, now_ms: int) -> Iterator[str]:
         yield f"  remark: {what}"
     for why in seen.refused:
         yield f"  REFUSED {printable(str(why))}"
-    if not seen.kept and not seen.refused:
+    if not seen.stored and not seen.refused:
         yield "  ignored, as the map says"
 
 
-def as_object(topic: str, seen: Look) -> dict[str, Any]:
-    """Format a look for programs."""
+def as_object(topic: str, seen: Preview) -> dict[str, Any]:
+    """Formats a preview for programs."""
     return {
         "topic": topic,
         "map": seen.map,
-        "readings": [one._asdict() for one in seen.kept],
+        "readings": [one._asdict() for one in seen.stored],
         "refused": [{"reason": str(one.reason), "detail": one.detail} for one in seen.refused],
         "remarks": seen.remarks,
     }

@@ -23,7 +23,7 @@ SEQ_BYTES_MAX: Final = 64 * 1024
 """Bytes of a message in which a number is looked for: it is parsed once more for that."""
 
 
-def in_full(packet: mqtt5.PublishPacket | Unreadable) -> mqtt5.PublishPacket | Unreadable:
+def expand_compact(packet: mqtt5.PublishPacket | Unreadable) -> mqtt5.PublishPacket | Unreadable:
     """The packet with the properties that it leaves out; any other packet is returned as it is."""
     if isinstance(packet, Unreadable):
         return packet
