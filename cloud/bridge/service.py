@@ -15,9 +15,9 @@ from edgewake.cloud import metrics_port
 from edgewake.cloud.bridge.admission.catalogue import Catalogue
 from edgewake.cloud.bridge.admission.mapped import Mapper
 from edgewake.cloud.bridge.admission.register import Register
-from edgewake.cloud.bridge.backlog import CHECK_S, BacklogCheck
 from edgewake.cloud.bridge.bridge import Bridge
 from edgewake.cloud.bridge.config import BridgeConfig, MapsConfig
+from edgewake.cloud.bridge.flow.backlog import CHECK_S, BacklogCheck
 from edgewake.cloud.bridge.kafka_writer import ALONE, PRODUCER
 from edgewake.cloud.bridge.mqtt.mqtt_source import MqttSource
 from edgewake.cloud.bridge.mqtt.subscriptions import read_keys, subscriptions
