@@ -17,8 +17,8 @@ from typing import Final
 from edgewake.deploy import secret_files
 from edgewake.protocol.certificates import authority as authorities
 from edgewake.protocol.certificates.authority import Authority
-from edgewake.protocol.durable import sync_directory
 from edgewake.protocol.errors import LocalError
+from edgewake.protocol.files.durable import sync_directory
 
 AHEAD_MS: Final = 365 * 86_400_000
 """A server's certificate that ends before is made again at the start: a system may run for a year

@@ -7,8 +7,8 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from edgewake.protocol.durable import sync_directory
 from edgewake.protocol.errors import LocalError
+from edgewake.protocol.files.durable import sync_directory
 
 
 def ensure(path: Path, text: str) -> str:

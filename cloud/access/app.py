@@ -131,7 +131,8 @@ def build(
         later=lambda: Later(LATER * streams.retry_ms()),
         reader=None if people is None else people.reader,
     )
-    login_routes.add(app, None if people is None else people.desk)
+    clients = Clients(config.trusted_proxies)
+    login_routes.add(app, None if people is None else people.desk, clients)
     if people is not None:
         app.add_middleware(Door, desk=people.desk)
     if config.allow_origins:
@@ -145,7 +146,6 @@ def build(
         )
     if rights.anonymous is not None:
         let_anonymous_in(app)
-    clients = Clients(config.trusted_proxies)
     EventRoutes(
         hub=hub,
         streams=streams,

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 import orjson
 
-from edgewake.cloud.alerts.destination import WEBHOOK
+from edgewake.cloud.alerts.destination import WEBHOOK, opened
 from edgewake.cloud.alerts.judge import Tried
 from edgewake.cloud.calls import sealing, webhook
 from edgewake.protocol.ops.alert import Destination, Note
@@ -67,12 +67,11 @@ class Sender:
             return await self._apprise(target, note)
 
     def _open(self, destination: Destination) -> sealing.Endpoint | None:
-        if self._sealer is None:
-            return None
-        return self._sealer.open(f"alerts/{destination.name}", destination.sealed)
+        """Raises UnknownKey or Damaged."""
+        return None if self._sealer is None else opened(destination, self._sealer)
 
     async def _call(self, target: sealing.Endpoint, note: Note) -> Tried:
-        signed = webhook.Signed(target.secret, note.id, body_of(note))
+        signed = webhook.Signed(target.secret, note.id, body_of(note), target.headers)
         match await self._caller.call(target.url, signed):
             case webhook.Taken():
                 return Tried(note.id, None)

@@ -627,15 +627,31 @@ class Bridge:
         for letter in self._refusals.counted(self._polled_s):
             self._writer.write(letter, None)
 
+    @property
+    def _left(self) -> int:
+        """Records that are not safe yet."""
+        return max(self._in_flight.messages, self._writer.unconfirmed) + len(self._rows)
+
     async def drain(self) -> None:
-        """Stop reading, wait a bounded time for Kafka's confirmations, answer, and disconnect."""
+        """Stop reading, wait a bounded time for Kafka's confirmations, answer, and disconnect.
+
+        Awaited is each record: also those that no device waits for, as rows of tables and letters
+        that were counted, of which nobody sends another one.
+        """
         self._write_counted()
         self._gate.drain()
         deadline_s = self._clock.monotonic_s() + DRAIN_S
-        while (self._in_flight.messages or self._rows) and self._clock.monotonic_s() < deadline_s:
-            self.step()
-            await asyncio.sleep(PUMP_S)
         self.step()
+        while (left := self._left) and self._clock.monotonic_s() < deadline_s:
+            await asyncio.sleep(PUMP_S)
+            self.step()
+        if left:
+            log.warning(
+                "stopped after %.0f s with %d records that Kafka has not confirmed",
+                DRAIN_S,
+                left,
+                extra={"event": "bridge.unconfirmed", "records": left},
+            )
         await self.feeds.close()
         self.watch.farewell()
         self.source.disconnect()

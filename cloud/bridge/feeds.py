@@ -37,8 +37,9 @@ LATER: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.TOO_MANY_REQUESTS})
 """Refusals that time may mend by itself: a stream is there when its first reading was sent, and
 what follows it may be started before."""
 WAITING_MAX: Final = 1000
-"""Questions of all devices that wait for their chunk, some 100 KB each. One more is not answered,
-and asked again by its device."""
+"""Questions of all devices that wait for their chunk, some 100 KB each. One more takes the place of
+the newest of the device that has most of them; of a device that has as many itself it is not
+answered. What is not answered is asked again by its device."""
 ALL: Final = "*"
 
 
@@ -67,8 +68,9 @@ class Feeds:
         self._config = config
         self._send = send
         self._rng = rng
-        self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
-        """Tasks by device and feed: at most WAITING_MAX, and FEEDS_MAX of each device."""
+        self._tasks: dict[str, dict[str, asyncio.Task[None]]] = {}
+        """By device and feed, at most FEEDS_MAX of a device and WAITING_MAX in all; the newest
+        stand last."""
         self._client: httpx.AsyncClient | None = None
         self.left_out = 0
 
@@ -82,30 +84,49 @@ class Feeds:
                 "a question for a feed: %s", error, extra={"event": "feed.wrong", "device": device}
             )
             return
-        key = device, ask.feed
-        older = self._tasks.pop(key, None)
-        if older is not None:
-            older.cancel()
-        elif (
-            len(self._tasks) >= WAITING_MAX
-            or sum(of == device for of, _ in self._tasks) >= FEEDS_MAX
-        ):
+        self._give_up(device, ask.feed)
+        if not self._has_room(device):
             self.left_out += 1
             return
-        task = self._tasks[key] = asyncio.get_running_loop().create_task(self._answer(device, ask))
-        task.add_done_callback(lambda done: self._ended(key, done))
+        task = asyncio.get_running_loop().create_task(self._answer(device, ask))
+        self._tasks.setdefault(device, {})[ask.feed] = task
+        task.add_done_callback(lambda done: self._ended(device, ask.feed, done))
 
-    def _ended(self, key: tuple[str, str], task: asyncio.Task[None]) -> None:
-        if self._tasks.get(key) is task:
-            del self._tasks[key]
+    def _has_room(self, device: str) -> bool:
+        """Is there room for one more of this device, or is some made for it?"""
+        held = len(self._tasks.get(device, ()))
+        if held >= FEEDS_MAX:
+            return False
+        if sum(map(len, self._tasks.values())) < WAITING_MAX:
+            return True
+        greedy, of_greedy = max(self._tasks.items(), key=lambda found: len(found[1]))
+        if len(of_greedy) <= held + 1:
+            return False
+        self.left_out += 1
+        self._give_up(greedy, next(reversed(of_greedy)))
+        return True
+
+    def _give_up(self, device: str, feed: str) -> None:
+        """Answer a question no more, if it waits."""
+        of_device = self._tasks.get(device, {})
+        task = of_device.pop(feed, None)
+        if task is not None:
+            task.cancel()
+        if not of_device:
+            self._tasks.pop(device, None)
+
+    def _ended(self, device: str, feed: str, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(device, {}).get(feed) is task:
+            self._give_up(device, feed)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a feed failed", exc_info=error, extra={"event": "feed.failed"})
 
     async def close(self) -> None:
         """Answer nobody any more."""
-        for task in tuple(self._tasks.values()):
+        waiting = [task for of_device in self._tasks.values() for task in of_device.values()]
+        for task in waiting:
             task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*waiting, return_exceptions=True)
         if self._client is not None:
             await self._client.aclose()
 

@@ -72,6 +72,8 @@ class KafkaWriter:
         self._load = Load(GATHER_S)
         self._is_full = False
         self._failure: LocalError | None = None
+        self.unconfirmed = 0
+        """Records that Kafka has neither confirmed nor refused, also those without a delivery."""
         self.sent_alone = 0
         """Records that were refused in a batch and sent again alone."""
 
@@ -86,6 +88,7 @@ class KafkaWriter:
         It waits where the client is full.
         """
         self._load.note()
+        self.unconfirmed += 1
         if (
             self._waiting
             or self._load.is_high
@@ -140,7 +143,9 @@ class KafkaWriter:
         """Kafka's answer for one record."""
         if error is not None:
             self._on_refusal(record, delivery, error, is_alone=is_alone)
-        elif delivery is not None:
+            return
+        self.unconfirmed -= 1
+        if delivery is not None:
             self._on_stored(record, delivery, message.partition() or 0, message.offset() or 0)
 
     def _on_refusal(
@@ -153,6 +158,7 @@ class KafkaWriter:
         if error.code() not in _TOO_LARGE:
             self.fail(f"Kafka refuses a record for {record.topic}: {error.str()}")
         elif is_alone:
+            self.unconfirmed -= 1
             self._on_too_large(record, delivery, f"{len(record.value or b'')} bytes: {error.str()}")
         else:
             self.sent_alone += 1

@@ -1,7 +1,7 @@
 """Headers that an endpoint's owner has sent along with each call, e.g. `Authorization`.
 
 They go to the owner's endpoint alone, and are kept sealed as its secret is. An owner cannot set
-headers that belong to the connection, or those that the proxy itself sends.
+headers that belong to the connection, or those that Edgewake itself sends.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _wrong(name: str, value: str) -> str | None:
     if name in HOP_BY_HOP:
         return "it belongs to one connection, and is not yours to set"
     if name in OURS or name.startswith(OUR_PREFIXES):
-        return "it is sent by the proxy itself; leave it out"
+        return "Edgewake itself sends it; leave it out"
     if _VALUE.fullmatch(value) is None:
         return "expected a value of visible ASCII, blanks only between"
     return None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import click
 
@@ -146,13 +146,45 @@ def list_destinations(api: OpsApi) -> None:
 @click.option(
     "--address", prompt="Address", hide_input=True, help="Asked for where it is not said."
 )
+@click.option(
+    "--header",
+    "lines",
+    multiple=True,
+    metavar="NAME:VALUE",
+    help="A webhook's own header for each call; repeat it for more. Without one those of before "
+    "stay, as long as the address does.",
+)
+@click.option(
+    "--headers-file",
+    type=click.File(encoding="utf-8"),
+    help="A file with such headers, one a line; `-` is standard input. Other people of this "
+    "machine see what a command line says.",
+)
 @shows
-def set_destination(api: OpsApi, name: str, address: str) -> None:
+def set_destination(
+    api: OpsApi, name: str, address: str, lines: tuple[str, ...], headers_file: TextIO | None
+) -> None:
     """Keep a webhook (https://…) or an address of Apprise (mailtos://…) under NAME."""
-    made = api.ask("PUT", f"/v1/destinations/{name}", body={"address": address}).json()
+    body: dict[str, Any] = {"address": address}
+    if lines or headers_file is not None:
+        of_file = [] if headers_file is None else headers_file.read().splitlines()
+        body["headers"] = _headers([*lines, *filter(str.strip, of_file)])
+    made = api.ask("PUT", f"/v1/destinations/{name}", body=body).json()
     tell(f"{name}: {made['kind']} {made['where']}", err=True)
     if made["secret"]:
         tell(f"its secret, shown this once: {made['secret']}")
+
+
+def _headers(lines: Iterable[str]) -> dict[str, str]:
+    """Headers of `NAME: VALUE`; an error shows no value."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        name, colon, value = line.partition(":")
+        if not colon or name.strip() in found:
+            why = "it is there twice" if colon else "expected NAME: VALUE"
+            fail(f"header {number}: {why}")
+        found[name.strip()] = value.strip()
+    return found
 
 
 @destination.command("delete")

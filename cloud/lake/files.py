@@ -17,7 +17,7 @@ from edgewake.cloud.failpoint import reach
 from edgewake.cloud.lake.manifest import File
 from edgewake.cloud.lake.shape import SUMMARY_KEY, ColumnType, Fields, Kind, physical
 from edgewake.cloud.lake.sources import Source
-from edgewake.protocol.durable import sync_directory
+from edgewake.protocol.files.durable import sync_directory
 
 ORPHAN_MS: Final = 3_600_000
 """Age of a file that the manifest does not know before it is deleted: another writer's may be named

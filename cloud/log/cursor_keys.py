@@ -25,6 +25,7 @@ from typing import Final
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import CursorCodec, CursorKeys
 from edgewake.protocol.errors import ConfigError
+from edgewake.protocol.files.changing_file import ChangingFile
 
 log = logging.getLogger("edgewake.log")
 
@@ -36,15 +37,11 @@ _EXPECTED: Final = (
 )
 
 
-def load_keys(path: Path) -> CursorKeys:
+def parse_keys(text: str) -> CursorKeys:
     """The keys of a file; empty lines and `#` comments are passed over. Raises ConfigError."""
-    try:
-        lines = path.read_text("ascii").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
     found: dict[int, bytes] = {}
     uses: dict[int, str] = {}
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(text.splitlines(), start=1):
         words = line.partition("#")[0].split()
         if not words:
             continue
@@ -55,20 +52,20 @@ def load_keys(path: Path) -> CursorKeys:
                 words[2] if len(words) == 3 else "",
             )
         except (ValueError, IndexError):
-            raise ConfigError(f"{path}, line {number}: {_EXPECTED}") from None
+            raise ConfigError(f"line {number}: {_EXPECTED}") from None
         if len(words) > 3 or use not in ("", "sign", "verify") or kid in found:
-            raise ConfigError(f"{path}, line {number}: {_EXPECTED}, and each kid once")
+            raise ConfigError(f"line {number}: {_EXPECTED}, and each kid once")
         found[kid] = key
         uses[kid] = use
     signing = [kid for kid, use in uses.items() if use == "sign" or (not use and len(uses) == 1)]
     if len(signing) != 1:
         raise ConfigError(
-            f"{path}: {len(signing)} keys are marked `sign`: expected one, and all others `verify`"
+            f"{len(signing)} keys are marked `sign`: expected one, and all others `verify`"
         )
     try:
         return CursorKeys(found, signing[0])
     except ValueError as error:
-        raise ConfigError(f"{path}: {error}") from error
+        raise ConfigError(str(error)) from error
 
 
 class KeyFile:
@@ -78,9 +75,10 @@ class KeyFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._seen = _identity(path)
-        self.codec = CursorCodec(load_keys(path))
+        self._file = ChangingFile(
+            path, parse_keys, what="cursor keys", log=log, event="cursor_keys.refused"
+        )
+        self.codec = CursorCodec(self._file.value)
 
     async def run(self, clock: Clock) -> None:
         """Read the file again when it changed, until cancelled."""
@@ -89,36 +87,14 @@ class KeyFile:
             self.look()
 
     def look(self) -> None:
-        """Read the file again if it changed.
-
-        Keys that cannot be used are logged, and those of before go on.
-        """
-        now = _identity(self._path)
-        if now == self._seen:
-            return
-        self._seen = now
-        try:
-            self.codec.keys = load_keys(self._path)
-        except ConfigError as error:
-            log.error("cursor keys not changed: %s", error, extra={"event": "cursor_keys.refused"})
-        else:
+        """Read the file again if it changed."""
+        if self._file.look():
+            self.codec.keys = self._file.value
             log.info(
                 "cursor keys changed; key %d signs",
                 self.codec.keys.signing,
                 extra={"event": "cursor_keys.changed"},
             )
-
-
-def _identity(path: Path) -> tuple[int, int, int] | None:
-    """The file's identity, which changes with it; None while it is missing.
-
-    It may be being replaced, or its volume is away.
-    """
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def state_key_file() -> Path:

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
+from math import ceil
 from typing import TYPE_CHECKING, Final
 
 import orjson
@@ -24,9 +25,10 @@ from edgewake.cloud.login.box import Sealed
 from edgewake.cloud.login.config import LoginConfig
 from edgewake.cloud.login.failures import ProviderRefuses, Unusable, WrongProvider
 from edgewake.cloud.login.session import Session
-from edgewake.cloud.rights.watched_file import WatchedFile
+from edgewake.cloud.login.tries import Tries
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.files.changing_file import ChangingFile
 
 if TYPE_CHECKING:
     from edgewake.cloud.login.provider import Given, Provider
@@ -51,9 +53,10 @@ PENDING: Final = "login"
 class LoginFailed(Exception):
     """A person could not be logged in; `str` says why, `status` is HTTP's."""
 
-    def __init__(self, status: int, why: str) -> None:
+    def __init__(self, status: int, why: str, retry_s: int = 5) -> None:
+        """`retry_s`: of a login that may be tried again."""
         super().__init__(why)
-        self.status = status
+        self.status, self.retry_s = status, retry_s
 
 
 class Over(Exception):
@@ -106,9 +109,15 @@ class Desk:
         self.config = config
         self._provider, self._clock = provider, clock
         self._secret, self._random_bytes = secret, random_bytes
-        self._keys: WatchedFile[Ciphers] = WatchedFile(
-            "session_key_file", config.session_key_file, box.parse_keys
+        self._keys: ChangingFile[Ciphers] = ChangingFile(
+            config.session_key_file,
+            box.parse_keys,
+            what="keys of sessions",
+            log=log,
+            event="login.keys",
+            key="session_key_file",
         )
+        self._tries = Tries(clock)
         self._newest: OrderedDict[str, tuple[Session, str]] = OrderedDict()
         """Session → what it became here, and its cookie."""
         self._ended: OrderedDict[str, None] = OrderedDict()
@@ -123,7 +132,8 @@ class Desk:
         """Look at the key file, until cancelled."""
         while True:
             await self._clock.sleep(LOOK_S)
-            self._keys.reload()
+            if self._keys.look():
+                log.info("keys of sessions read again", extra={"event": "login.keys"})
 
     async def begin(self, next_path: str, prompt: str | None) -> Begun:
         """Begin a login. Raises LoginFailed."""
@@ -143,11 +153,19 @@ class Desk:
         return Begun(address, pending.state, self._seal(PENDING, orjson.dumps(asdict(pending))))
 
     async def finish(
-        self, *, state: str, code: str, issuer: str | None, refused: str, pending: str | None
+        self,
+        *,
+        state: str,
+        code: str,
+        issuer: str | None,
+        refused: str,
+        pending: str | None,
+        client: str,
     ) -> tuple[Seen, str]:
         """The session of who comes back from the provider, and where to go on.
 
-        `refused`: what the provider says in place of a code. Raises LoginFailed.
+        `refused`: what the provider says in place of a code; `client`: who comes. Raises
+        LoginFailed.
         """
         begun = self._pending(pending, state)
         try:
@@ -155,7 +173,7 @@ class Desk:
                 raise LoginFailed(400, "the answer does not come from the login server asked")
             if refused:
                 raise LoginFailed(403, f"the login server says no: {refused}")
-            given = await self._exchange(begun, code)
+            given = await self._exchange(begun, code, client)
             found = session.begun(
                 self.config,
                 given.word.claims,
@@ -191,21 +209,29 @@ class Desk:
             raise LoginFailed(400, "this login is used already: begin again")
         return begun
 
-    async def _exchange(self, begun: Pending, code: str) -> Given:
+    async def _exchange(self, begun: Pending, code: str, client: str) -> Given:
         """Ask the provider, once for each login; where it is away the same one may be tried again.
 
-        Raises as `Provider.exchange` does.
+        Who has it asked in vain too often has to wait: a provider that is asked too much by one
+        client of ours may refuse all of them. Raises as `Provider.exchange` does, and LoginFailed.
         """
+        wait_s = self._tries.take(client)
+        if wait_s > 0:
+            seconds = ceil(wait_s)
+            why = f"too many logins from your address failed: try again in {seconds} s"
+            raise LoginFailed(429, why, seconds)
         self._used[begun.state] = None
         while len(self._used) > KNOWN_MAX:
             self._used.popitem(last=False)
         try:
-            return await self._provider.exchange(
+            given = await self._provider.exchange(
                 code=code, nonce=begun.nonce, verifier=begun.verifier
             )
         except Unavailable:
             self._used.pop(begun.state, None)
             raise
+        self._tries.give_back(client)
+        return given
 
     async def look(self, text: str) -> Seen:
         """The session in a cookie. Raises Over, and Unavailable."""

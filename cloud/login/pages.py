@@ -24,10 +24,10 @@ _PAGE: Final = """<!doctype html><html lang="en"><meta charset="utf-8">
 </main></html>"""
 
 
-def failed(status: int, why: str, next_path: str) -> HTMLResponse:
-    """A login that did not come to its end."""
+def failed(status: int, why: str, next_path: str, retry_s: int = 5) -> HTMLResponse:
+    """A login that did not come to its end; `retry_s`: when it may be tried again."""
     title = "Nobody can log in now" if status == 503 else "You are not logged in"
-    headers = HEADERS | ({"Retry-After": "5"} if status == 503 else {})
+    headers = HEADERS | ({"Retry-After": str(retry_s)} if status in (429, 503) else {})
     text = _PAGE.format(
         title=title,
         why=escape(why[:1000]),

@@ -62,6 +62,7 @@ class Provider:
         self._keys: KeySet | None = None
         self._described_s = 0.0
         self._failed: tuple[float, Unavailable] | None = None
+        self._describing = asyncio.Lock()
 
     @property
     def redirect(self) -> str:
@@ -136,6 +137,14 @@ class Provider:
         return found.log_out and f"{found.log_out}{mark}{urlencode(back)}"
 
     async def _describe(self) -> Description:
+        """The provider's description of itself: asked for by one, whoever waits for it meanwhile.
+
+        Raises Unavailable.
+        """
+        async with self._describing:
+            return await self._described()
+
+    async def _described(self) -> Description:
         now_s = self._clock.monotonic_s()
         if self._description is not None and now_s - self._described_s < DESCRIBED_S:
             return self._description

@@ -16,6 +16,7 @@ from fastapi import APIRouter, FastAPI, Query, Request, Response
 from pydantic import BaseModel
 from starlette.responses import RedirectResponse
 
+from edgewake.cloud.client_share import Clients
 from edgewake.cloud.login import door, pages
 from edgewake.cloud.login.desk import LOGIN_S, Desk, LoginFailed, cookie_name
 from edgewake.cloud.login.door import STATE, cookie_of
@@ -52,8 +53,11 @@ class Out(BaseModel):
     next: str
 
 
-def add(app: FastAPI, desk: Desk | None) -> None:
-    """Add the routes; without a desk `/login/me` alone, which says that nobody can log in."""
+def add(app: FastAPI, desk: Desk | None, clients: Clients) -> None:
+    """Add the routes; without a desk `/login/me` alone, which says that nobody can log in.
+
+    `clients` tells them apart: who fails too often has to wait.
+    """
     router = APIRouter(include_in_schema=False)
 
     @router.get("/login/me")
@@ -68,7 +72,7 @@ def add(app: FastAPI, desk: Desk | None) -> None:
 
     if desk is not None:
         _add_login(router, desk)
-        _add_callback(app, desk)
+        _add_callback(app, desk, clients)
     app.include_router(router)
 
 
@@ -116,7 +120,7 @@ def _add_login(router: APIRouter, desk: Desk) -> None:
         return Out(next=(text and await desk.end(text)) or "/")
 
 
-def _add_callback(app: FastAPI, desk: Desk) -> None:
+def _add_callback(app: FastAPI, desk: Desk, clients: Clients) -> None:
     async def finish(http: Request) -> Response:
         """Providers add parameters of their own; those that are not known are passed over."""
         said = http.query_params
@@ -130,9 +134,11 @@ def _add_callback(app: FastAPI, desk: Desk) -> None:
                 issuer=said.get("iss"),
                 refused=": ".join(filter(None, words)),
                 pending=cookie_of(http.scope, name),
+                client=clients.of_request(http),
             )
         except LoginFailed as failure:
-            response: Response = pages.failed(failure.status, str(failure), "/")
+            why = str(failure)
+            response: Response = pages.failed(failure.status, why, "/", failure.retry_s)
         else:
             response = RedirectResponse(next_path, 303, {"Cache-Control": "no-store"})
             door.keep(response, desk, seen)

@@ -70,7 +70,7 @@ def make_app(services: Services) -> FastAPI:
     )
     people = services.access.people
     app.add_middleware(Guard, access=services.access)
-    login_routes.add(app, None if people is None else people.desk)
+    login_routes.add(app, None if people is None else people.desk, services.access.clients)
     if people is not None:
         app.add_middleware(Door, desk=people.desk)
     _add_health(app, services)

@@ -19,6 +19,7 @@ from edgewake.cloud import process_metrics
 from edgewake.cloud.alerts.judging import Judging
 from edgewake.cloud.alerts.sender import Sender
 from edgewake.cloud.calls import sealing, webhook
+from edgewake.cloud.client_share import Clients, NetworkText
 from edgewake.cloud.folder import Folder
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.lake import manifest
@@ -32,6 +33,7 @@ from edgewake.cloud.ops.history.problem_desk import ProblemDesk
 from edgewake.cloud.ops.letters.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.letters.letter_replayer import LetterReplayer
 from edgewake.cloud.ops.login.auth import Access
+from edgewake.cloud.ops.login.key_door import KeyDoor
 from edgewake.cloud.ops.login.keys import Keys
 from edgewake.cloud.ops.login.people import People
 from edgewake.cloud.ops.login.sessions import SESSION_LIFE_S, TICKET_LIFE_S, Passes
@@ -62,6 +64,7 @@ from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import Change, OpsTables, TopicOffsets
 from edgewake.cloud.summaries.follower import Follower
 from edgewake.cloud.web import http_part, tls
+from edgewake.cloud.web.connections import Connections
 from edgewake.cloud.web.host import HostCheck
 from edgewake.protocol import config, log, topics
 from edgewake.protocol.clock import Clock, SystemClock
@@ -95,6 +98,9 @@ class OpsConfig(config.Config):
     key_file: Path
     """File of API keys, a line `KEY` or `NAME ROLE KEY` each (role read or operate), readable by
     its owner only; read again on change."""
+    trusted_proxies: tuple[NetworkText, ...] = ()
+    """Proxies in front, e.g. ["10.0.0.0/8"]: only they may name the client in X-Forwarded-For.
+    Who shows wrong keys has to wait, by client; behind a proxy that is not named all are one."""
     access_urls: tuple[str, ...] = ()
     """Addresses of access servers as clients reach them; used to tell clients where a query's
     results can be read."""
@@ -231,8 +237,11 @@ async def run(settings: OpsConfig) -> None:
     judging = Judging(settings.kafka, tables, sender, clock, _alert_id, reader.ready)
     problems = ProblemDesk(writer, tables, system, clock, lambda: judging.judge.leads)
     desk = desk_of(settings.login, clock)
+    clients_of = Clients(settings.trusted_proxies)
     access = Access(
         keys,
+        KeyDoor(keys, clock),
+        clients_of,
         Passes(clock, _secret, TICKET_LIFE_S),
         Passes(clock, _secret, SESSION_LIFE_S),
         None if desk is None else People(desk),
@@ -314,6 +323,7 @@ async def run(settings: OpsConfig) -> None:
                 encrypted=encrypted,
                 stop=stop,
                 on_ready=lambda: _log_ready(settings),
+                connections=Connections(clients=clients_of),
             )
             for task in background:
                 task.cancel()

@@ -19,9 +19,9 @@ import httpx
 from edgewake.cloud.rights import jwks
 from edgewake.cloud.rights.config import IssuerConfig
 from edgewake.cloud.rights.tokens import Issuer
-from edgewake.cloud.rights.watched_file import WatchedFile
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import ConfigError, Unavailable
+from edgewake.protocol.files.changing_file import ChangingFile
 
 log = logging.getLogger("edgewake.rights")
 
@@ -71,7 +71,14 @@ class KeySet:
         self._file = (
             None
             if config.jwks_file is None
-            else WatchedFile("jwks_file", config.jwks_file, jwks.parse)
+            else ChangingFile(
+                config.jwks_file,
+                jwks.parse,
+                what="keys of an issuer",
+                log=log,
+                event="rights.file",
+                key="jwks_file",
+            )
         )
         self.thumbprints: frozenset[str] = frozenset()
         """Thumbprints of the keys that it has."""
@@ -92,13 +99,14 @@ class KeySet:
 
     def look(self) -> None:
         """Read its file, or ask its server beside."""
+        config = self.issuer.config
         if self._file is not None:
-            self._file.reload()
+            if self._file.look():
+                log.info("%s read again", config.jwks_file, extra={"event": "rights.file"})
             self._take(self._file.value)
             return
         if self.is_due:
             self._begin()
-        config = self.issuer.config
         is_stale = self._clock.monotonic_s() - self._got_s > config.refresh_s + config.stale_s
         if self.issuer.keys and is_stale:
             log.error(

@@ -23,8 +23,8 @@ from edgewake.cloud.rights.issuers import Fetch, KeySet, fetch
 from edgewake.cloud.rights.principal import Principal, Proof
 from edgewake.cloud.rights.roles import Roles
 from edgewake.cloud.rights.tokens import Refused, UnknownKey
-from edgewake.cloud.rights.watched_file import WatchedFile
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.files.changing_file import ChangingFile
 from edgewake.protocol.ops.proof import Kind
 
 log = logging.getLogger("edgewake.rights")
@@ -94,14 +94,26 @@ class Rights:
         self._keys = (
             None
             if config.key_file is None
-            else WatchedFile(
-                "key_file", config.key_file, lambda text: reader_keys.parse(text, roles)
+            else ChangingFile(
+                config.key_file,
+                lambda text: reader_keys.parse(text, roles),
+                what="keys of readers",
+                log=log,
+                event="rights.file",
+                key="key_file",
             )
         )
         self._revoked = (
             None
             if config.revoked_file is None
-            else WatchedFile("revoked_file", config.revoked_file, revoked.parse)
+            else ChangingFile(
+                config.revoked_file,
+                revoked.parse,
+                what="revoked rights",
+                log=log,
+                event="rights.file",
+                key="revoked_file",
+            )
         )
         self._issuers = {one.issuer: KeySet(one, clock, ask) for one in config.issuers}
         self._thumbprints = self._known_keys()
@@ -229,11 +241,14 @@ class Rights:
 
     def look(self) -> None:
         """End what holds no longer."""
-        changed = [file.reload() for file in (self._keys, self._revoked) if file is not None]
+        files = {"keys of readers": self._keys, "revoked rights": self._revoked}
+        changed = [name for name, file in files.items() if file is not None and file.look()]
+        for name in changed:
+            log.info("%s read again", name, extra={"event": "rights.file"})
         for keys in self._issuers.values():
             keys.look()
         known = self._known_keys()
-        if known != self._thumbprints or any(changed):
+        if known != self._thumbprints or changed:
             self._thumbprints = known
             self._check_all()
         now = self._clock.now_ms()

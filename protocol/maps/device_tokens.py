@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from edgewake.protocol.errors import ConfigError
+from edgewake.protocol.files.changing_file import ChangingFile
 from edgewake.protocol.maps.names import device_name
 
 log = logging.getLogger("edgewake.tokens")
@@ -31,8 +32,17 @@ class Holder(NamedTuple):
     """Whether it may send for devices behind it."""
 
 
-def parse(text: str, where: str) -> Mapping[str, Holder]:
-    """Parses lines `TOKEN NAME [gateway]` to digest → holder. Raises ConfigError."""
+class Tokens(NamedTuple):
+    """The tokens of a file."""
+
+    holders: Mapping[str, Holder]
+    """Digest of a token → its holder."""
+    devices: frozenset[str]
+    """Names of those who have a token."""
+
+
+def parse(text: str) -> Tokens:
+    """Parses lines `TOKEN NAME [gateway]`. Raises ConfigError."""
     found: dict[str, Holder] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
@@ -40,9 +50,9 @@ def parse(text: str, where: str) -> Mapping[str, Holder]:
             continue
         is_right = len(words) in (2, 3) and device_name(words[1]) == words[1]
         if not is_right or words[2:] not in ([], [GATEWAY]):
-            raise ConfigError(f"{where}: line {number}: expected `TOKEN NAME` or `… {GATEWAY}`")
+            raise ConfigError(f"line {number}: expected `TOKEN NAME` or `… {GATEWAY}`")
         found[_digest(words[0])] = Holder(words[1], len(words) == 3)
-    return found
+    return Tokens(found, frozenset(one.device for one in found.values()))
 
 
 def _digest(token: str) -> str:
@@ -50,57 +60,31 @@ def _digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
-class DeviceTokens:
+class DeviceTokens(ChangingFile[Tokens]):
     """Blocking."""
 
     def __init__(self, path: Path) -> None:
         """Reads the file. Raises ConfigError."""
-        self._path = path
-        self._seen: tuple[int, int] | None = None
-        self._holders = self._read()
-        self.devices = frozenset(one.device for one in self._holders.values())
-        """Names of the devices that have a token."""
-
-    @property
-    def seen(self) -> object:
-        """Returns the tokens read last, for comparison with a later value."""
-        return self._seen
+        super().__init__(
+            path,
+            parse,
+            what="tokens",
+            log=log,
+            event="tokens.refused",
+            key="tokens_file",
+            bytes_max=FILE_BYTES_MAX,
+        )
 
     def holder_of(self, token: str) -> Holder | None:
         """Returns the holder of a token; None where it is unknown."""
-        return self._holders.get(_digest(token)) if token else None
+        return self.value.holders.get(_digest(token)) if token else None
 
     @property
     def holders(self) -> frozenset[Holder]:
         """Returns all holders."""
-        return frozenset(self._holders.values())
+        return frozenset(self.value.holders.values())
 
-    def look(self) -> bool:
-        """Reads the file again if it changed; returns whether it did.
-
-        A faulty one changes nothing.
-        """
-        try:
-            found = self._path.stat()
-            if (found.st_mtime_ns, found.st_size) != self._seen:
-                self._holders = self._read()
-                self.devices = frozenset(one.device for one in self._holders.values())
-                return True
-        except (OSError, ConfigError) as error:
-            log.error("keeping the previous tokens: %s", error, extra={"event": "tokens.refused"})
-        return False
-
-    def _read(self) -> Mapping[str, Holder]:
-        try:
-            found = self._path.stat()
-            with self._path.open("rb") as file:
-                read = file.read(FILE_BYTES_MAX + 1)
-            self._seen = (found.st_mtime_ns, found.st_size)
-            text = read.decode()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"tokens_file = {self._path}: {error}") from error
-        if len(text) > FILE_BYTES_MAX:
-            raise ConfigError(
-                f"tokens_file = {self._path}: expected at most {FILE_BYTES_MAX} bytes"
-            )
-        return parse(text, f"tokens_file = {self._path}")
+    @property
+    def devices(self) -> frozenset[str]:
+        """Returns the names of the devices that have a token."""
+        return self.value.devices

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from edgewake.protocol.errors import ConfigError
+from edgewake.protocol.files.changing_file import ChangingFile
 from edgewake.protocol.maps.compiling import FILE_BYTES_MAX, compile_maps, compile_presets
 from edgewake.protocol.maps.rule import Maps
 
@@ -35,56 +36,39 @@ class MapFile:
         """Takes a path, or presets, or in `text` the content of a map file. Raises ConfigError."""
         if [path is not None, bool(presets), text is not None].count(True) != 1:
             raise ConfigError("maps: expected either a file, or presets, or a text")
-        self._path = path
         self._zone = zone
         self._needs_names = needs_names
-        self._seen = self._mark()
+        self._file: ChangingFile[Maps] | None = None
         self.maps: Maps
         if text is not None:
-            self.maps = compile_maps(text, "maps_text", zone=zone, needs_names=needs_names)
+            self.maps = self._compiled(text, "maps_text")
         elif path is None:
             self.maps = compile_presets(presets, zone=zone, needs_names=needs_names)
         else:
-            self.maps = self._read(path)
+            self._file = ChangingFile(
+                path,
+                lambda read: self._compiled(read, str(path)),
+                what="maps",
+                log=log,
+                event="maps.refused",
+                bytes_max=FILE_BYTES_MAX,
+                is_named=True,
+            )
+            self.maps = self._file.value
         self._say("serve")
 
     def look(self) -> bool:
         """Reads the file again if it changed. Returns whether the maps changed."""
-        if self._path is None or (mark := self._mark()) == self._seen:
+        if self._file is None or not self._file.look():
             return False
-        self._seen = mark
-        try:
-            maps = self._read(self._path)
-        except ConfigError as error:
-            log.error(
-                "keeping the previous maps, because the file is faulty: %s",
-                error,
-                extra={"event": "maps.refused", "version": self.maps.version},
-            )
-            return False
-        if maps.version == self.maps.version:
-            return False
-        self.maps = maps
-        self._say("changed")
-        return True
+        is_new = self._file.value.version != self.maps.version
+        self.maps = self._file.value
+        if is_new:
+            self._say("changed")
+        return is_new
 
-    def _read(self, path: Path) -> Maps:
-        try:
-            with path.open("rb") as file:
-                text = file.read(FILE_BYTES_MAX + 1).decode("utf-8-sig")
-        except OSError as error:
-            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"{path}: byte {error.start} is not UTF-8") from error
-        return compile_maps(text, str(path), zone=self._zone, needs_names=self._needs_names)
-
-    def _mark(self) -> tuple[int, int, int] | None:
-        """Returns a value that differs whenever the file differs; None where there is no file."""
-        try:
-            found = self._path.stat() if self._path is not None else None
-        except OSError:
-            return None
-        return None if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)
+    def _compiled(self, text: str, where: str) -> Maps:
+        return compile_maps(text, where, zone=self._zone, needs_names=self._needs_names)
 
     def _say(self, what: str) -> None:
         log.info(

@@ -17,7 +17,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from edgewake.cloud.log.cursor_keys import load_keys
+from edgewake.cloud.log.cursor_keys import parse_keys
 from edgewake.protocol.cursor import Cursor, CursorCodec
 from tests.access.world import Event, Server, open_stream
 from tests.feeds import DEADLINE_S, Feed
@@ -137,7 +137,7 @@ async def test_the_oracle_notices_a_cursor_that_is_not_advanced_for_one_partitio
     rng = random.Random(3)
     feed = new_feed(partitions=2)
     await write([feed], rng)
-    codec = CursorCodec(load_keys(cursor_key))
+    codec = CursorCodec(parse_keys(cursor_key.read_text()))
 
     def forgetful(event: Event, _: str) -> str:
         cursor = codec.decode(event.id)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.cloud.log.cursor_keys import KeyFile, load_keys, state_key_file
+from edgewake.cloud.log.cursor_keys import KeyFile, parse_keys, state_key_file
 from edgewake.protocol.cursor import Cursor
 from edgewake.protocol.errors import ConfigError
 
@@ -23,15 +23,13 @@ def written(path: Path, text: str) -> Path:
     return path
 
 
-def test_the_file_says_which_key_signs(tmp_path: Path) -> None:
-    keys = load_keys(
-        written(tmp_path / "keys", f"# ours\n1 {A} sign\n\n2 {B} verify # the next one\n")
-    )
+def test_the_file_says_which_key_signs() -> None:
+    keys = parse_keys(f"# ours\n1 {A} sign\n\n2 {B} verify # the next one\n")
     assert (keys.signing, dict(keys.secrets)) == (1, {1: bytes.fromhex(A), 2: bytes.fromhex(B)})
 
 
-def test_a_key_alone_signs(tmp_path: Path) -> None:
-    assert load_keys(written(tmp_path / "keys", f"7 {A}\n")).signing == 7
+def test_a_key_alone_signs() -> None:
+    assert parse_keys(f"7 {A}\n").signing == 7
 
 
 @pytest.mark.parametrize(
@@ -49,11 +47,9 @@ def test_a_key_alone_signs(tmp_path: Path) -> None:
         (f"256 {A}\n", "ids 0-255"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_refused_with_its_line(
-    tmp_path: Path, text: str, why: str
-) -> None:
+def test_a_file_that_cannot_be_used_is_refused_with_its_line(text: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
-        load_keys(written(tmp_path / "keys", text))
+        parse_keys(text)
 
 
 def test_a_key_is_rotated_without_a_restart(tmp_path: Path) -> None:

@@ -111,6 +111,7 @@ async def logged_in(desk: Desk, forged: Forged, **changes: Any) -> Any:
         "issuer": None,
         "refused": "",
         "pending": begun.cookie,
+        "client": "192.0.2.1",
     }
     return await desk.finish(**back | changes)
 

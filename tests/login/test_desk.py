@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import time
@@ -15,6 +16,7 @@ import pytest_asyncio
 from edgewake.cloud.login import provider as provider_module
 from edgewake.cloud.login.desk import COOKIE_BYTES_MAX, LOGIN_S, Desk, LoginFailed, Over
 from edgewake.cloud.login.provider import Provider
+from edgewake.cloud.login.tries import OWN_MAX, OWN_S
 from edgewake.cloud.rights import issuers
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import ConfigError, Unavailable
@@ -134,7 +136,12 @@ async def test_of_a_login_the_provider_is_asked_once(world: World) -> None:
     async def comes_back(code: str) -> str:
         with pytest.raises(LoginFailed) as failed:
             await world.desk.finish(
-                state=begun.state, code=code, issuer=None, refused="", pending=begun.cookie
+                state=begun.state,
+                code=code,
+                issuer=None,
+                refused="",
+                pending=begun.cookie,
+                client="192.0.2.1",
             )
         return str(failed.value)
 
@@ -153,10 +160,10 @@ async def test_a_login_may_be_tried_again_where_the_provider_was_away(world: Wor
     world.forged.token_answer, world.forged.status = "later", 503
     answer = {"state": begun.state, "code": "c", "issuer": None, "refused": ""}
     with pytest.raises(LoginFailed) as failed:
-        await world.desk.finish(**answer, pending=begun.cookie)
+        await world.desk.finish(**answer, pending=begun.cookie, client="192.0.2.1")
     assert failed.value.status == 503
     world.forged.token_answer, world.forged.status = None, 200
-    seen, _ = await world.desk.finish(**answer, pending=begun.cookie)
+    seen, _ = await world.desk.finish(**answer, pending=begun.cookie, client="192.0.2.1")
     assert seen.session.subject == "ann"
 
 
@@ -172,7 +179,12 @@ async def test_a_login_ends_after_ten_minutes(world: World) -> None:
     world.clock.advance(LOGIN_S + 1)
     with pytest.raises(LoginFailed, match="10 min"):
         await world.desk.finish(
-            state=begun.state, code="c", issuer=None, refused="", pending=begun.cookie
+            state=begun.state,
+            code="c",
+            issuer=None,
+            refused="",
+            pending=begun.cookie,
+            client="192.0.2.1",
         )
 
 
@@ -350,11 +362,11 @@ async def test_session_keys_change_without_a_log_out(world: World) -> None:
     seen, _ = await logged_in(world.desk, world.forged)
     old = world.keys.read_text()
     write(world.keys, f"{secrets.token_hex(32)} # new\n{old}")
-    world.desk._keys.reload()
+    world.desk._keys.look()
     assert (await world.desk.look(seen.cookie)).session == seen.session
     newer, _ = await logged_in(world.desk, world.forged)
     write(world.keys, world.keys.read_text().splitlines()[0])
-    world.desk._keys.reload()
+    world.desk._keys.look()
     assert (await world.desk.look(newer.cookie)).session == newer.session
     with pytest.raises(Over, match="not known"):
         await world.desk.look(seen.cookie)
@@ -379,3 +391,27 @@ def test_a_session_key_file_that_cannot_be_used_is_named(tmp_path: Path, text: s
             secret=str,
             random_bytes=os.urandom,
         )
+
+
+async def test_who_fails_again_and_again_asks_the_provider_no_more_and_keeps_nobody_out(
+    world: World,
+) -> None:
+    world.forged.token_answer, world.forged.status = {"error": "invalid_grant"}, 400
+    for _ in range(OWN_MAX):
+        with pytest.raises(LoginFailed, match="refuses"):
+            await logged_in(world.desk, world.forged)
+    with pytest.raises(LoginFailed, match="too many logins from your address failed") as failed:
+        await logged_in(world.desk, world.forged)
+    assert (failed.value.status, failed.value.retry_s) == (429, 6)
+    assert len(world.forged.forms) == OWN_MAX
+    world.forged.token_answer, world.forged.status = None, 200
+    for _ in range(2 * OWN_MAX):
+        seen, _ = await logged_in(world.desk, world.forged, client="198.51.100.7")
+    assert seen.session.subject == "ann", "who succeeds spends nothing"
+    world.clock.advance(OWN_S)
+    await logged_in(world.desk, world.forged)
+
+
+async def test_many_who_come_at_once_have_the_provider_describe_itself_once(world: World) -> None:
+    await asyncio.gather(*(world.desk.begin("/", None) for _ in range(50)))
+    assert world.forged.asked.count("/.well-known/openid-configuration") == 1

@@ -12,8 +12,10 @@ from unittest.mock import MagicMock
 import httpx
 import pytest
 
+from edgewake.cloud.client_share import Clients
 from edgewake.cloud.ops.app import make_app
 from edgewake.cloud.ops.login.auth import FILES, OPEN_PATHS, PAGES, Access
+from edgewake.cloud.ops.login.key_door import KeyDoor
 from edgewake.cloud.ops.login.keys import Keys
 from edgewake.cloud.ops.login.sessions import Passes
 from edgewake.cloud.web.http_part import _leaves_of
@@ -29,7 +31,8 @@ def client(tmp_path: Path) -> httpx.AsyncClient:
     """Of the application; what lies behind its guard is never reached, and so not there."""
     clock = SystemClock()
     keys = Keys(write(tmp_path / "ops.key", OWN_KEY))
-    access = Access(keys, *(Passes(clock, lambda: "secret", 60.0) for _ in range(2)))
+    passes = (Passes(clock, lambda: "secret", 60.0) for _ in range(2))
+    access = Access(keys, KeyDoor(keys, clock), Clients(), *passes)
     made = make_app(MagicMock(access=access))
     doors = [
         (method, route.path)

@@ -141,6 +141,8 @@ class Client:
     """By MQTT 3.1.1, not 5?"""
     before: Recent
     """What it sent on its last connection."""
+    network: str
+    """Where it comes from, as all doors count it."""
     recent: Recent = field(default_factory=OrderedDict)
     is_replaced: bool = False
     """Did it connect once more? What is still read of this connection will come again there."""
@@ -253,7 +255,9 @@ class Client:
             raise RemoteError("without a token: expected a request for one")
         answer = self.provisioned
         if answer is None:
-            answer = await self.door.provisioning.answer(words.object_of(packet.payload))
+            answer = await self.door.provisioning.answer(
+                words.object_of(packet.payload), self.network
+            )
             if answer != provisioning.AGAIN:
                 self.provisioned = answer
         self.publish(words.Publish(provisioning.RESPONSE, answer))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
@@ -24,7 +24,8 @@ from edgewake.cloud.bridge.thingsboard.present import Present
 from edgewake.cloud.bridge.web import provisioning
 from edgewake.cloud.bridge.web.device_passwords import DevicePasswords
 from edgewake.cloud.bridge.web.door import Taker
-from edgewake.cloud.client_share import Bound
+from edgewake.cloud.client_share import Bound, Clients, Held
+from edgewake.cloud.log_pace import LogPace
 from edgewake.cloud.web import tls
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
@@ -89,8 +90,10 @@ class Door:
         self._passwords = None if passwords is None else DevicePasswords(passwords)
         self._known: list[object] = []
         """What the two files said when it was looked last who is known no more."""
-        self._bound = Bound("connections", config.connections_max, config.address_share)
-        self._held: dict[str, int] = {}
+        self._clients = Clients()
+        self._held = Held(Bound("connections", config.connections_max, config.address_share))
+        self._paces: defaultdict[str, LogPace] = defaultdict(LogPace)
+        """The pace of lines that clients cause, by event."""
         self._present: Present[Client] = Present()
         self._recent: OrderedDict[str, OrderedDict[str, Recent]] = OrderedDict()
         """By device and client id."""
@@ -100,31 +103,37 @@ class Door:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, from its first byte to its last."""
-        address = str((writer.get_extra_info("peername") or ("",))[0])
-        held = self._held.get(address, 0)
-        total = sum(self._held.values())
-        if (why := self._bound.refusal(total=total, held=held)) is not None:
-            log.warning("refused: %s", why, extra={"event": "thingsboard.refused"})
+        client = self._network(writer)
+        why = self._held.take(client)
+        if why is not None:
+            self._say_of(client, logging.WARNING, "thingsboard.refused", f"refused: {why}")
             writer.close()
             return
-        self._held[address] = held + 1
         try:
             await self._serve(reader, writer)
         except (OSError, TimeoutError, RemoteError) as error:
             if isinstance(error, TimeoutError):  # it may never read what waits for it
                 writer.transport.abort()
-            log.info(
-                "a client is gone: %s",
-                str(error) or type(error).__name__,
-                extra={"event": "thingsboard.lost"},
-            )
+            why = str(error) or type(error).__name__
+            self._say_of(client, logging.INFO, "thingsboard.lost", f"a client is gone: {why}")
         finally:
-            self._held[address] -= 1
-            if not self._held[address]:
-                del self._held[address]
+            self._held.give_back(client)
             writer.close()
             if writer.transport.get_write_buffer_size():
                 asyncio.get_running_loop().call_later(DRAIN_S, writer.transport.abort)
+
+    def _network(self, writer: asyncio.StreamWriter) -> str:
+        """Who a connection comes from, as all doors count it."""
+        peer = writer.get_extra_info("peername")
+        return self._clients.of(str(peer[0]) if peer else None)
+
+    def _say_of(self, client: str, level: int, event: str, text: str) -> None:
+        """Log what a client caused: whoever connects can cause it again and again."""
+        left_out = self._paces[event].left_out(client, self.clock.monotonic_s())
+        if left_out is None:
+            return
+        more = f" ({left_out} more of these were not logged)" if left_out else ""
+        log.log(level, "%s: %s%s", client, text, more, extra={"event": event, "client": client})
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(HELLO_S):
@@ -171,11 +180,13 @@ class Door:
         else:
             of_device = self._recent.get(shown.device, OrderedDict())
             before = of_device.pop(hello.client_id, OrderedDict())
-        client = Client(self, writer, shown, hello.client_id, is_old, before)
+        network = self._network(writer)
+        client = Client(self, writer, shown, hello.client_id, is_old, before, network)
         if holder is None and not (asks and self.provisioning is not None):
             client.greet(mqtt5.ConnAckReasonCode.BAD_USER_NAME_OR_PASSWORD)
             why = "enrol_url is not set" if asks else "its token is nobody's"
-            log.warning("a client is refused: %s", why, extra={"event": "thingsboard.denied"})
+            text = f"a client is refused: {why}"
+            self._say_of(network, logging.WARNING, "thingsboard.denied", text)
             return None
         client.greet(mqtt5.ConnAckReasonCode.SUCCESS)
         return client
@@ -348,12 +359,7 @@ class Door:
 
     def note(self, client: Client, why: str) -> None:
         """Something of a client has no effect."""
-        log.info(
-            "%s: %s",
-            client.holder.device,
-            why,
-            extra={"event": "thingsboard.passed", "device": client.holder.device},
-        )
+        self._say_of(client.holder.device, logging.INFO, "thingsboard.passed", why)
 
 
 async def serve(

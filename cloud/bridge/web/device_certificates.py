@@ -6,13 +6,14 @@ file in which the operations API keeps who has which, at each request.
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Final
 
-from edgewake.cloud.bridge.web.changing_file import ChangingFile
 from edgewake.cloud.web.tls import Certificate
 from edgewake.protocol.certificates import book as books
 from edgewake.protocol.certificates.book import Book
+from edgewake.protocol.files.changing_file import ChangingFile
 from edgewake.protocol.maps.device_tokens import Holder
 
 FILE_BYTES_MAX: Final = 32 << 20
@@ -26,10 +27,13 @@ class DeviceCertificates(ChangingFile[Book]):
         """Raises ConfigError. A file that is not there yet lets nobody in."""
         super().__init__(
             path,
-            key="certificates_file",
+            _parse,
             what="certificates",
+            log=logging.getLogger("edgewake.bridge.certificates"),
+            event="certificates.refused",
+            key="certificates_file",
             bytes_max=FILE_BYTES_MAX,
-            parse=_parse,
+            may_be_missing=True,
         )
 
     def holder_of(self, shown: Certificate) -> Holder | None:

@@ -5,12 +5,13 @@ One file is right for both, so a device that is shut out is shut out at both.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from edgewake.cloud import passwords
-from edgewake.cloud.bridge.web.changing_file import ChangingFile
+from edgewake.protocol.files.changing_file import ChangingFile
 from edgewake.protocol.maps.device_tokens import Holder
 
 FILE_BYTES_MAX: Final = 8 << 20
@@ -28,10 +29,13 @@ class DevicePasswords(ChangingFile[Mapping[str, str]]):
         """Raises ConfigError. A file that is not there yet lets nobody in."""
         super().__init__(
             path,
-            key="password_file",
+            passwords.parse,
             what="passwords",
+            log=logging.getLogger("edgewake.bridge.passwords"),
+            event="passwords.refused",
+            key="password_file",
             bytes_max=FILE_BYTES_MAX,
-            parse=passwords.parse,
+            may_be_missing=True,
         )
 
     def knows(self, holder: Holder) -> bool:

@@ -143,7 +143,7 @@ class Door:
             said = provisioning.asked(b"".join(chunks))
         finally:
             self._release(client, chunks)
-        return Response(await self._provisioning.answer(said), media_type=JSON)
+        return Response(await self._provisioning.answer(said, client), media_type=JSON)
 
     def _release(self, client: str, chunks: Sequence[bytes]) -> None:
         """These bytes are held no more."""

@@ -21,7 +21,9 @@ from typing import Any, Final
 
 import orjson
 
-from edgewake.protocol.errors import ConfigError
+from edgewake.cloud.client_share import Bound
+from edgewake.cloud.turns import Turns
+from edgewake.protocol.errors import ConfigError, Unavailable
 
 PATH: Final = "/api/v1/provision"
 USER: Final = "provision"
@@ -31,7 +33,10 @@ ANSWER_S: Final = 10.0
 """Seconds for the operations API."""
 ANSWER_BYTES_MAX: Final = 65_536
 AT_ONCE_MAX: Final = 8
-"""Requests that are asked at once; more wait."""
+"""Requests that are asked at once; more wait. A client has at most all but one of these turns."""
+WAITING_MAX: Final = 100
+"""Requests that are asked or wait, of which a client has at most a fourth: who asks has no token,
+and may be anybody. One more is told to ask again."""
 
 
 def asked(body: bytes) -> Mapping[str, Any]:
@@ -86,24 +91,33 @@ class Provisioning:
         self._url = f"{url.rstrip('/')}/v1/enrol"
         trusted = None if ca_file is None else str(ca_file)
         self._tls = ssl.create_default_context(cafile=trusted)
+        self._of_clients = Turns(Bound("requests for tokens", WAITING_MAX), AT_ONCE_MAX)
         self._turns = asyncio.Semaphore(AT_ONCE_MAX)
 
-    async def answer(self, said: Mapping[str, Any]) -> bytes:
-        """What a device is told."""
+    async def answer(self, said: Mapping[str, Any], client: str) -> bytes:
+        """What a device is told. `client`: who asks, as `client_share.Clients` names it."""
         if why := why_not(said):
             return refused(why)
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                over = await self._of_clients.take(client)
+                try:
+                    async with self._turns:
+                        return await self._ask(said)
+                finally:
+                    over()
+        except (Unavailable, TimeoutError):
+            return AGAIN
+
+    async def _ask(self, said: Mapping[str, Any]) -> bytes:
         import httpx  # 10 MB, and nearly no bridge is asked
 
         asked = {"code": said["provisionDeviceSecret"], "device": said["deviceName"]}
         try:
-            async with (
-                asyncio.timeout(ANSWER_S),
-                self._turns,
-                httpx.AsyncClient(verify=self._tls, trust_env=False) as client,
-            ):
+            async with httpx.AsyncClient(verify=self._tls, trust_env=False) as client:
                 answer = await client.post(self._url, json=asked)
                 body = orjson.loads(answer.content[:ANSWER_BYTES_MAX])
-        except (httpx.HTTPError, TimeoutError, orjson.JSONDecodeError):
+        except (httpx.HTTPError, orjson.JSONDecodeError):
             return AGAIN
         return read(answer.status_code, body)
 

@@ -24,8 +24,8 @@ from edgewake.protocol.certificates import book as books
 from edgewake.protocol.certificates.authority import Authority
 from edgewake.protocol.certificates.book import Book
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.durable import sync_directory
 from edgewake.protocol.errors import ConfigError, EdgewakeError
+from edgewake.protocol.files.durable import sync_directory
 
 CLAIMS: Final = "claims.json"
 CERTIFICATE: Final = "ca.crt"

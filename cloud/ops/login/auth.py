@@ -16,12 +16,15 @@ from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 
+from starlette.requests import HTTPConnection
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from edgewake.cloud.client_share import Clients
 from edgewake.cloud.login import routes as login_routes
 from edgewake.cloud.login.door import STATE
 from edgewake.cloud.login.session import Session
+from edgewake.cloud.ops.login.key_door import KeyDoor
 from edgewake.cloud.ops.login.keys import Holder, Keys, Role
 from edgewake.cloud.ops.login.people import People
 from edgewake.cloud.ops.login.sessions import Passes
@@ -58,9 +61,13 @@ LOGGED_CHARS_MAX: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Keys, and the tickets and sessions that were given to their holders."""
+    """Keys, who shows them, and the tickets and sessions that were given to their holders."""
 
     keys: Keys
+    door: KeyDoor
+    """Where a client shows one of them."""
+    clients: Clients
+    """Tells clients apart."""
     tickets: Passes
     sessions: Passes
     people: People | None = None
@@ -78,8 +85,8 @@ class Guard:
         if scope["type"] != "http" or _is_open(scope["path"]):
             return await self._app(scope, receive, send)
         headers = dict(scope["headers"])
-        by_key = self._by_key(headers)
         try:
+            by_key = self._by_key(scope, headers)
             holder = by_key or self._by_cookie(scope, headers) or self._by_login(scope)
         except Problem as problem:
             if scope["method"] == "GET" and scope["path"] in PAGES:
@@ -93,8 +100,9 @@ class Guard:
         state["holder"] = holder
         ASKED_BY.set(holder.name)
         state["is_allowed"] = lambda: (
-            (self._by_key(headers) or self._by_cookie(scope, headers)) == holder
-            or self._still_logged_in(scope, holder)
+            self._access.keys.is_valid(holder)
+            if by_key is not None
+            else self._by_cookie(scope, headers) == holder or self._still_logged_in(scope, holder)
         )
         if scope["method"] in SAFE_METHODS or scope["path"] in QUESTIONS:
             send = _while_allowed(scope, send)
@@ -109,11 +117,15 @@ class Guard:
             return await refused.response()(scope, receive, send)
         return await self._app(scope, receive, _audited(scope, holder, send))
 
-    def _by_key(self, headers: dict[bytes, bytes]) -> Holder | None:
+    def _by_key(self, scope: Scope, headers: dict[bytes, bytes]) -> Holder | None:
+        """Raises Problem where its client showed too many wrong ones."""
         scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
         if scheme.lower() != b"bearer":
             given = headers.get(b"x-api-key", b"")
-        return self._access.keys.find(given.strip()) if given else None
+        if not given:
+            return None
+        client = self._access.clients.of_request(HTTPConnection(scope))
+        return self._access.door.find(given.strip(), client)
 
     def _by_login(self, scope: Scope) -> Holder | None:
         """Raises Problem where a login's cookie proves nothing, or not enough."""

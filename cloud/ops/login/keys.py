@@ -23,12 +23,15 @@ from pathlib import Path
 from typing import Final
 
 from edgewake.protocol.errors import ConfigError
+from edgewake.protocol.files.changing_file import ChangingFile
 
 log = logging.getLogger("edgewake.ops")
 
 KEY_CHARS_MIN: Final = 16
 KEYS_MAX: Final = 100
 """Keys in a file; each request is compared with all of them."""
+BYTES_MAX: Final = 1 << 20
+"""Bytes of a file: KEYS_MAX keys of 10 KB each."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -81,46 +84,24 @@ class Keys:
     """The keys of a file. Raises ConfigError where it cannot be used at the start."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._stamp = self._look()
-        self._holders = self._read()
+        self._file = ChangingFile(
+            path, parse, what="keys", log=log, event="ops.keys", key="key_file", bytes_max=BYTES_MAX
+        )
 
     def find(self, key: bytes) -> Holder | None:
         """Return the holder of this key; None: nobody."""
         digest, found = sha256(key).digest(), None
-        for holder in self._holders:  # all of them, so that the time tells nothing
+        for holder in self._file.value:  # all of them, so that the time tells nothing
             if hmac.compare_digest(digest, holder.digest):
                 found = holder
         return found
 
     def is_valid(self, holder: Holder) -> bool:
         """Does the file still have the holder's key, with that name and role?"""
-        return holder in self._holders
+        return holder in self._file.value
 
     def reload(self) -> None:
         """Read the file again if it changed."""
-        stamp = self._look()
-        if stamp == self._stamp:
-            return
-        self._stamp = stamp
-        try:
-            self._holders = self._read()
-            names = ", ".join(f"{holder.name} ({holder.role})" for holder in self._holders)
+        if self._file.look():
+            names = ", ".join(f"{holder.name} ({holder.role})" for holder in self._file.value)
             log.info("keys read again: %s", names, extra={"event": "ops.keys"})
-        except ConfigError as error:
-            log.error("keys stay as they were: %s", error, extra={"event": "ops.keys"})
-
-    def _look(self) -> tuple[int, int, int] | None:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
-
-    def _read(self) -> tuple[Holder, ...]:
-        try:
-            return parse(self._path.read_text("utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"key_file = {str(self._path)!r}: {error}") from error
-        except ConfigError as error:
-            raise ConfigError(f"key_file = {str(self._path)!r}: {error}") from error

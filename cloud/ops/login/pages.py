@@ -88,7 +88,12 @@ def add(app: FastAPI, access: Access) -> None:
         key = (
             parse_qs((await request.body()).decode("utf-8", "replace")).get("key", [""])[0].strip()
         )
-        holder = access.keys.find(key.encode())
+        try:
+            holder = access.door.find(key.encode(), access.clients.of_request(request))
+        except Problem as problem:
+            form = _form(access, escape(f"{problem.detail[:1].upper()}{problem.detail[1:]}."), 429)
+            form.headers.update(problem.headers or {})
+            return form
         if holder is None:
             return _form(access, f"This key is not known. {WELCOME}", 401)
         return _open(request, access, holder)

@@ -84,7 +84,7 @@ def router(services: Services) -> APIRouter:
     async def put_destination(
         name: RuleName, body: DestinationText, request: Request, response: Response
     ) -> MadeDestination:
-        """Store a webhook or an address of Apprise. Neither address nor secret is shown again."""
+        """Store a webhook or an address of Apprise. It, its secret and headers are never shown."""
         by = request.state.holder.name
         row, secret = await desk.put_destination(name, body, by=by)
         response.headers["Cache-Control"] = "no-store"

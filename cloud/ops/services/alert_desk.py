@@ -11,7 +11,7 @@ from edgewake.cloud.alerts.destination import DestinationRefused, DestinationTex
 from edgewake.cloud.alerts.judge import Tried
 from edgewake.cloud.alerts.sender import Sender
 from edgewake.cloud.calls.endpoint import EndpointRefused
-from edgewake.cloud.calls.sealing import Sealer
+from edgewake.cloud.calls.sealing import Damaged, Endpoint, Sealer, UnknownKey
 from edgewake.cloud.ops.services.versions import is_same, next_stamp
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
@@ -120,6 +120,7 @@ class AlertDesk:
             row, secret = destination.sealed(
                 name,
                 text,
+                self._target(name, self.sealer),
                 sealer=self.sealer,
                 allow_hosts=self.allow_hosts,
                 random_bytes=self.random_bytes,
@@ -155,6 +156,16 @@ class AlertDesk:
                 made_at=now,
             )
         )
+
+    def _target(self, name: str, sealer: Sealer) -> Endpoint | None:
+        """What is kept under this name; None where nothing is, or it cannot be read any more."""
+        row = self.tables.alerts.destinations.get(name)
+        if row is None:
+            return None
+        try:
+            return destination.opened(row, sealer)
+        except (UnknownKey, Damaged):
+            return None
 
     def _destination(self, name: str) -> Destination:
         found = self.tables.alerts.destinations.get(name)

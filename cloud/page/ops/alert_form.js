@@ -176,13 +176,28 @@ function TrialChart({ trial: { steps, begin, end } }) {
     </svg><figcaption><span>${clock(begin)}</span>${known.length > 0 && html`<span>${short(least)} – ${short(most)}</span>`}<span>${clock(end)}</span></figcaption></figure>`;
 }
 
+const EMPTY = { name: "", address: "", headers: "" };
+
+/** Lines of `Name: value`; none says nothing, and those of before stay. */
+function headersOf(text) {
+  const lines = text.split("\n").map((line) => line.trim()).filter(Boolean);
+  if (lines.length === 0) return {};
+  const pairs = lines.map((line, index) => {
+    const at = line.indexOf(":");
+    if (at < 1) throw new Error(`header ${index + 1}: expected Name: value`);
+    return [line.slice(0, at).trim(), line.slice(at + 1).trim()];
+  });
+  return { headers: Object.fromEntries(pairs) };
+}
+
 export function Destinations() {
   const loaded = useLoaded(() => get("/v1/destinations?limit=500"), "destinations");
-  const [form, setForm] = useState({ name: "", address: "" });
+  const [form, setForm] = useState(EMPTY);
   const [secret, setSecret] = useState(null);
+  const isHook = /^https?:/.test(form.address);
   const keep = async () => {
-    const made = await api("PUT", `/v1/destinations/${enc(form.name)}`, { address: form.address });
-    setForm({ name: "", address: "" });
+    const made = await api("PUT", `/v1/destinations/${enc(form.name)}`, { address: form.address, ...(isHook ? headersOf(form.headers) : {}) });
+    setForm(EMPTY);
     setSecret(made.secret && made);
     loaded.again();
     return `${made.name} is kept`;
@@ -198,6 +213,8 @@ export function Destinations() {
     <section class="card rule"><h2>Add one</h2>
       <label>Name <input value=${form.name} placeholder="oncall" spellcheck=${false} onInput=${({ target }) => setForm({ ...form, name: target.value })} /></label>
       <label>Address <input type="password" autocomplete="off" value=${form.address} placeholder="https://… or mailtos://…" onInput=${({ target }) => setForm({ ...form, address: target.value })} /></label>
+      ${isHook && html`<label>Headers <textarea rows="2" autocomplete="off" spellcheck=${false} value=${form.headers} placeholder="Authorization: Bearer …" onInput=${({ target }) => setForm({ ...form, headers: target.value })} /></label>
+      <p class="quiet">Your own, one a line, for each call. Without one, those of before stay as long as the address does.</p>`}
       <p class="quiet">A webhook (https://…), or an address of Apprise: <code>mailtos://user:password@mail.example.org?to=oncall@example.org</code>, <code>ntfys://</code>, <code>slack://</code>, <code>matrixs://</code> … It is encrypted and never shown again.</p>
       <p class="actions"><${Do} act=${keep}>Keep<//></p>
       ${secret && html`<p role="alert">The secret of ${secret.name}, shown this once: <code>${secret.secret}</code></p>`}</section>`;

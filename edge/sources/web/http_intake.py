@@ -34,6 +34,7 @@ from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked, found
 from edgewake.edge.sources.web.http_request import Refusal, Wanted, wanted
 from edgewake.edge.sources.web.recent_keys import RecentKeys
+from edgewake.edge.sources.web.seats import Seats
 from edgewake.edge.sources.web.web_config import read_token
 from edgewake.protocol.errors import Rejected
 from edgewake.protocol.frames.record import Mode
@@ -80,7 +81,8 @@ class HttpIntakeConfig(SourceConfig):
     token_file: Path | None = None
     """File whose first line every sender has to show as a bearer token, mode 0600."""
     connections_max: int = key(default=16, ge=1, le=256)
-    """Connections at once, 150 KiB each and what they send. One more is closed at once."""
+    """Connections at once, 150 KiB each and what they send. One more takes the place of one of a
+    sender that has more of them and is not being answered; else it is closed at once."""
     body_bytes_max: int = key(default=DOCUMENT_BYTES_MAX, ge=1024, le=16 << 20)
     """Bytes of a request's body, also when it is unpacked; a longer one is answered 413."""
     presets: tuple[str, ...] = ()
@@ -145,6 +147,7 @@ class HttpIntake:
         self._name = f"http_intake:{config.host}:{config.port}"
         self._keys = RecentKeys.decode(context.position(self._name))
         self._connections: set[asyncio.Task[None]] = set()
+        self.seats: Seats[asyncio.Task[None]] = Seats(config.connections_max)
         self._clock = context.clock
         self.mapped = _mapped(config) if config.has_maps else None
         """None: only our own requests are understood."""
@@ -153,9 +156,12 @@ class HttpIntake:
         token = None if self._config.token_file is None else read_token(self._config.token_file)
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None
-            if len(self._connections) >= self._config.connections_max:
+            task = _this()
+            peer = writer.get_extra_info("peername")
+            has_seat, out = self.seats.take(task, str(peer[0]) if peer else "")
+            if out is not None:
+                out.cancel()
+            if not has_seat:
                 writer.transport.abort()
                 return
             self._connections.add(task)
@@ -165,6 +171,7 @@ class HttpIntake:
                 pass  # the sender is gone, or was never one
             finally:
                 self._connections.discard(task)
+                self.seats.leave(task)
                 writer.transport.abort()
 
         server = await asyncio.start_server(
@@ -202,6 +209,7 @@ class HttpIntake:
     ) -> Said:
         """Readings of a request: what is true of them after TAKE_S at the latest."""
         request = Taking(asked, body, foreign)
+        self.seats.works(_this())
         try:
             async with asyncio.timeout(TAKE_S if foreign is None else TAKE_FOREIGN_S):
                 await self._take(intake, request)
@@ -347,6 +355,7 @@ class Connection:
         Raises OSError, TimeoutError, h11.ProtocolError where there is no talking with the sender.
         """
         while True:
+            self._source.seats.rests(_this())  # what was taken is answered
             async with asyncio.timeout(REQUEST_S):
                 request = await self._next()
                 if not isinstance(request, h11.Request):
@@ -440,6 +449,13 @@ class Connection:
             self._writer.write(self._protocol.send(event) or b"")
         async with asyncio.timeout(REQUEST_S):
             await self._writer.drain()
+
+
+def _this() -> asyncio.Task[None]:
+    """The task of this connection."""
+    task = asyncio.current_task()
+    assert task is not None
+    return task
 
 
 def _mapped(config: HttpIntakeConfig) -> MappedRequests:

@@ -16,11 +16,13 @@ import pytest
 from edgewake.cloud.bridge.thingsboard import client as clients
 from edgewake.cloud.bridge.thingsboard import door as module
 from edgewake.cloud.bridge.web import provisioning
+from edgewake.cloud.client_share import Bound
 from tests.bridge.test_outbox import row, sent
 from tests.bridge.thingsboard.test_hostile_clients import ASKED, TOPIC, Client, here
 from tests.feeds import eventually
 from tests.services import PATIENCE_S
 
+ASKED_AT_ONCE = 100
 WHOLE = mqtt5.PublishPacket("v2/fw/request/1/chunk/0", b"").write()
 
 
@@ -183,5 +185,42 @@ async def test_a_request_waits_for_its_turn_for_a_bounded_time(
     for _ in range(provisioning.AT_ONCE_MAX):
         await asks._turns.acquire()
     async with asyncio.timeout(PATIENCE_S):
-        answer = await asks.answer({"deviceName": "new", "provisionDeviceSecret": "code"})
+        answer = await asks.answer({"deviceName": "new", "provisionDeviceSecret": "code"}, "here")
     assert orjson.loads(answer)["status"] == "FAILURE"
+
+
+async def test_who_asks_for_tokens_without_end_leaves_turns_to_others() -> None:
+    """Anybody may ask. One turn is left, however many one client asks for."""
+    asking = {"deviceName": "new", "provisionDeviceSecret": "code"}
+    silent = asyncio.Event()
+    came: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+        came.append(await reader.readexactly(length))
+        if b"hostile" in came[-1]:
+            await silent.wait()
+        else:
+            body = b'{"items": [{"device": "new", "password": "p"}]}'
+            head = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+            writer.write(head % len(body) + body)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        asks = provisioning.Provisioning(url, None)
+        hostile = [
+            asyncio.create_task(asks.answer(asking | {"deviceName": "hostile"}, "203.0.113.1"))
+            for _ in range(ASKED_AT_ONCE)
+        ]
+        await eventually(lambda: len(came) >= provisioning.AT_ONCE_MAX - 1, "it has its turns")
+        answer = await asks.answer(asking, "198.51.100.7")
+        assert orjson.loads(answer)["status"] == "SUCCESS"
+        at_once = [one for one in hostile if one.done()]
+        own = Bound("", provisioning.WAITING_MAX).own_max
+        assert len(at_once) == ASKED_AT_ONCE - own, "these are too many of one"
+        assert {one.result() for one in at_once} == {provisioning.AGAIN}
+        silent.set()
+        await asyncio.gather(*hostile)

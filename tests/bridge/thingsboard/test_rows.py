@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from unittest import mock
 
 import pytest
+from confluent_kafka import Producer
 
+from edgewake.cloud.bridge.bridge import DRAIN_S
 from edgewake.cloud.bridge.flow.attribute_rows import ROWS_AT_ONCE
 from edgewake.cloud.bridge.thingsboard.memory import Memory
 from edgewake.protocol.clock import FakeClock
 from tests.bridge.thingsboard.alone import away, bridge
+from tests.services import PATIENCE_S
 
 LARGE = "x" * 60_000
 
@@ -61,3 +65,31 @@ async def test_rows_that_kafkas_client_has_no_room_for_are_bounded() -> None:
     assert made._writer.is_blocked
     assert len(made._writer._waiting) <= 50, "what came between two turns"
     assert len(made._rows) <= devices
+
+
+async def test_rows_are_safe_before_a_bridge_has_stopped() -> None:
+    """Nobody else sends a row: one that the stopped bridge's client still held was lost."""
+    producer = Producer({"test.mock.num.brokers": 1, "log_level": 0})
+    made = bridge(FakeClock(), producer)
+    for n in range(ROWS_AT_ONCE + 10):
+        made.remember(f"d{n}", b"{}", "gate")
+    async with asyncio.timeout(PATIENCE_S):
+        await made.drain()
+    assert len(producer) == 0, "Kafka has confirmed all of them"
+    assert not made._rows
+
+
+async def test_a_bridge_stops_in_time_where_kafka_is_away_and_says_what_is_left(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = FakeClock()
+    made = bridge(clock, away(1000))
+    for n in range(5):
+        made.remember(f"d{n}", b"{}", "gate")
+    stopping = asyncio.create_task(made.drain())
+    await asyncio.sleep(0)
+    assert not stopping.done(), "it waits"
+    clock.advance(DRAIN_S)
+    async with asyncio.timeout(PATIENCE_S):
+        await stopping
+    assert "with 5 records that Kafka has not confirmed" in caplog.text

@@ -28,7 +28,7 @@ class Hook:
     port: int
     status: int = 204
     calls: list[dict[str, Any]] = field(default_factory=list)
-    """Of all attempts, with the id of the message."""
+    """Of all attempts, with the message's id and the header by which the sender may call."""
 
     @property
     def url(self) -> str:
@@ -48,7 +48,10 @@ def hook() -> Iterator[Hook]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             Webhook(SECRET).verify(body, dict(self.headers))
-            call = json.loads(body) | {"webhook-id": self.headers["webhook-id"]}
+            call = json.loads(body) | {
+                "webhook-id": self.headers["webhook-id"],
+                "authorization": self.headers["authorization"],
+            }
             receiver.calls.append(call)
             self.send_response(receiver.status)
             self.end_headers()

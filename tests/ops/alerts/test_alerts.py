@@ -321,6 +321,23 @@ def test_secrets_are_not_shown_and_addresses_of_our_own_network_are_not_called(
         assert receiver.calls == []
 
 
+def test_a_webhook_is_sent_its_own_headers_which_nobody_is_shown(
+    alerts: Alerts, receiver: Hook, unique: Callable[[str], str]
+):
+    name = unique("hook")
+    body = {"address": receiver.url, "secret": SECRET, "headers": {"Authorization": "Bearer t0k"}}
+    made = alerts.ops.client.put(f"/v1/destinations/{name}", json=body)
+    again = alerts.ops.client.put(f"/v1/destinations/{name}", json={"address": receiver.url})
+    shown = alerts.ops.client.get("/v1/destinations")
+    assert (made.status_code, again.status_code, shown.status_code) == (200, 200, 200)
+    assert "t0k" not in made.text + again.text + shown.text
+    assert alerts.ask("POST", f"/v1/destinations/{name}/try")["sent"]
+    assert [call["authorization"] for call in receiver.calls] == ["Bearer t0k"]
+    wrong = alerts.ask("PUT", f"/v1/destinations/{name}", body | {"headers": {"Host": "t0k"}}, 422)
+    assert "header 'Host'" in wrong["detail"]
+    assert "t0k" not in str(wrong)
+
+
 def test_a_test_reaches_a_destination_at_once(alerts: Alerts, mailbox: Mail):
     mail = alerts.destination("mail", mailbox.address)
     assert alerts.ask("POST", f"/v1/destinations/{mail}/try") == {"sent": True, "error": ""}

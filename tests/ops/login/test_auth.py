@@ -11,7 +11,9 @@ import pytest
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from edgewake.cloud.client_share import Clients
 from edgewake.cloud.ops.login.auth import Access, Guard
+from edgewake.cloud.ops.login.key_door import KeyDoor
 from edgewake.cloud.ops.login.keys import Keys, parse
 from edgewake.cloud.ops.login.sessions import (
     OUTSTANDING_MAX,
@@ -38,8 +40,11 @@ def key_file(tmp_path: Path) -> Path:
 def access(key_file: Path) -> Access:
     numbers = iter(range(10_000))
     clock = FakeClock()
+    keys = Keys(key_file)
     return Access(
-        Keys(key_file),
+        keys,
+        KeyDoor(keys, clock),
+        Clients(["127.0.0.1"]),
         *(
             Passes(clock, lambda: f"t{next(numbers)}", life_s)
             for life_s in (TICKET_LIFE_S, SESSION_LIFE_S)
@@ -173,7 +178,7 @@ async def test_a_key_is_replaced_without_a_restart(
     key_file.write_text("short\n")
     with caplog.at_level(logging.ERROR):
         access.keys.reload()
-    assert "keys stay as they were" in caplog.text
+    assert "keeping the previous keys: key_file = " in caplog.text
     assert (await ask(access, "/v1/devices", {"X-API-Key": KEY})).status_code == 200
 
 

@@ -169,6 +169,19 @@ async def test_slow_senders_are_cut_and_too_many_are_turned_away(
         assert (await post(one, to, b'{"n": 1}')).status_code == 200
 
 
+async def test_who_opens_all_connections_and_says_nothing_shuts_nobody_out(tmp_path: Path) -> None:
+    to = config(connections_max=4)
+    async with caged(tmp_path, to) as one:
+        await one.until(lambda: port_is_open(to.port), "the port")
+        silent = [
+            await asyncio.open_connection("127.0.0.1", to.port, local_addr=("127.0.0.2", 0))
+            for _ in range(8)
+        ]
+        assert (await post(one, to, b'{"n": 1}')).status_code == 200
+        for _, writer in silent:
+            writer.transport.abort()
+
+
 async def test_only_who_shows_the_token_is_heard(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("secret\n")
     to = config(token_file=tmp_path / "token")

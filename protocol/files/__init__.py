@@ -1,0 +1,1 @@
+"""Files: their names last, and they may change while they are in use."""
