@@ -90,7 +90,7 @@ async def run(settings: AccessConfig) -> None:
     process_metrics.register(
         metrics.registry,
         "access",
-        certificates=process_metrics.of_kafka(settings.kafka.security),
+        certificates=settings.kafka.security.certificates,
         clock=clock,
     )
     tracer = open_tracer(settings.traces, part="access", name=settings.name)
