@@ -15,9 +15,9 @@ from edgewake.cloud import metrics_port
 from edgewake.cloud.bridge.admission.catalogue import Catalogue
 from edgewake.cloud.bridge.admission.mapped import Mapper
 from edgewake.cloud.bridge.admission.register import Register
-from edgewake.cloud.bridge.backlog import CHECK_S, BacklogCheck
 from edgewake.cloud.bridge.bridge import Bridge
 from edgewake.cloud.bridge.config import BridgeConfig, MapsConfig
+from edgewake.cloud.bridge.flow.backlog import CHECK_S, BacklogCheck
 from edgewake.cloud.bridge.kafka_writer import ALONE, PRODUCER
 from edgewake.cloud.bridge.mqtt.mqtt_source import MqttSource
 from edgewake.cloud.bridge.mqtt.subscriptions import read_keys, subscriptions
@@ -28,7 +28,6 @@ from edgewake.cloud.bridge.traces import BridgeTraces
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.kafka.up_places import UNANSWERED
-from edgewake.cloud.process_metrics import of_kafka
 from edgewake.cloud.retry import Backoff
 from edgewake.cloud.traces.sampling import Sampling
 from edgewake.cloud.traces.tracer import close, gathered, open_tracer
@@ -113,7 +112,11 @@ async def run(
             *gathered(tracer),
         ],
         part="bridge",
-        certificates=(config.mqtt.ca_file, config.mqtt.cert_file, *of_kafka(config.kafka.security)),
+        certificates=(
+            config.mqtt.ca_file,
+            config.mqtt.cert_file,
+            *config.kafka.security.certificates,
+        ),
         host=config.metrics_host,
         is_alive=is_alive,
         why_not_ready=bridge.health.why_not_ready,
