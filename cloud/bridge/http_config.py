@@ -135,8 +135,8 @@ class ThingsBoardConfig(Config):
     enrol_ca_file: Path | None = None
     """PEM of the authorities that may sign its certificate. None: the system's."""
     firmware_dir: Path | None = None
-    """Folder of firmware and software for devices: `TITLE/VERSION` is a file. Read again when it
-    changes."""
+    """Folder of firmware and software for devices, by MQTT and by HTTP (`[http]`):
+    `TITLE/VERSION` is a file. Read again when it changes."""
     prefix: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,31})?$")
     """Begins the names of devices behind gateways, as `maps.prefix` does."""
     connections_max: int = Field(default=2000, ge=1)
