@@ -250,7 +250,7 @@ async def run(settings: OpsConfig) -> None:
     metrics = CollectorRegistry()
     metrics.register(TablesCollector(tables))
     process_metrics.register(
-        metrics, "ops", certificates=process_metrics.of_kafka(settings.kafka.security), clock=clock
+        metrics, "ops", certificates=settings.kafka.security.certificates, clock=clock
     )
     client_desk = ClientDesk(writer, tables, clock)
     audit = AuditRing()
