@@ -137,4 +137,6 @@ ALL: Final = Grant(
     frozenset(Action), Names.of(["*"]), publications=Names.of(["*"]), sets=Names.of(["*"])
 )
 ANYBODY: Final = Principal("anonymous", (ALL,), Proof(Kind.ANONYMOUS))
-"""Who sends no proof of who it is, where the configuration lets anybody read everything."""
+"""Who sends no proof of who it is, where the configuration lets anybody read everything; and a
+server itself, which follows whole streams and shows each reader its share. It is never a default:
+who forgets the reader would show everything."""
