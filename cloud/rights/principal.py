@@ -50,7 +50,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """See the module. None: all there are."""
+    """A right: actions on streams. None stands for all that there are."""
 
     actions: frozenset[Action]
     streams: Names
@@ -76,7 +76,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """See the module."""
+    """Who sends a request, and what that one may do."""
 
     name: str
     """For logs; of a token and of a person `issuer#subject`."""
