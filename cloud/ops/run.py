@@ -269,7 +269,7 @@ async def run(settings: OpsConfig) -> None:
         down=down,
         requests=requests,
         editor=editor,
-        retention=RetentionDesk(settings.kafka, writer),
+        retention=RetentionDesk(settings.kafka, writer, clock),
         eraser=eraser,
         writer=writer,
         lookup=lookup,

@@ -13,7 +13,8 @@ from edgewake.cloud.kafka.metadata import topic_configs
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol import topics
-from edgewake.protocol.errors import LocalError
+from edgewake.protocol.clock import Clock
+from edgewake.protocol.errors import LocalError, Unavailable
 
 HOUR_MS: Final = 3_600_000
 KEPT_MS_MIN: Final = HOUR_MS
@@ -26,6 +27,10 @@ SEGMENT_MS: Final = (600_000, 7 * 24 * HOUR_MS)
 """The shortest and the longest time after which Kafka begins a new segment of a topic."""
 SEGMENTS: Final = 8
 """Kafka removes whole segments, so readings go at most an eighth of the retention later."""
+
+READ_BACK_S: Final = 10.0
+"""How long Kafka may take to show a change, s."""
+READ_BACK_POLL_S: Final = 0.05
 
 KeptMs = Annotated[int, Field(ge=KEPT_MS_MIN, le=KEPT_MS_MAX)]
 KeptBytes = Annotated[int, Field(ge=BYTES_MIN, le=BYTES_MAX)]
@@ -68,8 +73,9 @@ def settings_of(kept_ms: int | None, bytes_max: int | None) -> dict[str, str]:
 class RetentionDesk:
     """Asks Kafka, and has it changed."""
 
-    def __init__(self, config: KafkaConfig, writer: TableWriter) -> None:
+    def __init__(self, config: KafkaConfig, writer: TableWriter, clock: Clock) -> None:
         self._config = config
+        self._clock = clock
         self._writer = writer
         self._admin = clients.admin(config)
 
@@ -87,7 +93,10 @@ class RetentionDesk:
         return retention_of(settings, self._config)
 
     async def change(self, stream: str, kept_ms: int | None, bytes_max: int | None) -> None:
-        """Change what is not None. Raises Problem(404 | 409), Unavailable."""
+        """Changes what is not None; returns when Kafka shows it.
+
+        Raises Problem(404 | 409), Unavailable.
+        """
         await self.look(stream)
         topic, settings = topics.stream_topic(stream), settings_of(kept_ms, bytes_max)
         try:
@@ -101,6 +110,18 @@ class RetentionDesk:
                 f"Kafka refuses the change: {error}; let the user of the operations API alter "
                 "the settings of topics",
             ) from error
+        await self._shown(topic, settings)
+
+    async def _shown(self, topic: str, settings: Mapping[str, str]) -> None:
+        """A broker may describe a topic as it was for a moment. Raises Unavailable."""
+        deadline_s = self._clock.monotonic_s() + READ_BACK_S
+        while True:
+            found = await self._writer.blocking(lambda: topic_configs(self._admin, topic))
+            if settings.items() <= found.items():
+                return
+            if self._clock.monotonic_s() > deadline_s:
+                raise Unavailable(f"topic {topic}: Kafka took the change and does not show it yet")
+            await self._clock.sleep(READ_BACK_POLL_S)
 
 
 def _bound(text: str) -> int | None:
