@@ -15,6 +15,7 @@ import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Final, TypeAlias
 
 from pydantic import AfterValidator
@@ -33,6 +34,10 @@ UNKNOWN: Final = "unknown"
 """The client of a connection without an address, e.g. of a Unix socket."""
 HOPS_MAX: Final = 16
 """Addresses of `X-Forwarded-For` that are looked at, from the last one back."""
+KNOWN_MAX: Final = 4096
+"""Addresses whose reading is remembered: the same ones ask again and again."""
+ADDRESS_CHARS_MAX: Final = 100
+"""Characters of an address with its zone; a longer text names nobody, and is not remembered."""
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -141,14 +146,20 @@ class Clients:
 
 
 def _address(text: str | None) -> Address | None:
+    return _read(text) if text and len(text) <= ADDRESS_CHARS_MAX else None
+
+
+@lru_cache(KNOWN_MAX)
+def _read(text: str) -> Address | None:
     try:
-        found = ipaddress.ip_address((text or "").partition("%")[0])
+        found = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return None
     mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
     return mapped or found
 
 
+@lru_cache(KNOWN_MAX)
 def _client(address: Address) -> str:
     if isinstance(address, ipaddress.IPv4Address):
         return str(address)

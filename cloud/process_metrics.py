@@ -1,4 +1,4 @@
-"""What every part says of itself: its version, how long it runs, when its certificates end."""
+"""Metrics of every process: its version, its uptime, and when its certificates expire."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from edgewake.cloud.kafka.security import SecurityConfig
 from edgewake.protocol.clock import Clock, SystemClock
 
 VERSION: Final = metadata.version("edgewake")
@@ -26,17 +25,12 @@ def register(
     certificates: Sequence[Path | None] = (),
     clock: Clock | None = None,
 ) -> None:
-    """Add figures of the process to a part's metrics: build, start, and ends of `certificates`.
+    """Adds metrics of the process: build, uptime, and when `certificates` expire.
 
     `part` is e.g. bridge.
     """
     registry.register(_Own(part, certificates, clock or SystemClock()))
     ProcessCollector(registry=registry)
-
-
-def of_kafka(security: SecurityConfig) -> Sequence[Path | None]:
-    """The files with certificates that Kafka's clients read."""
-    return security.ca_file, security.cert_file
 
 
 class _Own(Collector):

@@ -34,6 +34,8 @@ SERVICES: Final = (
 )
 """What --only may name; a numbered part, e.g. access-2, may be named as well."""
 ACCESS_SERVERS_MAX: Final = 8
+HOST_ID: Final = "edgewake"
+"""What the host application of Sparkplug B calls itself."""
 PREFIX: Final = "home-"
 """How names of devices begin that maps make: no device with a password is called so."""
 VEHICLES: Final = 20
@@ -116,6 +118,8 @@ class Plan:
     device: str = "this-machine"
     presets: tuple[str, ...] = ()
     """Maps that the bridge reads devices' own topics with."""
+    sparkplug: bool = False
+    """Is the bridge the host application of nodes of Sparkplug B?"""
     listen: str = ""
     """Address of this machine in the local network, where broker, page, push and the operations API
     are open to who has a password or a key; empty: loopback only."""
@@ -305,6 +309,7 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
             "feed": {"access_urls": accesses, "streams": ["*"]},  # all of it is this machine's own
             "http": {"port": ports.http, "local": True, "prefix": PREFIX},
             **({"maps": {"presets": list(plan.presets), "prefix": PREFIX}} if plan.presets else {}),
+            **({"sparkplug": {"host_id": HOST_ID, "prefix": PREFIX}} if plan.sparkplug else {}),
         },
         "sequencer-1": {
             "name": "sequencer-1",
@@ -386,6 +391,7 @@ def _open_to_the_network(plan: Plan, configs: dict[str, Mapping[str, Any]]) -> N
         "port": plan.ports.thingsboard,
         "password_file": str(plan.password_file),
         "enrol_url": f"http://127.0.0.1:{plan.ports.ops}",
+        "firmware_dir": str(plan.data / "firmware"),
     }
     if plan.encrypted:
         moved["cert_file"] = str(plan.authority.server_certificate)

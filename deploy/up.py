@@ -69,6 +69,11 @@ from edgewake.deploy.plan import ACCESS_SERVERS_MAX, SERVICES
     "be repeated.",
 )
 @click.option(
+    "--sparkplug",
+    is_flag=True,
+    help="Be the host application `edgewake` of nodes of Sparkplug B at this broker.",
+)
+@click.option(
     "--faults",
     is_flag=True,
     help="Let the page System kill and freeze parts and cut links, while a ledger counts what is "
@@ -84,6 +89,7 @@ def up(
     listen: str,
     plain: bool,
     presets: tuple[str, ...],
+    sparkplug: bool,
     faults: bool,
 ) -> None:
     """Start the whole system on this machine, and restart what fails.
@@ -112,6 +118,7 @@ def up(
         listen=address,
         plain=plain,
         presets=presets,
+        sparkplug=sparkplug,
         faults=faults,
     )
     main(plan, for_s=for_s)

@@ -49,6 +49,9 @@ HTTP_GRACE_S: Final = 1
 SWITCH_S: Final = 0.001
 """After so long a thread that computes lets a waiting one run; with Python's 5 ms each new record
 waits longer while others catch up."""
+COLLECT_AFTER: Final = 20_000
+"""New objects after which the collector looks for cycles, some megabytes of them. A request makes
+hundreds that live until it is answered; with Python's 700, a fifth of a long poll was that."""
 OTHER_CONNECTIONS_MAX: Final = 1000
 """Connections beside open streams: the page, health, questions."""
 
@@ -87,7 +90,7 @@ async def run(settings: AccessConfig) -> None:
     process_metrics.register(
         metrics.registry,
         "access",
-        certificates=process_metrics.of_kafka(settings.kafka.security),
+        certificates=settings.kafka.security.certificates,
         clock=clock,
     )
     tracer = open_tracer(settings.traces, part="access", name=settings.name)
@@ -194,6 +197,7 @@ async def _report_ready(hub: Hub, is_listening: asyncio.Event, listener: socket.
     await is_listening.wait()
     gc.collect()
     gc.freeze()  # what the start made lives for ever: the collector need not walk it
+    gc.set_threshold(COLLECT_AFTER)
     host, port = listener.getsockname()[:2]
     log.info(
         "serving on http://%s:%d",

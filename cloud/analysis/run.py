@@ -17,7 +17,7 @@ from typing import Final
 from prometheus_client.core import Metric
 from pyspark.sql import SparkSession
 
-from edgewake.cloud import metrics, metrics_port, process_metrics
+from edgewake.cloud import metrics, metrics_port
 from edgewake.cloud.analysis import analysis_metrics
 from edgewake.cloud.analysis.checkpoints.checkpoint import remove_unused
 from edgewake.cloud.analysis.checkpoints.state_rows import StateRows
@@ -407,7 +407,7 @@ def run(
         config.metrics_port,
         gather,
         part="analysis",
-        certificates=process_metrics.of_kafka(config.kafka.security),
+        certificates=config.kafka.security.certificates,
         host=config.metrics_host,
         is_alive=lambda: heartbeat.is_alive(SILENT_S),
         why_not_ready=health.why_not_ready,

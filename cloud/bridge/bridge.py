@@ -22,7 +22,6 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import Final
 
 import mqtt5
@@ -56,6 +55,8 @@ from edgewake.cloud.bridge.admission.register import Register
 from edgewake.cloud.bridge.config import BridgeConfig
 from edgewake.cloud.bridge.expense import paid_record, size_of
 from edgewake.cloud.bridge.feeds import Feeds
+from edgewake.cloud.bridge.flow.attribute_rows import AttributeRows
+from edgewake.cloud.bridge.flow.reading_gate import BEHIND, ReadingGate
 from edgewake.cloud.bridge.kafka_writer import KafkaWriter
 from edgewake.cloud.bridge.metrics import BridgeMetrics
 from edgewake.cloud.bridge.mqtt.ack_ledger import AckLedger, Awaited, Delivery, InFlight
@@ -91,9 +92,6 @@ HEALTH_S: Final = 1.0
 """Seconds between two checks of what keeps the bridge from working."""
 CHUNK_LIFE_S: Final = 60
 """Seconds that the broker keeps a chunk of a feed for its device, which asks again after fewer."""
-BEHIND: Final = "the sequencer is too far behind: nothing is accepted until it has caught up"
-ROWS_AT_ONCE: Final = 500
-"""Rows of `ew.attributes` that one turn of the pump writes of those that waited for room."""
 DRAIN_S: Final = 3.0
 """Seconds that a stopping bridge waits for confirmations; the rest comes again from the broker."""
 
@@ -145,9 +143,8 @@ class Bridge:
         self._answers = Answers()
         self._parked: Parked[mqtt5.PublishPacket | Unreadable] = Parked()
         self._statuses = StatusRows()
-        self._rows: dict[str, bytes | None] = {}
-        """Rows of `ew.attributes` that wait for room: the newest of each device, which the memory
-        of these devices bounds."""
+        self._rows = AttributeRows(self._writer, clock.now_ms)
+        self._gate = ReadingGate(self._in_flight, self._writer, self.metrics, self._set_reading)
         self._allowance = Allowance(config.device)
         self._payers = Payers(
             self._allowance, config.gateway, config.knows_devices, clock.monotonic_s()
@@ -162,7 +159,6 @@ class Bridge:
             settle=self._note_part,
         )
         self._seen_changes = 0
-        self._is_paused = self._is_draining = self._is_held_back = False
         self._confirmed_s = clock.monotonic_s()
         """Monotonic clock when Kafka confirmed something last, or nothing was in flight."""
         self._looked_s = 0.0
@@ -202,7 +198,7 @@ class Bridge:
             is_wanted_back=is_wanted_back,
             clock=self._clock,
         )
-        adoption.set_reading(not self._is_paused)
+        adoption.set_reading(not self._gate.is_paused)
         return adoption
 
     # In: from the broker to Kafka's client
@@ -264,8 +260,7 @@ class Bridge:
         if delivery.packet_id is not None:
             ledger.add(delivery)
         self._admit_or_park(packet, delivery, received_at)
-        if not self._is_paused:
-            self._pause_where_full()
+        self._gate.pause_where_full()
 
     def _admit_or_park(
         self, packet: mqtt5.PublishPacket | Unreadable, delivery: Delivery, received_at: int
@@ -338,19 +333,10 @@ class Bridge:
         """
         if value is not None:
             self.account(payer).pay_for(0, len(value))
-        self._rows.pop(device, None)
-        self._rows[device] = value
-        if not self._is_paused:
-            self._write_rows()
+        self._rows.put(device, value)
+        if not self._gate.is_paused:
+            self._rows.write()
         self._work.set()
-
-    def _write_rows(self) -> None:
-        for device in [*islice(self._rows, ROWS_AT_ONCE)]:
-            if self._writer.is_blocked:
-                return
-            value = self._rows.pop(device)
-            record = KafkaRecord(topics.ATTRIBUTES, device, value, [], self._clock.now_ms())
-            self._writer.write(record, None)
 
     def account(self, payer: str, *, is_named: bool = False) -> Account:
         """The account of a device; `is_named`: the one of all devices that payloads name."""
@@ -364,8 +350,8 @@ class Bridge:
 
     @property
     def is_full(self) -> bool:
-        """Is the bridge full?"""
-        return self._is_paused or self._is_draining or self._is_held_back
+        """Whether no further message may be accepted."""
+        return self._gate.is_closed
 
     def _accept_batch(
         self, ledger: AckLedger, packet: mqtt5.PublishPacket, fingerprint: int
@@ -409,8 +395,7 @@ class Bridge:
                 self._admit_or_park(part.packet, delivery, received_at)
             else:
                 self._refuse_part(part.packet, delivery, part.refusal, account, received_at)
-        if not self._is_paused:
-            self._pause_where_full()
+        self._gate.pause_where_full()
 
     def _refuse_part(
         self,
@@ -514,30 +499,11 @@ class Bridge:
                 self._in_flight.remove(size)
                 self._parked.remove_head(topic)
 
-    def _pause_where_full(self) -> None:
-        if self._in_flight.is_full:
-            self.metrics.waits["full"] += 1
-            self._set_reading(False)
-        elif self._writer.is_blocked:
-            self.metrics.waits["queue"] += 1
-            self._set_reading(False)
-
     def hold_back(self, wanted: bool) -> None:
-        """Pause or resume: the sequencer is too far behind, or has caught up."""
-        if wanted == self._is_held_back:
-            return
-        self._is_held_back = self.metrics.held_back = wanted
-        if wanted:
-            self.metrics.waits["behind"] += 1
-            self._set_reading(False)
-        log.log(
-            logging.ERROR if wanted else logging.INFO,
-            BEHIND if wanted else "the sequencer has caught up",
-            extra={"event": "bridge.held_back" if wanted else "bridge.goes_on"},
-        )
+        """Pauses or resumes: the sequencer is too far behind, or has caught up."""
+        self._gate.hold_back(wanted)
 
     def _set_reading(self, wanted: bool) -> None:
-        self._is_paused = not wanted
         self.source.set_reading(wanted)
         if self.watch.adoption is not None:
             self.watch.adoption.set_reading(wanted)
@@ -622,17 +588,9 @@ class Bridge:
         self._writer.poll(self._polled_s)
         self._send_answers()
         self._send_down()
-        if self._rows and (self._is_draining or not self._is_paused or self._in_flight.has_room):
-            self._write_rows()
-        may_read = not self._is_draining and not self._is_held_back
-        if (
-            self._is_paused
-            and may_read
-            and not self._rows
-            and self._in_flight.has_room
-            and not self._writer.is_blocked
-        ):
-            self._set_reading(True)
+        if self._rows and self._gate.lets_rows_out:
+            self._rows.write()
+        self._gate.resume_where_room(is_waiting=bool(self._rows))
         if self._parked and self._catalogue.changes != self._seen_changes:
             self._seen_changes = self._catalogue.changes
             self._admit_parked()
@@ -656,11 +614,11 @@ class Bridge:
         if not self._in_flight.messages:
             self._confirmed_s = self._polled_s
         is_unconfirmed = self._polled_s - self._confirmed_s > HEALTH_S
-        is_away = not self.source.subscribed.is_set() and not self._is_draining
+        is_away = not self.source.subscribed.is_set() and not self._gate.is_draining
         notes = {
             "kafka": "Kafka confirms nothing of what is in flight" if is_unconfirmed else None,
             "mqtt": f"no MQTT broker: {self.source.lost_by}" if is_away else None,
-            "sequencer": BEHIND if self._is_held_back else None,
+            "sequencer": BEHIND if self._gate.is_held_back else None,
         }
         for what, why in notes.items():
             self.health.note(what, why)
@@ -680,9 +638,8 @@ class Bridge:
         Awaited is each record: also those that no device waits for, as rows of tables and letters
         that were counted, of which nobody sends another one.
         """
-        self._is_draining = True
         self._write_counted()
-        self._set_reading(False)
+        self._gate.drain()
         deadline_s = self._clock.monotonic_s() + DRAIN_S
         self.step()
         while (left := self._left) and self._clock.monotonic_s() < deadline_s:

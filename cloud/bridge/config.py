@@ -120,6 +120,11 @@ class BridgeConfig(Config):
         """Does the broker know devices by certificate or password?"""
         return self.mqtt.ca_file is not None or self.mqtt.username is not None
 
+    @property
+    def speaks_thingsboard(self) -> bool:
+        """Does it answer devices of ThingsBoard, by MQTT or HTTP?"""
+        return self.thingsboard.port is not None or self.http.port is not None
+
     @model_validator(mode="after")
     def _check_maps(self) -> Self:
         if self.maps.file is not None and self.maps.presets:

@@ -41,8 +41,9 @@ class HttpConfig(Config):
     port: int | None = Field(default=None, ge=1, le=65_535)
     """TCP port; none: nothing is taken by HTTP."""
     presets: tuple[str, ...] = ("all",)
-    """Maps of other systems' clients, if no `file` is given: `influx`, `otlp`, `cloudevents`,
-    `senml`, `owntracks`, `thingsboard`, or `all` for these six."""
+    """Presets whose maps read what comes, if no `file` is given (`edgewake map presets` lists
+    them). `all` stands for the six of clients that send by HTTP: `influx`, `otlp`, `cloudevents`,
+    `senml`, `owntracks`, `thingsboard`."""
     file: Path | None = None
     """Map file, in place of `presets`; a request's path is its topic. Read again when it
     changes."""
@@ -134,8 +135,8 @@ class ThingsBoardConfig(Config):
     enrol_ca_file: Path | None = None
     """PEM of the authorities that may sign its certificate. None: the system's."""
     firmware_dir: Path | None = None
-    """Folder of firmware and software for devices: `TITLE/VERSION` is a file. Read again when it
-    changes."""
+    """Folder of firmware and software for devices, by MQTT and by HTTP (`[http]`):
+    `TITLE/VERSION` is a file. Read again when it changes."""
     prefix: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,31})?$")
     """Begins the names of devices behind gateways, as `maps.prefix` does."""
     connections_max: int = Field(default=2000, ge=1)

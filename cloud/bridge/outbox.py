@@ -44,8 +44,9 @@ class Outbox:
         self.is_loaded = False
         """Before, what is read is not new."""
         self.sent = 0
-        self.reach: Callable[[DownRow], bool] = lambda _row: False
-        """Sends a row to a device that is connected to this process itself; False: it is not."""
+        self.ways: list[Callable[[DownRow], bool]] = []
+        """Each sends a row to a device that is connected to this process itself; False: it is
+        not."""
 
     def follow(self, key: str, value: bytes | None) -> None:
         """A record of `ew.down`. Raises ValueError."""
@@ -95,7 +96,7 @@ class Outbox:
         """(key, row) of what is to be sent now; `sent` takes them off."""
         for key, row in list(self._due.items()):
             if row.waits_at(now_ms):
-                if self.reach(row):
+                if any(way(row) for way in self.ways):
                     self.on_sent(key)
                 else:
                     yield key, row

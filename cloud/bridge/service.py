@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -15,19 +15,19 @@ from edgewake.cloud import metrics_port
 from edgewake.cloud.bridge.admission.catalogue import Catalogue
 from edgewake.cloud.bridge.admission.mapped import Mapper
 from edgewake.cloud.bridge.admission.register import Register
-from edgewake.cloud.bridge.backlog import CHECK_S, BacklogCheck
 from edgewake.cloud.bridge.bridge import Bridge
 from edgewake.cloud.bridge.config import BridgeConfig, MapsConfig
+from edgewake.cloud.bridge.flow.backlog import CHECK_S, BacklogCheck
 from edgewake.cloud.bridge.kafka_writer import ALONE, PRODUCER
 from edgewake.cloud.bridge.mqtt.mqtt_source import MqttSource
 from edgewake.cloud.bridge.mqtt.subscriptions import read_keys, subscriptions
 from edgewake.cloud.bridge.outbox import Outbox
+from edgewake.cloud.bridge.thingsboard.firmware import Firmware
 from edgewake.cloud.bridge.thingsboard.memory import Memory
 from edgewake.cloud.bridge.traces import BridgeTraces
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.kafka.up_places import UNANSWERED
-from edgewake.cloud.process_metrics import of_kafka
 from edgewake.cloud.retry import Backoff
 from edgewake.cloud.traces.sampling import Sampling
 from edgewake.cloud.traces.tracer import close, gathered, open_tracer
@@ -79,7 +79,7 @@ async def run(
         monotonic_s=clock.monotonic_s,
     )
     outbox = Outbox()
-    memory = None if config.thingsboard.port is None else Memory(instance, config.name)
+    memory = Memory(instance, config.name) if config.speaks_thingsboard else None
     opened = await _unless_stopped(
         _open_kafka(config, catalogue, register, outbox, memory, clock, Backoff(rng)), stop
     )
@@ -112,7 +112,11 @@ async def run(
             *gathered(tracer),
         ],
         part="bridge",
-        certificates=(config.mqtt.ca_file, config.mqtt.cert_file, *of_kafka(config.kafka.security)),
+        certificates=(
+            config.mqtt.ca_file,
+            config.mqtt.cert_file,
+            *config.kafka.security.certificates,
+        ),
         host=config.metrics_host,
         is_alive=is_alive,
         why_not_ready=bridge.health.why_not_ready,
@@ -130,9 +134,9 @@ async def run(
                 tasks.create_task(_watch_backlog(bridge, backlog, clock), name="backlog"),
                 tasks.create_task(_log_ready(bridge.source, config.name), name="ready"),
                 tasks.create_task(_follow_maps(config, keys, map_file, bridge, clock), name="maps"),
-                tasks.create_task(_serve_http(config, bridge, clock, stop), name="http"),
-                tasks.create_task(
-                    _serve_thingsboard(config, bridge, outbox, memory, clock), name="tb"
+                *(
+                    tasks.create_task(serving, name=name)
+                    for name, serving in _doors(config, bridge, outbox, memory, clock, stop)
                 ),
                 tasks.create_task(_host_sparkplug(config, bridge, clock, rng), name="sparkplug"),
             ]
@@ -177,26 +181,49 @@ async def _follow_maps(
             bridge.set_maps(map_file.maps, wanted)
 
 
-async def _serve_http(
-    config: BridgeConfig, bridge: Bridge, clock: Clock, stop: asyncio.Event
-) -> None:
-    """Imported where it is wanted: a web server is 20 MB."""
-    if config.http.port is None:
-        return
-    from edgewake.cloud.bridge.web.serving import serve
+def _doors(
+    config: BridgeConfig,
+    bridge: Bridge,
+    outbox: Outbox,
+    memory: Memory | None,
+    clock: Clock,
+    stop: asyncio.Event,
+) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+    """What is served to devices that do not come by the broker; nothing where none is wanted.
 
-    await serve(config.http, bridge, clock, stop)
-
-
-async def _serve_thingsboard(
-    config: BridgeConfig, bridge: Bridge, outbox: Outbox, memory: Memory | None, clock: Clock
-) -> None:
+    Imported where it is wanted: a web server is 20 MB.
+    """
     if memory is None:
         return
-    from edgewake.cloud.bridge.thingsboard.door import serve
-
     memory.write = lambda row: bridge.remember(*row, memory.of(row.device).token)
-    await serve(config.thingsboard, bridge, outbox, memory, clock)
+    firmware, looked = Firmware(config.thingsboard.firmware_dir), asyncio.Event()
+    yield "firmware", _follow_firmware(firmware, looked, clock)
+    if config.http.port is not None:
+        from edgewake.cloud.bridge.thingsboard.device_api import DeviceApi
+        from edgewake.cloud.bridge.web import serving
+
+        api = DeviceApi(bridge, outbox, memory, firmware, clock, config.http.prefix)
+        http = partial(serving.serve, config.http, bridge, clock, stop, api)
+        yield "http", _once(looked, http)
+    if config.thingsboard.port is not None:
+        from edgewake.cloud.bridge.thingsboard import door
+
+        mqtt = partial(door.serve, config.thingsboard, bridge, outbox, memory, firmware, clock)
+        yield "tb", _once(looked, mqtt)
+
+
+async def _once(looked: asyncio.Event, serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Serve once the firmware is known: a version that is not known is refused for good."""
+    await looked.wait()
+    await serve()
+
+
+async def _follow_firmware(firmware: Firmware, looked: asyncio.Event, clock: Clock) -> None:
+    """Offer what came into the folder: there may be gigabytes of it to read."""
+    while True:
+        await asyncio.to_thread(firmware.look)
+        looked.set()
+        await clock.sleep(LOOK_S)
 
 
 async def _host_sparkplug(

@@ -7,6 +7,7 @@ logs, not into errors, and Spark redacts it (SPARK_REDACTED).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Self
@@ -55,6 +56,11 @@ class SecurityConfig(Config):
     """With sasl_ssl."""
     password_file: Path | None = None
     """File with the user's password, one line, mode 0600."""
+
+    @property
+    def certificates(self) -> Sequence[Path | None]:
+        """The files with certificates that Kafka's clients read."""
+        return self.ca_file, self.cert_file
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:

@@ -21,7 +21,6 @@ def lake(config_file: Path, verbose: bool) -> None:
     from edgewake.cloud import metrics_port
     from edgewake.cloud.lake.config import LakeConfig
     from edgewake.cloud.lake.writer import Writer
-    from edgewake.cloud.process_metrics import of_kafka
     from edgewake.cloud.thread_part import run_until_stopped
     from edgewake.protocol.clock import SystemClock
     from edgewake.protocol.config import load
@@ -37,7 +36,7 @@ def lake(config_file: Path, verbose: bool) -> None:
             config.metrics_port,
             lambda: [*writer.metrics.gather(), *writer.health.gather()],
             part="lake",
-            certificates=of_kafka(config.kafka.security),
+            certificates=config.kafka.security.certificates,
             host=config.metrics_host,
             is_alive=heartbeat.is_alive,
             why_not_ready=writer.health.why_not_ready,

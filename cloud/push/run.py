@@ -148,7 +148,7 @@ async def run(settings: PushConfig) -> None:
     process_metrics.register(
         registry,
         "push",
-        certificates=process_metrics.of_kafka(settings.kafka.security),
+        certificates=settings.kafka.security.certificates,
         clock=clock,
     )
     metrics.behind.set_function(lambda: watch.behind)

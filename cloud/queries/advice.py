@@ -33,8 +33,10 @@ _PLACES: Final = (
 )
 _WINDOWS: Final = "GROUP BY window(event_time, '1 minute')"
 _LISTS: Final = (
-    "a reading's fields are numbers, texts and booleans; UNPIVOT makes rows of several fields; "
-    f"{STORED} with unnest(list)"
+    "a reading's fields are numbers, texts and booleans, and a list is JSON text: take it apart "
+    "where it comes in, with `each` of a map (docs/maps.md) or `explode` of an agent's chain "
+    "(docs/processing.md); UNPIVOT makes rows of several fields; "
+    f"{STORED} with unnest(from_json(list, '[\"VARCHAR\"]'))"
 )
 _FIRST_OF_EACH: Final = (
     "the first n rows of each window: ORDER BY x DESC LIMIT n; the row with the largest x of "

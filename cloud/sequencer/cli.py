@@ -19,7 +19,6 @@ def sequencer(config_file: Path, verbose: bool) -> None:
     import random
 
     from edgewake.cloud import metrics_port
-    from edgewake.cloud.process_metrics import of_kafka
     from edgewake.cloud.sequencer.config import SequencerConfig
     from edgewake.cloud.sequencer.sequencer import Sequencer
     from edgewake.cloud.thread_part import run_until_stopped
@@ -38,7 +37,7 @@ def sequencer(config_file: Path, verbose: bool) -> None:
             config.metrics_port,
             lambda: [*part.metrics.gather(), *gathered(part.tracer)],
             part="sequencer",
-            certificates=of_kafka(config.kafka.security),
+            certificates=config.kafka.security.certificates,
             host=config.metrics_host,
             is_alive=heartbeat.is_alive,
             why_not_ready=part.why_not_ready,

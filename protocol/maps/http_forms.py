@@ -8,6 +8,7 @@ Pure. A form is known by path and headers; its clients are moved here by changin
     application/senml+json, …+cbor                SenML (RFC 8428)                → senml/DEVICE
     /pub, /owntracks                              OwnTracks                       → owntracks/USER/…
     /api/v1/TOKEN/telemetry, …/attributes         ThingsBoard's devices      → v1/devices/DEVICE/…
+    /api/v1/TOKEN/rpc, …/firmware, a GET of …     their questions: no readings (`is_question`)
     any other path                                                                → that path
 
 The topics are those of the presets of the same name, so one map serves MQTT and HTTP.
@@ -16,6 +17,7 @@ The topics are those of the presets of the same name, so one map serves MQTT and
 from __future__ import annotations
 
 import hashlib
+import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -42,6 +44,10 @@ FORM_BODY: Final = "application/x-www-form-urlencoded"
 _EVENT, _EVENTS = "application/cloudevents+json", "application/cloudevents-batch+json"
 _SENML: Final = frozenset({"application/senml+json", "application/sensml+json"})
 _SENML_CBOR: Final = frozenset({"application/senml+cbor", "application/sensml+cbor"})
+
+
+_LISTED: Final = frozenset({"clientKeys", "sharedKeys"})
+"""Words of ThingsBoard's queries that are lists: with commas, or once for each item."""
 
 
 class Form(StrEnum):
@@ -76,7 +82,11 @@ class Head(NamedTuple):
     def of(cls, method: str, target: str, headers: Mapping[str, str]) -> Head:
         """Parses a request line's target."""
         path, _, query = target.partition("?")
-        return cls(method, path, dict(parse_qsl(query, keep_blank_values=True)), headers)
+        pairs = parse_qsl(query, keep_blank_values=True)
+        words = dict(pairs)
+        for listed in _LISTED & words.keys():
+            words[listed] = ",".join(value for name, value in pairs if name == listed)
+        return cls(method, path, words, headers)
 
     @property
     def content_type(self) -> str:
@@ -135,13 +145,36 @@ _PATHS: Final = {
 }
 
 
+_THINGSBOARD: Final = re.compile(
+    r"/api/v1/([^/]+)/(telemetry|attributes|attributes/updates|rpc|rpc/[0-9]{1,10}|claim"
+    r"|firmware|software)"
+)
+_THINGSBOARD_READINGS: Final = ("telemetry", "attributes")
+
+
 def _thingsboard(path: str) -> tuple[str, str] | None:
     """Token and kind."""
-    levels = path.split("/")
-    is_own = levels[:3] == ["", "api", "v1"] and len(levels) == 5
-    if not is_own or levels[4] not in ("telemetry", "attributes") or not levels[3]:
-        return None
-    return unquote(levels[3]), levels[4]
+    found = _THINGSBOARD.fullmatch(path)
+    return None if found is None else (unquote(found[1]), found[2])
+
+
+def thingsboard_kind(head: Head) -> str:
+    """What a request of ThingsBoard's device API is about, e.g. `rpc/7`; empty for all others."""
+    found = _thingsboard(head.path)
+    return "" if found is None else found[1]
+
+
+def is_question(head: Head) -> bool:
+    """Does a device of ThingsBoard ask or answer something, in place of sending readings?"""
+    kind = thingsboard_kind(head)
+    return bool(kind) and (head.method == "GET" or kind not in _THINGSBOARD_READINGS)
+
+
+def thingsboard_name(head: Head) -> str:
+    """The name of a device of ThingsBoard, which shows nothing but its token."""
+    found = _thingsboard(head.path)
+    assert found is not None, "form_of said so"
+    return head.device or f"thing-{hashlib.sha256(found[0].encode()).hexdigest()[:12]}"
 
 
 def probe(head: Head) -> Reply | None:
@@ -358,11 +391,8 @@ def _owntracks(head: Head, body: bytes, _now_ms: int) -> list[HttpMessage]:
 
 
 def _of_thingsboard(head: Head, body: bytes, _now_ms: int) -> list[HttpMessage]:
-    found = _thingsboard(head.path)
-    assert found is not None, "form_of said so"
-    token, kind = found
-    device = head.device or f"thing-{hashlib.sha256(token.encode()).hexdigest()[:12]}"
-    return [HttpMessage(f"v1/devices/{level(device)}/{kind}", body, json_of(body))]
+    topic = f"v1/devices/{level(thingsboard_name(head))}/{thingsboard_kind(head)}"
+    return [HttpMessage(topic, body, json_of(body))]
 
 
 def _other(head: Head, body: bytes, _now_ms: int) -> list[HttpMessage]:

@@ -13,6 +13,7 @@ from edgewake.protocol.maps.http_forms import (
     Outcome,
     Reply,
     form_of,
+    is_question,
     probe,
     reply,
     shown_login,
@@ -62,7 +63,8 @@ def identified(
     if not is_known and (token is not None or tokens is not None or passwords is not None):
         wanted = "a token" if passwords is None else "the name and password of a device"
         return refusal(form, head, 401, f"{wanted} is required")
-    if head.method != "POST" and not (head.method == "GET" and form is Form.OTHER):
+    may_get = form is Form.OTHER or (form is Form.THINGSBOARD and is_question(head))
+    if head.method != "POST" and not (head.method == "GET" and may_get):
         return refusal(form, head, 405, "expected POST")
     is_own = holder is not None and not holder.is_gateway
     return head._replace(

@@ -34,8 +34,10 @@ LIMITS: Final = """
 A poll is a request: its head is parsed, its cursor verified, its right looked at, and its answer
 has a head of its own, all in Python, on a processor that the clients, Python too, share. Half of it
 are the layers of the server, its middlewares and the routes before the first word of the request is
-looked at, so twenty thousand a second are out of reach of one process on ASGI. What is read and
-encoded is made once for all who stand at one place.
+looked at, so twenty thousand a second are out of reach of one process on ASGI. By a profile, of the
+server's thread 61 % are requests: 15 % middlewares, 14 % FastAPI's routes, 6 % words and addresses,
+12 % the place that one holds, 13 % its waiting for a page that is read for all; 7 % are the parser.
+What is read and encoded is made once for all who stand at one place.
 """
 CLIENTS: Final = 1000
 RATE: Final = 100

@@ -25,6 +25,7 @@ from edgewake.protocol.certificates import authority as authorities
 from tests.chromium import chromium, open_page
 from tests.deploy.test_up import descendants, port_base, running
 from tests.edge.bad_wire import FarNetwork, far_network, needs_network
+from tests.protocol.sparkplug.test_host import X, birth
 from tests.services import Process, wait_until
 
 PARTS = ("mosquitto", "kafka", "bridge", "sequencer", "access", "push", "ops")
@@ -111,7 +112,11 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Here]:
     with (
         far_network() as network,
         running(
-            data, base, *ONLY, "--listen", network.near, "--preset", "tasmota", log=folder / "log"
+            data,
+            base,
+            *ONLY,
+            *("--listen", network.near, "--preset", "tasmota", "--sparkplug"),
+            log=folder / "log",
         ) as process,
     ):
         process.wait_for("Ctrl-C stops everything.")
@@ -352,6 +357,20 @@ def test_a_plug_that_speaks_in_its_own_words_is_seen_by_its_preset(here: Here) -
     sent = here.there("mosquitto_pub", *login, "-q", "1", "-t", "tele/plug/SENSOR", "-m", message)
     assert sent.returncode == 0, sent.stderr
     wait_until(lambda: "home-plug" in here.latest("tasmota_sensor"), "the plug is seen")
+
+
+def test_a_node_of_sparkplug_finds_its_host_and_is_seen(here: Here) -> None:
+    words = shlex.split(printed_line(here.said))
+    login = words[1 : words.index("-q")]
+    state = ("-t", "spBv1.0/STATE/edgewake", "-C", "1", "-W", "30")
+    said = here.there("mosquitto_sub", *login, *state)
+    assert json.loads(said.stdout)["online"] is True, said.stderr
+    file = here.folder / "birth"
+    file.write_bytes(birth(0, 0, X))
+    topic = "spBv1.0/plant/NBIRTH/device-1"
+    sent = here.there("mosquitto_pub", *login, "-q", "1", "-t", topic, "-f", str(file))
+    assert sent.returncode == 0, sent.stderr
+    wait_until(lambda: "home-plant.device-1" in here.latest("sparkplug"), "the node is seen")
 
 
 def test_only_loopback_and_the_address_that_was_named_are_listened_on(here: Here) -> None:

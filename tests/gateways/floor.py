@@ -85,6 +85,7 @@ class Floor:
     def start_cloud(self, rules: str = RULES) -> None:
         """All parts of it. `rules`: lines of bridge.toml."""
         kafka = f'[kafka]\nbootstrap = "{self.node.bootstrap}"\n'
+        self.ops_port, self.access_port = free_ports(2)
         self.start_bridge(rules)
         self._start("sequencer", "sequencer-1", f'name = "sequencer-1"\n{kafka}')
         readers = self.folder / "readers.keys"
@@ -94,7 +95,6 @@ class Floor:
         key.write_text(f"1 {'ab' * 32}\n")
         key.chmod(0o600)
         ops_key.write_text(OPS_KEY + "\n")
-        self.ops_port, self.access_port = free_ports(2)
         ops = f'port = {self.ops_port}\nkey_file = "{ops_key}"\ndata_dir = "{self.folder}/ops"\n'
         self._start("ops", "ops", ops + kafka)
         access = f'name = "access-1"\nport = {self.access_port}\ncursor_key_file = "{key}"\n'
@@ -102,11 +102,13 @@ class Floor:
 
     def start_bridge(self, rules: str = RULES) -> Process:
         """The bridge, with these lines of its configuration."""
+        access = f"http://127.0.0.1:{self.access_port}"
         return self._start(
             "bridge",
             "bridge-1",
             f'name = "bridge-1"\n[mqtt]\nport = {self.broker.port}\nsite = "floor"\n'
-            f'[kafka]\nbootstrap = "{self.node.bootstrap}"\n{rules}',
+            f'[kafka]\nbootstrap = "{self.node.bootstrap}"\n{rules}\n'
+            f'[feed]\naccess_urls = ["{access}"]\nstreams = ["*"]\n',
         )
 
     def start_gateway(self, name: str, *lines: str, stream: str = "power") -> Process:

@@ -33,6 +33,13 @@ def test_a_gateway_whose_things_ask_has_their_replies_by_thing() -> None:
     assert config.streams_of_things == {"device_requests", "ew_replies"}
 
 
+def test_a_gateway_that_follows_for_its_things_keeps_it_by_thing() -> None:
+    config = AgentConfig.checked(example("gateway feed") | {"device": "gw", "data_dir": "/tmp"})
+    assert config.streams_of_things == {"limits_here"}
+    (source,) = config.source
+    assert (source.rename, source.send) == ({"of_device": "thing"}, False)
+
+
 def test_the_rules_allow_what_the_page_says() -> None:
     rules = BridgeConfig.model_validate(example("gateway rules")).gateway
     for knows_devices in (True, False):

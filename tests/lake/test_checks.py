@@ -26,6 +26,7 @@ from edgewake.cloud.lake.present import Present
 from edgewake.cloud.lake.question import is_question
 from edgewake.cloud.lake.shape import ColumnType, Kind, quoted
 from edgewake.cloud.lake.sources import Source
+from edgewake.cloud.queries import advice
 from edgewake.protocol.errors import QueryError
 
 NUMBER, STRING = ColumnType.NUMBER, ColumnType.STRING
@@ -35,6 +36,22 @@ NUMBER, STRING = ColumnType.NUMBER, ColumnType.STRING
 def db() -> Iterator[duckdb.DuckDBPyConnection]:
     with engine() as connection:
         yield connection
+
+
+def test_a_list_in_a_payload_is_taken_apart_as_the_queries_advice_says(
+    db: duckdb.DuckDBPyConnection,
+) -> None:
+    """A payload's list is kept as JSON text."""
+    function = re.search(r"unnest\(.*\)\)", advice.FUNCTIONS["unnest"])
+    assert function is not None
+    item = function[0].replace("list", "topics")
+    sql = f"SELECT item, count(*) AS n FROM (SELECT {item} AS item FROM m) GROUP BY item ORDER BY n"
+    assert set(tables_of(db, sql)) == {"m"}
+    db.execute("CREATE TABLE m (topics VARCHAR)")
+    for topics in (["art", "music"], ["music"], [], ["music", "chess", "art"]):
+        db.execute("INSERT INTO m VALUES (?)", [orjson.dumps(topics).decode()])
+    db.execute("INSERT INTO m VALUES (NULL)")
+    assert db.sql(sql).fetchall() == [("chess", 1), ("art", 2), ("music", 3)]
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,16 @@ SYNTAX = {
         "-- zone: Europe/Berlin",
     ),
     "LATERAL": ("SELECT a FROM m LATERAL VIEW explode(a) x", "use UNPIVOT for fields"),
+    "explode of a list": ("SELECT a FROM m LATERAL VIEW explode(a) x", "`each` of a map"),
+    "unnest in SELECT": ("SELECT unnest(a) AS item FROM m", "`explode` of an agent's chain"),
+    "unnest in an aggregate": (
+        "SELECT approx_top_k(unnest(a), 5) AS top FROM m GROUP BY window(event_time, '1 minute')",
+        "a list is JSON text",
+    ),
+    "CROSS JOIN UNNEST": (
+        "SELECT item FROM m CROSS JOIN UNNEST(a) AS t(item)",
+        "`explode` of an agent's chain",
+    ),
     "DOY": ("SELECT extract(DOY FROM event_time) AS d FROM m", "dayofyear(event_time)"),
     "epoch": ("SELECT extract(epoch FROM event_time) AS d FROM m", "unix_seconds(event_time)"),
     "another part": (

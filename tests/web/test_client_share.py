@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgewake.cloud.client_share import UNKNOWN, Bound, Clients
+from edgewake.cloud.client_share import ADDRESS_CHARS_MAX, UNKNOWN, Bound, Clients, _read
 from edgewake.cloud.web.connections import Connections
 
 VIEWS = Bound("views", 500, 0.25)
@@ -72,3 +72,13 @@ def test_connections_of_one_client_are_bounded_and_those_of_a_proxy_only_togethe
     connections.leave("192.0.2.7")
     assert (connections.refusal("192.0.2.7"), len(connections)) == (None, 70)
     assert b"you hold 10 connections" in (connections.refusal("192.0.2.7") or b"")
+
+
+def test_what_somebody_invents_as_an_address_is_not_remembered() -> None:
+    """A header may have 64 KB, and thousands of them would be kept."""
+    clients = Clients(["127.0.0.1"])
+    before = _read.cache_info().currsize
+    for number in range(50):
+        assert clients.of("127.0.0.1", [f"{'9' * ADDRESS_CHARS_MAX}{number}"]) == "127.0.0.1"
+    assert _read.cache_info().currsize <= before + 1, "that of the proxy alone"
+    assert clients.of("127.0.0.1", ["fe80::1%eth0"]) == "fe80::/64"

@@ -15,7 +15,7 @@ subscriber gets what was answered anywhere before. The last one counts, also one
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -36,7 +36,10 @@ from edgewake.protocol.errors import Unavailable
 NAMES_MAX: Final = 100
 """Names of one holder: a program has some, one that makes a new one each time is in a loop."""
 TOTAL_MAX: Final = 50_000
-"""Names of all together, some 300 bytes of memory each."""
+"""Names of all together, some 500 bytes of memory each."""
+FREED_MAX: Final = 20
+"""Names of others that one acknowledgement frees: more than the one that it may add, so that those
+who never come back do not fill the place of all."""
 KEPT_MS: Final = 30 * 86_400_000
 """A month without an acknowledgement: streams are not kept for as long by default."""
 WRITE_S: Final = 4.0
@@ -61,47 +64,56 @@ class Table:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._kept: dict[str, _Kept] = {}
-        self._of: Counter[str] = Counter()
+        """By key, those that were acknowledged longest ago first."""
+        self._of: dict[str, set[str]] = {}
+        """The keys of each holder."""
 
     def take(self, key: str, value: bytes | None) -> None:
         """A record of the topic. Raises ValueError for one that cannot be read."""
-        before = self._kept.pop(key, None)
-        holder = key.rpartition("|")[0]
-        if before is not None:
-            self._of[holder] -= 1
-        if value is None:
-            return
-        found = orjson.loads(value)
-        if not isinstance(found, dict) or not isinstance(found.get("cursor"), str):
-            raise ValueError("expected an object with cursor and at")
-        self._kept[key] = _Kept(found["cursor"][:TEXT_MAX], int(found.get("at") or 0))
-        self._of[holder] += 1
+        found = None if value is None else _decoded(value)
+        self._kept.pop(key, None)
+        own = self._of.setdefault(key.rpartition("|")[0], set())
+        if found is None:
+            own.discard(key)
+        else:
+            self._kept[key] = found
+            own.add(key)
+        if not own:
+            del self._of[key.rpartition("|")[0]]
 
     def cursor(self, key: str) -> str | None:
         """The cursor under a key, unless it is too old."""
         found = self._kept.get(key)
-        is_old = found is not None and self._clock.now_ms() - found.at_ms > KEPT_MS
-        return None if found is None or is_old else found.cursor
+        return None if found is None or self._is_old(key) else found.cursor
+
+    def _is_old(self, key: str) -> bool:
+        return self._clock.now_ms() - self._kept[key].at_ms > KEPT_MS
 
     def old(self, holder: str) -> list[str]:
-        """The keys of a holder that are free again."""
-        now = self._clock.now_ms()
-        return [
-            key
-            for key, found in self._kept.items()
-            if key.rpartition("|")[0] == holder and now - found.at_ms > KEPT_MS
-        ]
+        """The keys that are free again: a holder's, and some of those who never came back."""
+        own = {key for key in self._of.get(holder, ()) if self._is_old(key)}
+        first = itertools.islice(self._kept, FREED_MAX)
+        return sorted(own | {key for key in first if self._is_old(key)})
 
     def refusal(self, key: str) -> str | None:
         """Why one more name may not be kept; None where it may."""
         if key in self._kept:
             return None
         holder = key.rpartition("|")[0]
-        if self._of[holder] >= NAMES_MAX and len(self.old(holder)) == 0:
+        old = self.old(holder)
+        own = self._of.get(holder, set())
+        if len(own) >= NAMES_MAX and own.isdisjoint(old):
             return f"{NAMES_MAX} names are kept for you already, as many as one may have"
-        if len(self._kept) >= TOTAL_MAX:
+        if len(self._kept) >= TOTAL_MAX and not old:
             return f"{TOTAL_MAX} names are kept here already"
         return None
+
+
+def _decoded(value: bytes) -> _Kept:
+    found = orjson.loads(value)
+    if not isinstance(found, dict) or not isinstance(found.get("cursor"), str):
+        raise ValueError("expected an object with cursor and at")
+    return _Kept(found["cursor"][:TEXT_MAX], int(found.get("at") or 0))
 
 
 class KeptCursors:

@@ -14,20 +14,19 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import mqtt5
-import orjson
 
 from edgewake.cloud.bridge.admission.allowance import MEASURED_BYTES, Account
-from edgewake.cloud.bridge.admission.mapped import Mapper, Part
+from edgewake.cloud.bridge.admission.mapped import Mapper
 from edgewake.cloud.bridge.thingsboard import words
 from edgewake.cloud.bridge.thingsboard.firmware import Firmware, Image, chunk
 from edgewake.cloud.bridge.thingsboard.memory import Memory
+from edgewake.cloud.bridge.thingsboard.pending import Pending
 from edgewake.cloud.bridge.web import provisioning
 from edgewake.cloud.bridge.web.door import Taker
-from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.downlink.down_message import Command
 from edgewake.protocol.downlink.down_row import DownRow
-from edgewake.protocol.downlink.downlink import ANSWERS, Answer, AnswerState, DownKind
+from edgewake.protocol.downlink.downlink import AnswerState
 from edgewake.protocol.errors import RemoteError
 from edgewake.protocol.maps.device_tokens import Holder
 from edgewake.protocol.maps.names import device_name
@@ -79,20 +78,6 @@ class Taken:
 
 
 Recent = OrderedDict[int, Taken]
-
-
-@dataclass(slots=True)
-class Pending:
-    """A command that was sent."""
-
-    row_id: str
-    name: str
-    device: str
-
-    @classmethod
-    def of(cls, row: DownRow, asked: Command) -> Pending:
-        """The one of a row."""
-        return cls(asked.id, asked.name, row.device)
 
 
 class Server(Protocol):
@@ -480,17 +465,8 @@ class Client:
         self.door.note(self, f"an answer to number {word.number}, which nobody waits for")
 
     def _answer(self, pending: Pending, state: AnswerState, output: str, detail: str = "") -> None:
-        answer = Answer(
-            id=pending.row_id,
-            kind=DownKind.COMMAND,
-            state=state,
-            detail=detail,
-            name=pending.name,
-            output=output or None,
-        )
-        body = {"t": self.door.clock.now_ms(), **answer.fields()}
-        packet = mqtt5.PublishPacket(topics.up(pending.device, ANSWERS), orjson.dumps(body))
-        self.door.bridge.take([Part(packet)], pending.device, _nothing, is_named=False)
+        part = pending.answered(state, output, detail, self.door.clock.now_ms())
+        self.door.bridge.take([part], pending.device, _nothing, is_named=False)
 
     def _qos(self, topic: str) -> int | None:
         """The QoS with which it listens to a topic; None: not at all."""

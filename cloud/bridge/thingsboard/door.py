@@ -74,6 +74,7 @@ class Door:
         bridge: Taker,
         outbox: Outbox,
         memory: Memory,
+        firmware: Firmware,
         clock: Clock,
     ) -> None:
         """Raises ConfigError."""
@@ -81,7 +82,7 @@ class Door:
         self.mapper = Mapper(compile_presets([PRESET], needs_names=True), config.prefix)
         self._outbox = outbox
         self.memory = memory
-        self.firmware = Firmware(config.firmware_dir)
+        self.firmware = firmware
         self.whole_files = asyncio.Semaphore(WHOLE_FILES_MAX)
         self.whole_files_of: set[str] = set()
         self.provisioning = provisioning.opened(config.enrol_url, config.enrol_ca_file)
@@ -97,7 +98,7 @@ class Door:
         self._present: Present[Client] = Present()
         self._recent: OrderedDict[str, OrderedDict[str, Recent]] = OrderedDict()
         """By device and client id."""
-        outbox.reach = self.reach
+        outbox.ways.append(self.reach)
 
     # Connections
 
@@ -324,10 +325,7 @@ class Door:
             self._outbox.on_connected(device)
 
     async def look(self) -> None:
-        """Read the files again that changed; who has no token or password any more is closed.
-
-        Firmware comes last: there may be gigabytes of it to read.
-        """
+        """Read the files again that changed; who has no token or password any more is closed."""
         known: list[object] = []
         for file in (self.tokens, self._passwords):
             if file is not None:
@@ -337,7 +335,6 @@ class Door:
         if known != self._known:
             self._known = known
             self._close_revoked()
-        await asyncio.to_thread(self.firmware.look)
 
     def _close_revoked(self) -> None:
         tokens = frozenset() if self.tokens is None else self.tokens.holders
@@ -367,12 +364,13 @@ async def serve(
     bridge: Taker,
     outbox: Outbox,
     memory: Memory,
+    firmware: Firmware,
     clock: Clock,
     on_ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Take readings until it is cancelled. Raises ConfigError, OSError."""
     assert config.port is not None, "it is wanted"
-    door = Door(config, bridge, outbox, memory, clock)
+    door = Door(config, bridge, outbox, memory, firmware, clock)
     await door.look()
     encrypted = None
     if config.cert_file is not None and config.key_file is not None:

@@ -117,10 +117,18 @@ class Firmware:
         return described
 
 
+def span(image: Image, size: int, number: int) -> tuple[int, int]:
+    """Where a piece begins, and its bytes: none behind the end. `size` 0: all in one."""
+    begin = size * number
+    if begin >= image.size or (number and not size):
+        return 0, 0
+    return begin, min(size or image.size, image.size - begin)
+
+
 def chunk(image: Image, size: int, number: int) -> bytes:
-    """A piece of an image; `size` 0: all of it. Empty behind its end. Raises OSError."""
-    at = size * number
-    if at >= image.size or (number and not size):
+    """A piece of an image, as `span` says. Raises OSError."""
+    begin, count = span(image, size, number)
+    if not count:
         return b""
     with image.path.open("rb") as file:
-        return os.pread(file.fileno(), min(size or image.size, image.size - at), at)
+        return os.pread(file.fileno(), count, begin)

@@ -207,12 +207,17 @@ def shared(values: Mapping[str, Any], device: str) -> Publish:
 
 def command(asked: Command, device: str) -> Publish:
     """A command as an RPC. `device`: behind a gateway; empty: itself."""
-    number = number_of(asked.id)
-    call = {"method": asked.name, "params": _params(asked.args)}
+    call = called(asked)
     if device:
-        body = {"device": device, "data": {"id": number, **call}}
-        return Publish(GATEWAY_RPC, orjson.dumps(body))
+        return Publish(GATEWAY_RPC, orjson.dumps({"device": device, "data": call}))
+    number = call.pop("id")
     return Publish(f"{_RPC_ASKED}{number}", orjson.dumps(call))
+
+
+def called(asked: Command) -> dict[str, Any]:
+    """A command as a call, with its number."""
+    number = number_of(asked.id)
+    return {"id": number, "method": asked.name, "params": _params(asked.args)}
 
 
 def shared_of(asked: Command) -> Mapping[str, Any]:

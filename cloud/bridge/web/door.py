@@ -12,6 +12,7 @@ A request holds its bytes until it is answered; they are bounded, of one client 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -33,8 +34,18 @@ from edgewake.cloud.client_share import Bound, Clients
 from edgewake.cloud.web.host import is_local
 from edgewake.cloud.web.limits import CERTIFICATE
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.maps.http_forms import JSON, Head, Outcome, Reply
+from edgewake.protocol.maps.http_forms import (
+    JSON,
+    Form,
+    Head,
+    Outcome,
+    Reply,
+    is_question,
+    unpacked,
+)
 from edgewake.protocol.maps.http_identity import NO_BROWSER, is_from_a_page
+
+log = logging.getLogger("edgewake.bridge.http")
 
 TAKE_S: Final = 4.0
 """Seconds that a request waits for Kafka: clients of others have patience for 5 and more."""
@@ -68,6 +79,25 @@ class Taker(Protocol):
         """See `Bridge.take`."""
 
 
+class Sending(Protocol):
+    """An answer that is too long to be in memory."""
+
+    async def send(self, send: Send) -> None:
+        """Send it. Raises TimeoutError, OSError."""
+
+
+class Questions(Protocol):
+    """What devices of ThingsBoard ask for: see `DeviceApi`."""
+
+    def heard(self, head: Head, body: bytes) -> None:
+        """Remember what a device has sent."""
+
+    async def answer(
+        self, head: Head, body: bytes, account: Account, receive: Receive
+    ) -> Reply | Sending:
+        """Answer a question."""
+
+
 class Door:
     """ASGI."""
 
@@ -83,11 +113,13 @@ class Door:
         clock: Clock,
         trusts_machine: bool = False,
         tokens_for: Provisioning | None = None,
+        questions: Questions | None = None,
     ) -> None:
         """A door that is closed until it is served.
 
         `bodies`: the bound on the bytes of all requests. `trusts_machine`: clients on this machine
         need no credentials. `tokens_for`: answers who asks for a token; None: nobody does.
+        `questions`: answers devices of ThingsBoard; None: nobody does.
         """
         self._requests = requests
         self._bridge = bridge
@@ -100,6 +132,7 @@ class Door:
         self._clock = clock
         self._trusts_machine = trusts_machine
         self._provisioning = tokens_for
+        self._questions = questions
         self._readers = asyncio.Semaphore(READERS_MAX)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -119,6 +152,9 @@ class Door:
         wait_s = account.wait_s(self._clock.monotonic_s())
         if wait_s > 0:
             outcome = _too_much(asked.payer, wait_s)
+        elif asked.form is Form.THINGSBOARD and is_question(asked.head):
+            await self._answered(scope, receive, send, asked, account)
+            return
         else:
             outcome, wait_s = await self._taken(
                 receive, asked, account, self._client(scope, headers)
@@ -144,6 +180,40 @@ class Door:
         finally:
             self._release(client, chunks)
         return Response(await self._provisioning.answer(said, client), media_type=JSON)
+
+    async def _answered(
+        self, scope: Scope, receive: Receive, send: Send, asked: Asked, account: Account
+    ) -> None:
+        """Answer a device of ThingsBoard that asks."""
+        client, chunks = self._client(scope, _headers(scope)), list[bytes]()
+        try:
+            refused = await self._read(receive, client, chunks)
+            body = b"".join(chunks)
+        finally:
+            self._release(client, chunks)
+        if refused is None and self._questions is None:
+            refused = Outcome(404, detail="nobody here answers devices of ThingsBoard")
+        if refused is not None or self._questions is None:
+            assert refused is not None, "it says why"
+            self._outcomes["refused"] += 1
+            await _response(asked.reply(refused), RETRY_S)(scope, receive, send)
+            return
+        account.pay(len(body), 0.0)
+        found = await self._questions.answer(asked.head, body, account, receive)
+        if isinstance(found, Reply):
+            self._outcomes["asked" if found.status in (200, 408) else "refused"] += 1
+            await _response(found)(scope, receive, send)
+            return
+        self._outcomes["asked"] += 1
+        try:
+            await found.send(send)
+        except (TimeoutError, OSError) as error:  # what is missing is noticed by its length
+            log.warning(
+                "%s: a file was not sent to its end: %s",
+                asked.payer,
+                str(error) or "not taken in time",
+                extra={"event": "bridge.http_file", "device": asked.payer},
+            )
 
     def _release(self, client: str, chunks: Sequence[bytes]) -> None:
         """These bytes are held no more."""
@@ -210,6 +280,9 @@ class Door:
         readings = readings_in(parts)
         status = 422 if readings and whole.refused >= readings else 200
         taken = max(readings - whole.refused, 0)
+        if status == 200 and asked.form is Form.THINGSBOARD and self._questions is not None:
+            coding = asked.head.headers.get("content-encoding", "")
+            self._questions.heard(asked.head, unpacked(body, coding, self._body_bytes_max))
         return Outcome(status, taken, whole.refused, whole.detail), 0
 
     def _too_much_of_one(self, parts: Sequence[Part]) -> tuple[Outcome, float] | None:

@@ -125,6 +125,9 @@ class Requests:
             )
         if isinstance(found, Reply):
             return found
+        if form is Form.THINGSBOARD and found.gateway:
+            # Its device API is a gateway's own, as `me` is by MQTT.
+            found = found._replace(device=found.gateway, gateway="")
         key = head.headers.get("idempotency-key")
         if key is not None and not 1 <= len(key) <= request_key.KEY_CHARS_MAX:
             expected = f"expected 1 to {request_key.KEY_CHARS_MAX} characters"

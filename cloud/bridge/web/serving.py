@@ -12,7 +12,7 @@ from edgewake.cloud.bridge.http_config import HttpConfig
 from edgewake.cloud.bridge.web import provisioning
 from edgewake.cloud.bridge.web.device_certificates import DeviceCertificates
 from edgewake.cloud.bridge.web.device_passwords import DevicePasswords
-from edgewake.cloud.bridge.web.door import Door
+from edgewake.cloud.bridge.web.door import Door, Questions
 from edgewake.cloud.bridge.web.requests import Requests
 from edgewake.cloud.client_share import Bound, Clients
 from edgewake.cloud.web import http_part, tls
@@ -24,8 +24,14 @@ from edgewake.protocol.maps.map_file import LOOK_S, MapFile
 log = logging.getLogger("edgewake.bridge.http")
 
 
-async def serve(config: HttpConfig, bridge: Bridge, clock: Clock, stop: asyncio.Event) -> None:
-    """Take readings until `stop`. Raises ConfigError."""
+async def serve(
+    config: HttpConfig,
+    bridge: Bridge,
+    clock: Clock,
+    stop: asyncio.Event,
+    questions: Questions | None = None,
+) -> None:
+    """Take readings, and answer `questions`, until `stop`. Raises ConfigError."""
     assert config.port is not None, "it is wanted"
     maps = MapFile(config.file, config.map_presets, zone=config.zone, needs_names=True)
     tokens = None if config.tokens_file is None else DeviceTokens(config.tokens_file)
@@ -49,6 +55,7 @@ async def serve(config: HttpConfig, bridge: Bridge, clock: Clock, stop: asyncio.
         clock=clock,
         trusts_machine=config.local,
         tokens_for=provisioning.opened(config.enrol_url, config.enrol_ca_file),
+        questions=questions,
     )
     files = (tokens, passwords, certificates)
     async with asyncio.TaskGroup() as tasks:  # who is known no more is let in where it has died

@@ -13,14 +13,12 @@ import contextlib
 import gc
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from edgewake.cloud.client_share import Bound
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.chunks import Chunk
 from edgewake.cloud.log.decode import WATERMARK
-from edgewake.cloud.log.filters.filter_syntax import parse_where
 from edgewake.cloud.log.following.cohort import Lost
 from edgewake.cloud.log.following.subscriber import Subscriber, ViewEnded
 from edgewake.cloud.log.hub import Hub
@@ -29,11 +27,12 @@ from edgewake.cloud.log.reader import Batch, Step
 from edgewake.cloud.log.request import OnGap, Request, normal
 from edgewake.cloud.log.resume import LOSSES
 from edgewake.cloud.log.subscription import Plan, Positions
-from edgewake.cloud.push.counting.matching import Matcher, demand_of
+from edgewake.cloud.push.counting.filter_admission import VALUES_MAX, FilterAdmission
+from edgewake.cloud.push.counting.matching import Matcher
 from edgewake.cloud.push.counting.sweep import Sweep
 from edgewake.cloud.push.counting.tally import Counter, Tally
 from edgewake.cloud.push.leases.wake_policy import COUNT_MAX
-from edgewake.cloud.rights.principal import Action, Principal
+from edgewake.cloud.rights.principal import ANYBODY, Action, Principal
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import Cursor, CursorCodec, stream_hash
 from edgewake.protocol.errors import CursorError, EdgewakeError, FilterError, Unavailable
@@ -67,13 +66,6 @@ stop everything for a fifth of a second to go through a hundred thousand, passes
 on. Not for fewer: what is garbage at that moment is never collected."""
 IDLE_S: Final = 10.0
 """Seconds that streams are followed without a lease."""
-VALUES_MAX: Final = 1_000_000
-"""Values in long lists of the filters of one set of streams, some 250 bytes each with their places
-in the index: what rights name. One client has its share."""
-VALUES_FREE: Final = 100
-"""Values of a filter that are not counted there: its text is small."""
-ADMITTED_S: Final = 60.0
-"""Seconds that such a filter counts against the bound while its lease is being stored."""
 
 
 class TooManyFilters(EdgewakeError):
@@ -132,7 +124,7 @@ class Watchers:
             raise CursorError(
                 "subscription", "the cursor belongs to other streams than the subscription names"
             )
-        refused = self._watcher(wanted.streams).refusal(
+        refused = self._watcher(wanted.streams).filters.refusal(
             wanted.where, client, scanned=self._scanned, values=self._values
         )
         if refused is not None:
@@ -184,15 +176,6 @@ class _Steps:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Listed:
-    """A filter with many values: the client that asked for it first, and when."""
-
-    client: str
-    count: int
-    at: float
-
-
 class _Turns:
     """Lets others run when the current turn has lasted TURN_S."""
 
@@ -225,13 +208,7 @@ class StreamWatcher:
         self._matcher: Matcher[Tally] = Matcher(hub.catalogue.named)
         self._cursors: dict[Counter, str] = {}
         """Leases that are not at the live end yet, and where they are to begin."""
-        self._admitted: dict[str, float] = {}
-        """Filters to be evaluated for every event that no lease at the live end has yet, and when
-        they were admitted."""
-        self._askers: dict[str, str] = {}
-        """The first client to ask for each such filter, since this process runs."""
-        self._lists: dict[str, _Listed] = {}
-        """The filters with more than VALUES_FREE values."""
+        self.filters = FilterAdmission(self._matcher, clock, lambda: bool(self._cursors))
         self._new: list[Counter] = []
         self._far: list[tuple[Counter, Positions]] = []
         self._has_new = asyncio.Event()
@@ -254,64 +231,6 @@ class StreamWatcher:
     def behind(self) -> int:
         """Leases that are not at the live end yet."""
         return len(self._cursors)
-
-    def refusal(
-        self, where: str | None, client: str, *, scanned: Bound, values: Bound
-    ) -> str | None:
-        """Why a lease may not have this filter; None: it may.
-
-        `scanned` bounds the filters that are evaluated for every event, `values` what long lists
-        hold. A filter that is there already costs nothing more.
-        """
-        if where is None or self._matcher.get(where) is not None:
-            return None
-        demand = demand_of(parse_where(where))
-        if demand is None:
-            why = self._refusal_of_scanned(where, scanned, client)
-            return None if why is None else f"{why}: add a condition such as device = 'car-7'"
-        if len(demand.keys) <= VALUES_FREE:
-            return None
-        return self._refusal_of_list(where, len(demand.keys), values, client)
-
-    def _refusal_of_list(self, where: str, count: int, bound: Bound, client: str) -> str | None:
-        now = self._clock.monotonic_s()
-        self._lists = {
-            one: listed for one, listed in self._lists.items() if self._is_used(one, listed.at, now)
-        }
-        others = [listed for one, listed in self._lists.items() if one != where]
-        held = sum(listed.count for listed in others if listed.client == client)
-        total = sum(listed.count for listed in others)
-        refused = bound.refusal(total=total + count - 1, held=held + count - 1)
-        if refused is None:
-            self._lists[where] = _Listed(client, count, now)
-        return refused
-
-    def _is_used(self, where: str, admitted_at: float, now: float) -> bool:
-        """Has a lease this filter, or may one that is stored now, or is behind?"""
-        is_new = bool(self._cursors) or now - admitted_at < ADMITTED_S
-        return is_new or self._matcher.get(where) is not None
-
-    def _refusal_of_scanned(self, where: str, bound: Bound, client: str) -> str | None:
-        now = self._clock.monotonic_s()
-        self._admitted = {
-            one: at
-            for one, at in self._admitted.items()
-            if self._matcher.get(one) is None
-            and (self._cursors or now - at < ADMITTED_S)  # some lease that is behind may have it
-        }
-        self._askers = {
-            one: who
-            for one, who in self._askers.items()
-            if one in self._admitted or self._matcher.get(one) is not None
-        }
-        if where not in self._admitted:
-            held = sum(who == client for who in self._askers.values())
-            refused = bound.refusal(total=self._matcher.scanned + len(self._admitted), held=held)
-            if refused is not None:
-                return refused
-            self._askers[where] = client
-        self._admitted[where] = now
-        return None
 
     def add(self, counter: Counter, cursor: str) -> None:
         """Bring a lease from its cursor to the live end."""
@@ -364,7 +283,7 @@ class StreamWatcher:
     async def _follow(self) -> bool:
         """Follow the streams; True when nobody needs it any more."""
         try:
-            plan = await self._hub.open(Subscription(streams=self.streams))
+            plan = await self._hub.open(Subscription(streams=self.streams), ANYBODY)
         except LookupError as error:
             await self._fail_all(str(error.args[0]))
             return self._end_if_idle()

@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from edgewake.cloud.queries.advice import STORED
+from edgewake.cloud.queries.advice import FUNCTIONS, STORED
 from edgewake.cloud.queries.terms.faults import Faults
 from edgewake.protocol.errors import QueryError
 
@@ -18,7 +18,7 @@ _CLAUSES: Final = {
         "WITH: a common table may only filter one stream: WITH x AS (SELECT * FROM stream WHERE …)"
     ),
     "distinct": f"SELECT DISTINCT: not supported; use GROUP BY or approx_count_distinct; {STORED}",
-    "laterals": "LATERAL VIEW: not supported; use UNPIVOT for fields",
+    "laterals": f"LATERAL VIEW: not supported; use UNPIVOT for fields; {FUNCTIONS['unnest']}",
     "qualify": (
         "QUALIFY: not supported; use HAVING, or ORDER BY … LIMIT n for the first of each window; "
         f"{STORED}"

@@ -20,7 +20,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from edgewake.cloud.queries.advice import STORED
+from edgewake.cloud.queries.advice import FUNCTIONS, STORED
 from edgewake.cloud.queries.query import Join, Query, Within
 from edgewake.cloud.queries.syntax.foreign_table import KEY, Foreign
 from edgewake.cloud.queries.syntax.join_interval import EXPECTED_TIME, is_about_time, within
@@ -212,6 +212,8 @@ def _read(
             f"edgewake tail NAME_1 NAME_2; {STORED}"
         )
     join, table = joins[0], joins[0].this
+    if isinstance(table, exp.Unnest):
+        raise QueryError(f"UNNEST: {FUNCTIONS['unnest']}")
     for word in (join.args.get("method"), join.args.get("side"), join.args.get("kind")):
         if word in _SIDES:
             raise QueryError(_SIDES[word])

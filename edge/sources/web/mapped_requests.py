@@ -18,6 +18,7 @@ from edgewake.protocol.maps.http_forms import (
     Outcome,
     Reply,
     form_of,
+    is_question,
     messages,
     reply,
     unpacked,
@@ -28,6 +29,13 @@ from edgewake.protocol.names import THING
 STREAM: Final = "kind"
 """Field with the stream that a map gives, where it is another one than the source's: all that comes
 at one port is in one stream."""
+
+
+NO_QUESTIONS: Final = (
+    "an agent takes telemetry and attributes; for commands, questions for attributes and firmware "
+    "ask a bridge with [http]"
+)
+"""What a device of ThingsBoard is told that asks here."""
 
 
 class Bodies(NamedTuple):
@@ -78,6 +86,8 @@ class MappedRequests:
         found = identified(head, token, self.tokens, form=form)
         if isinstance(found, Reply):
             return found
+        if is_question(found):
+            return refusal(form, head, 404, NO_QUESTIONS)
         asked = asked_of(headers)
         if isinstance(asked, Refusal):
             return refusal(form, head, asked.status, asked.why)

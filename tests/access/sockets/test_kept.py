@@ -7,7 +7,13 @@ from pathlib import Path
 import orjson
 import pytest
 
-from edgewake.cloud.access.sockets.kept import KEPT_MS, NAMES_MAX, Table
+from edgewake.cloud.access.sockets.kept import (
+    FREED_MAX,
+    KEPT_MS,
+    NAMES_MAX,
+    TOTAL_MAX,
+    Table,
+)
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.clock import FakeClock
 from tests.access.sockets.talk import places, talk
@@ -33,6 +39,36 @@ def test_one_holder_has_so_many_names_and_a_month_frees_one() -> None:
     for key in table.old("ann"):
         table.take(key, None)
     assert table.old("ann") == []
+
+
+def test_names_of_those_who_never_come_back_make_room_after_a_month() -> None:
+    """With an address of its own each day, a phone is somebody else each day; none was freed."""
+    clock = FakeClock()
+    table = Table(clock)
+    for number in range(TOTAL_MAX):
+        table.take(f"anonymous@{number}|a", record(clock, "c"))
+    assert "50000 names" in (table.refusal("ann|a") or "")
+    clock.advance(KEPT_MS / 1000 + 1)
+    assert table.refusal("ann|a") is None
+    for key in table.old("ann"):
+        table.take(key, None)
+    table.take("ann|a", record(clock, "c"))
+    assert len(table._kept) == TOTAL_MAX - FREED_MAX + 1
+    assert table.old("ann") == table.old("bob"), "some of the others, never a fresh one"
+    assert "ann|a" not in table.old("ann")
+
+
+def test_an_acknowledgement_looks_at_its_own_names_and_a_few_others() -> None:
+    """It looked at all of everybody's: 15 ms each, in the one thread that all wait for."""
+    clock = FakeClock()
+    table = Table(clock)
+    for number in range(1000):
+        table.take(f"anonymous@{number}|a", record(clock, "c"))
+    looked: list[str] = []
+    is_old = table._is_old
+    table._is_old = lambda key: bool(looked.append(key)) or is_old(key)  # type: ignore[method-assign]
+    assert table.refusal("ann|a") is None
+    assert len(looked) <= FREED_MAX
 
 
 def test_a_record_that_cannot_be_read_is_refused_and_the_last_one_counts() -> None:

@@ -15,6 +15,7 @@ import json
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from tb_device_http import TBHTTPDevice
@@ -113,10 +114,29 @@ def gateway(port: int, token: str, count: int) -> None:
     client.disconnect()
 
 
+def by_http(web: TBHTTPDevice) -> None:
+    """All of the HTTP device API that is no reading."""
+    web.send_attributes({"serial": "W-1"})
+    say("web attributes", body=web.request_attributes(["serial"], ["interval"]))
+
+    def on_rpc(body: dict[str, Any]) -> None:
+        say("web rpc", **body)
+        web.send_rpc("done", {"valve": body["params"]}, rpc_id=body["id"])
+
+    web.subscribe("rpc", on_rpc)
+    web.subscribe("attributes", lambda body: say("web shared", body=body))
+    file = Path("boiler")  # the library writes firmware to a file of its title
+    while not file.exists():
+        web.get_firmware_update()
+        time.sleep(0.2)
+    say("web firmware", sha256=hashlib.sha256(file.read_bytes()).hexdigest())
+
+
 def new(port: int, code: str, http_port: int) -> None:
     web = TBHTTPDevice.provision(f"http://127.0.0.1:{http_port}", "tb-web", "edgewake", code)
     web.send_telemetry({"degrees": 180}, queued=False)
     say("sent by http")
+    threading.Thread(target=by_http, args=(web,), daemon=True).start()
     refused = TBDeviceMqttClient.provision("127.0.0.1", "edgewake", code, device_name="", port=port)
     say("refused", answer=refused)
     given = TBDeviceMqttClient.provision(

@@ -19,6 +19,7 @@ from edgewake.cloud.bridge.mqtt.ack_ledger import Awaited
 from edgewake.cloud.bridge.outbox import Outbox
 from edgewake.cloud.bridge.thingsboard.client import OUT_BYTES_MAX
 from edgewake.cloud.bridge.thingsboard.door import Door
+from edgewake.cloud.bridge.thingsboard.firmware import Firmware
 from edgewake.cloud.bridge.thingsboard.memory import Memory
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.mqtt import PacketReader
@@ -104,7 +105,7 @@ class Here:
 @asynccontextmanager
 async def opened() -> AsyncIterator[Here]:
     notes, memory = Notes(), Memory("one", "bridge-1")
-    door = Door(ThingsBoardConfig(), notes, Outbox(), memory, SystemClock())
+    door = Door(ThingsBoardConfig(), notes, Outbox(), memory, Firmware(None), SystemClock())
     server = await asyncio.start_server(door.serve, "127.0.0.1", 0)
     here = Here(door, notes, memory, server.sockets[0].getsockname()[1])
     try:

@@ -19,6 +19,7 @@ from edgewake.cloud.bridge.outbox import Outbox
 from edgewake.cloud.bridge.thingsboard import client as clients
 from edgewake.cloud.bridge.thingsboard import door as module
 from edgewake.cloud.bridge.thingsboard.door import Door
+from edgewake.cloud.bridge.thingsboard.firmware import Firmware
 from edgewake.cloud.bridge.thingsboard.memory import Memory
 from edgewake.protocol.clock import FakeClock, SystemClock
 from edgewake.protocol.mqtt import PacketReader
@@ -127,7 +128,7 @@ async def here(folder: Path, **more: Any) -> AsyncIterator[Here]:
     file.chmod(0o600)
     bridge = Told()
     config = ThingsBoardConfig(port=1, tokens_file=file, **more)
-    door = Door(config, bridge, Outbox(), Memory("one", "bridge-1"), SystemClock())
+    door = Door(config, bridge, Outbox(), Memory("one", "bridge-1"), Firmware(None), SystemClock())
     server = await asyncio.start_server(door.serve, "127.0.0.1", 0)
     async with server:
         yield Here(door, bridge, server.sockets[0].getsockname()[1])

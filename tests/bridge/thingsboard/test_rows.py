@@ -8,7 +8,8 @@ from unittest import mock
 import pytest
 from confluent_kafka import Producer
 
-from edgewake.cloud.bridge.bridge import DRAIN_S, ROWS_AT_ONCE
+from edgewake.cloud.bridge.bridge import DRAIN_S
+from edgewake.cloud.bridge.flow.attribute_rows import ROWS_AT_ONCE
 from edgewake.cloud.bridge.thingsboard.memory import Memory
 from edgewake.protocol.clock import FakeClock
 from tests.bridge.thingsboard.alone import away, bridge
@@ -42,7 +43,7 @@ async def test_while_nothing_is_taken_only_the_newest_row_of_a_device_waits(
     for n in range(3 * devices):
         made.remember(f"d{n % devices}", b"%d" % n, "gate")
     assert write.call_count == 0
-    assert made._rows == {f"d{n}": b"%d" % (2 * devices + n) for n in range(devices)}
+    assert made._rows._rows == {f"d{n}": b"%d" % (2 * devices + n) for n in range(devices)}
     made.hold_back(False)
     made.step()
     assert write.call_count == ROWS_AT_ONCE

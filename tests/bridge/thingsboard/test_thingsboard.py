@@ -74,7 +74,13 @@ def moved(folder: Path, kind: str, port: int, token: str, last: int = COUNT) -> 
     with (
         log.open("w") as out,
         subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=out, stderr=out, text=True, env=environment()
+            command,
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=out,
+            text=True,
+            env=environment(),
+            cwd=folder,
         ) as process,
     ):
         try:
@@ -239,6 +245,8 @@ async def test_a_device_gets_its_token_by_a_code_and_then_its_firmware(
         with moved(tmp_path, "new", port, code, web) as one:
             await one.says("sent by http")
             assert [*fields(here, "tb-web", "thingsboard").values()] == [{"degrees": 180}]
+            versions = '{"fw_title":"boiler","fw_version":"2.0"}'
+            await asks_by_http(api, one, versions)
             assert (await one.says("refused"))["answer"] is None
             given = (await one.says("provisioned"))["answer"]
             assert given["credentialsValue"].startswith("tb-new:")
@@ -250,16 +258,28 @@ async def test_a_device_gets_its_token_by_a_code_and_then_its_firmware(
                 "there is no such version",
             )
             assert "expected the file TITLE/VERSION" in api.client.get(wrong).text
-            versions = '{"fw_title":"boiler","fw_version":"2.0"}'
             await done(api, asks(api, "tb-new", "set_attributes", versions))
             got = await one.says("firmware")
             assert got["size"] == len(image)
             assert (got["sha256"], got["version"]) == (hashlib.sha256(image).hexdigest(), "2.0")
+            by_http = await one.says("web firmware")
+            assert by_http["sha256"] == hashlib.sha256(image).hexdigest()
             assert api.client.delete("/v1/credentials/tb-new").status_code == 204
             revoked = '"event":"thingsboard.revoked"'
             await asyncio.to_thread(
                 wait_until, lambda: revoked in door.output(), "its token was taken back"
             )
+
+
+async def asks_by_http(api: Ops, one: Moved, versions: str) -> None:
+    """A device that speaks HTTP alone has attributes and commands."""
+    known = await one.says("web attributes")
+    assert known["body"] == {"client": {"serial": "W-1"}}
+    answer = await done(api, asks(api, "tb-web", "open_valve", "5"))
+    assert json.loads(answer["output"])["params"] == {"valve": 5}
+    assert (await one.says("web rpc"))["method"] == "open_valve"
+    await done(api, asks(api, "tb-web", "set_attributes", '{"interval": 10}'))
+    await done(api, asks(api, "tb-web", "set_attributes", versions))
 
 
 async def test_devices_behind_a_gateway_are_devices_with_commands_of_their_own(

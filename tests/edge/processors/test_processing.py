@@ -20,6 +20,8 @@ from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.processors.build import build
 from edgewake.edge.processors.config import ChainConfig
 from edgewake.edge.processors.processing import Processing, name_of
+from edgewake.edge.things.streams import made_of
+from edgewake.protocol.topics import of_thing
 from tests.edge.helpers import Sent, json_of, opened, put
 from tests.edge.peer import Peer
 from tests.edge.processors import chain_crash
@@ -80,6 +82,37 @@ def test_kills_at_named_places_leave_the_output_of_no_kill(tmp_path: Path) -> No
 def test_cursor_and_output_in_two_transactions_lose(tmp_path: Path) -> None:
     """The control: the same kills find what is not committed together."""
     assert lives(tmp_path, [("committed", nth) for nth in (3, 4, 5, 6, 7)], "--apart") != expected()
+
+
+def expected_of_things() -> dict[str, list[list[Any]]]:
+    """What the chains make of each thing's readings alone, in one go, without a log."""
+    found: dict[str, list[Any]] = {chain.into: [] for chain in chain_crash.CHAINS}
+    for thing in chain_crash.THINGS:
+        flowing = {"speed": [one for of, one in chain_crash.of_things() if of == thing]}
+        for chain in map(build, chain_crash.CHAINS):
+            made = list(chain.apply(chain.begin(), flowing[chain.stream]).readings)
+            flowing[chain.into] = made
+            if made:
+                found[made_of(of_thing("speed", thing) if thing else "speed", chain.into)] = made
+    return orjson.loads(orjson.dumps(found))  # type: ignore[no-any-return]
+
+
+def test_a_kill_leaves_what_things_behind_a_gateway_have_made(tmp_path: Path) -> None:
+    made = expected_of_things()
+    assert {"mean", "mean/of/press-1", "high/of/press-2", "first/of/kiln"} <= made.keys()
+    assert lives(tmp_path, [("committed", 12)], "--things") == made
+
+
+@pytest.mark.long
+def test_kills_at_named_places_leave_what_things_have_made_of_no_kill(tmp_path: Path) -> None:
+    assert lives(tmp_path, KILLS, "--things") == expected_of_things()
+
+
+@pytest.mark.long
+def test_things_lose_where_cursor_and_output_are_in_two_transactions(tmp_path: Path) -> None:
+    """The control: what a thing's window had made is lost or comes twice."""
+    kills = [("committed", nth) for nth in (3, 4, 5, 6, 7)]
+    assert lives(tmp_path, kills, "--apart", "--things") != expected_of_things()
 
 
 SPEED = (

@@ -1,12 +1,12 @@
 """One life of a device that follows others: `python -m tests.edge.sources.feed_crash DIR [--kill
-PLACE NTH] [--apart]`.
+PLACE NTH] [--apart] [--things]`.
 
 The cloud has N events, and answers a question with the seven that follow its cursor. The life ends
 by kill -9 at the n-th passage of a place in the log's writer, or, when all is here, with the events
 and gaps of all lives as JSON on standard output. `--apart` is the control: the cursor is kept after
 the events and not together with them, and a gap is said like any loss; the place between is called
 `apart`. With `--gone K` the cloud no longer keeps the events before K, and says so in a chunk of
-its own.
+its own. With `--things` the events are of things, whose feed a gateway follows for them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from pathlib import Path
 import orjson
 
 from edgewake.edge.downlink.feeds import Feeds
-from edgewake.edge.intake.intake import Intake, LogSink
+from edgewake.edge.intake.field_book import FieldBook
+from edgewake.edge.intake.intake import Intake, LogSink, Sink
 from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import EventLog
@@ -30,23 +31,40 @@ from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.log.tables.consumers import Missed, Received
 from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.subscription import Subscription, SubscriptionConfig
+from edgewake.edge.things.sink import ThingSink
+from edgewake.edge.things.streams import streams_of
 from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.downlink.feed import FeedAsk, FeedChunk, decode
+from edgewake.protocol.names import THING
+from edgewake.protocol.topics import stream_and_thing
 
 N = 40
+THINGS = ("press-1", "press-2", "kiln")
+
+
+def thing_of(n: int) -> str:
+    """The thing that an event is of."""
+    return THINGS[n % 7 % len(THINGS)]
 
 
 class Life:
-    def __init__(self, directory: Path, place: str, nth: int, gone: int) -> None:
+    def __init__(
+        self, directory: Path, place: str, nth: int, gone: int, *, has_things: bool
+    ) -> None:
         self._gone = gone
+        self._has_things = has_things
         self._place, self._left = place, nth
         clock = SystemClock()
         self.events = EventLog(
             directory, LogConfig(linger_ms=0, reserve_bytes=0), UplinkConfig(), clock=clock,
             rng=random.Random(1), failpoint=self.reach
         )  # fmt: skip
-        self.intake = Intake("feed", LogSink(self.events.stream("s")), Policy.BLOCK, clock)
+        sink: Sink = LogSink(self.events.stream("s"))
+        if has_things:
+            sink = ThingSink(self.events, "s", device="gw", things_max=len(THINGS))
+        book = FieldBook(renamed={"of_device": THING} if has_things else {})
+        self.intake = Intake("feed", sink, Policy.BLOCK, clock, book=book)
         self.feeds = Feeds()
         self.feeds.send = self._answer
         self._is_all_asked = asyncio.Event()
@@ -75,14 +93,15 @@ class Life:
             self.feeds.take(chunk.to_json(), lambda _reason: None)
         else:
             end = min(begin + 7, N)
-            events = tuple({"n": n} for n in range(begin + 1, end + 1))
+            events = tuple({"n": n, "device": thing_of(n)} for n in range(begin + 1, end + 1))
             chunk = FeedChunk(feed="s", after=ask.after, cursor=str(end), events=events)
             self.feeds.take(chunk.to_json(), lambda _reason: None)
         return True
 
     async def run(self) -> list[object]:
-        """Until all is here; the events of all lives, in order."""
-        consumer = await self.events.consumer("check", ["s"])
+        """Until all is here; the events of all lives, in order, of things with their names."""
+        wanted = streams_of("s", of_things=self._has_things)
+        consumer = await self.events.consumer("check", wanted)
         running = asyncio.create_task(self.source.run(self.intake))
         await asyncio.wait(
             {running, asyncio.ensure_future(self._is_all_asked.wait())},
@@ -96,11 +115,11 @@ class Life:
 
 
 def _shown(item: Received | Missed) -> list[object]:
-    return (
-        [f"{item.reason} {item.count}"]
-        if isinstance(item, Missed)
-        else [fields["n"] for _, fields in item.readings]
-    )
+    if isinstance(item, Missed):
+        return [f"{item.reason} {item.count}"]
+    thing = stream_and_thing(item.stream)[1]
+    numbers = [fields["n"] for _, fields in item.readings]
+    return [(thing, n) for n in numbers] if thing else [*numbers]
 
 
 def put_apart(life: Life) -> None:
@@ -132,11 +151,13 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--kill", nargs=2, default=("", "0"), metavar=("PLACE", "NTH"))
     parser.add_argument("--apart", action="store_true")
+    parser.add_argument("--things", action="store_true")
     parser.add_argument("--gone", type=int, default=0, metavar="K")
     given = parser.parse_args()
 
     async def live() -> list[object]:
-        life = Life(given.directory, given.kill[0], int(given.kill[1]), given.gone)
+        place, nth = given.kill
+        life = Life(given.directory, place, int(nth), given.gone, has_things=given.things)
         if given.apart:
             put_apart(life)
         return await life.run()

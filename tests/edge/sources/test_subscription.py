@@ -273,6 +273,29 @@ def test_kills_before_and_after_the_commit_leave_each_event_there_once_and_in_or
     ]
 
 
+OF_THINGS = sorted([feed_crash.thing_of(n), n] for n in range(1, feed_crash.N + 1))
+
+
+@pytest.mark.services
+def test_what_a_gateway_follows_for_its_things_is_each_things_once_over_a_kill(
+    tmp_path: Path,
+) -> None:
+    ended = life(tmp_path, "--things", "--kill", "committed", "2")
+    assert ended.returncode == -signal.SIGKILL, ended.stderr[-2000:]
+    last = life(tmp_path, "--things")
+    assert sorted(orjson.loads(last.stdout or "[]")) == OF_THINGS, last.stderr[-2000:]
+
+
+@pytest.mark.services
+def test_a_cursor_that_is_kept_after_the_events_takes_those_of_things_twice(tmp_path: Path) -> None:
+    """The control."""
+    killed = life(tmp_path, "--things", "--apart", "--kill", "apart", "1")
+    assert killed.returncode == -signal.SIGKILL
+    twice = sorted([feed_crash.thing_of(n), n] for n in range(1, 8))
+    found = sorted(orjson.loads(life(tmp_path, "--things").stdout))
+    assert found == sorted(OF_THINGS + twice)
+
+
 @pytest.mark.services
 def test_a_cursor_that_is_kept_after_the_events_takes_them_twice(tmp_path: Path) -> None:
     """The control."""

@@ -250,6 +250,9 @@ async def test_a_device_of_thingsboard_is_moved_by_its_address_and_keeps_its_tok
         assert got.status_code == 200
         other = await post(f"{url}/api/v1/OTHER/telemetry", body)
         assert (other.status_code, "token" in other.json()["error"]) == (401, True)
+        async with httpx.AsyncClient(timeout=PATIENCE_S) as client:
+            asks = await client.get(f"{url}/api/v1/A1_TEST_TOKEN/rpc?timeout=1000")
+        assert (asks.status_code, "ask a bridge" in asks.json()["error"]) == (404, True)
         await one.until(lambda: len(one.times()) == 2, "two readings")
         assert readings(one, "thing", "temperature", "firmware") == [
             ("boiler-1", 42.5, None), ("boiler-1", None, "1.2"),
@@ -396,7 +399,7 @@ def test_a_request_of_thousands_is_taken_in_messages_that_a_map_reads() -> None:
         ("/x", {"ce-specversion": "1.0"}, Form.CLOUDEVENTS),
         ("/", {"content-type": "application/sensml+cbor"}, Form.SENML),
         ("/api/v1/TOKEN/telemetry", {}, Form.THINGSBOARD),
-        ("/api/v1/TOKEN/rpc", {}, Form.OTHER),
+        ("/api/v1/TOKEN/rpc", {}, Form.THINGSBOARD),
         ("/owntracks/x", {}, Form.OWNTRACKS),
     ],
 )

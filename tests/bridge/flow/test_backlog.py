@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from edgewake.cloud.bridge.backlog import Backlog, BacklogCheck, is_behind
+from edgewake.cloud.bridge.flow.backlog import Backlog, BacklogCheck, is_behind
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
