@@ -25,7 +25,7 @@ KEPT_EACH_MAX: Final = 2000
 
 
 class Book:
-    """See above. Not for several threads."""
+    """All rules, alerts and notes of the judging server. Not thread-safe."""
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         """`new_id` gives text that no other process gives."""

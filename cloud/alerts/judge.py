@@ -84,7 +84,7 @@ class Tried:
 
 @dataclass
 class Judge:
-    """See above. `run` is a thread's; the rest is for the event loop."""
+    """Judges rules. `run` belongs to a thread, the other methods to the event loop."""
 
     config: KafkaConfig
     table: Table

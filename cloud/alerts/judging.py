@@ -28,7 +28,7 @@ class Tables(Protocol):
 
 
 class Judging:
-    """See above."""
+    """Runs a judge in its thread, and starts its attempts to send notes."""
 
     def __init__(
         self,

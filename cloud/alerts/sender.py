@@ -37,7 +37,7 @@ _CHILD: Final = (sys.executable, "-m", "edgewake.cloud.alerts.apprise_child")
 
 
 class Sender:
-    """See above."""
+    """Sends notes to destinations."""
 
     def __init__(
         self,

@@ -41,8 +41,9 @@ class HttpConfig(Config):
     port: int | None = Field(default=None, ge=1, le=65_535)
     """TCP port; none: nothing is taken by HTTP."""
     presets: tuple[str, ...] = ("all",)
-    """Maps of other systems' clients, if no `file` is given: `influx`, `otlp`, `cloudevents`,
-    `senml`, `owntracks`, `thingsboard`, or `all` for these six."""
+    """Presets whose maps read what comes, if no `file` is given (`edgewake map presets` lists
+    them). `all` stands for the six of clients that send by HTTP: `influx`, `otlp`, `cloudevents`,
+    `senml`, `owntracks`, `thingsboard`."""
     file: Path | None = None
     """Map file, in place of `presets`; a request's path is its topic. Read again when it
     changes."""

@@ -26,13 +26,14 @@ DEVICE_COLUMNS: Final = (
     "lost_readings",
     "streams",
 )
-STREAM_COLUMNS: Final = ("name", "records_per_s", "fields", "description")
+STREAM_COLUMNS: Final = ("name", "readings_per_s", "records_per_s", "fields", "description")
 GAP_COLUMNS: Final = ("at", "device", "reason", "count", "epoch", "seq")
 FIELD_COLUMNS: Final = ("name", "came_as", "type", "unit", "values", "odd", "sample")
 LEASE_COLUMNS: Final = ("id", "state", "streams", "endpoint", "count", "failures", "due_at")
 LETTER_COLUMNS: Final = ("offset", "received_at", "device", "reason", "detail")
 REPLAY_COLUMNS: Final = ("letter", "device", "stream", "partition", "offset", "was_replayed")
 LETTERS_PAGE: Final = 100
+DAY_MS: Final = 86_400_000
 ROWS_DEFAULT: Final = 100
 
 _limit = click.option(
@@ -203,6 +204,27 @@ def stream_gaps(api: OpsApi, stream: str, device: str | None, limit: int) -> Non
     print_items(found["items"], GAP_COLUMNS, as_json=api.as_json)
     if found["is_cut"]:
         click.echo(f"of its newest {found['records']} records; there are older ones", err=True)
+
+
+@streams.command("keep")
+@click.argument("stream", callback=_name, shell_complete=completion.streams)
+@click.option(
+    "--days", type=click.FloatRange(min=1 / 24, max=3650), help="Keep readings for N days."
+)
+@click.option(
+    "--gigabytes", type=click.FloatRange(min=0.001), help="Keep at most so much of each partition."
+)
+@shows
+def keep_stream(api: OpsApi, stream: str, days: float | None, gigabytes: float | None) -> None:
+    """Show how long Kafka keeps a stream, or change it. What is older is removed for good."""
+    wanted = {}
+    if days is not None:
+        wanted["retention_ms"] = round(days * DAY_MS)
+    if gigabytes is not None:
+        wanted["retention_bytes"] = round(gigabytes * (1 << 30))
+    if wanted:
+        api.ask("PATCH", f"/v1/streams/{stream}", body=wanted)
+    print_item(api.ask("GET", f"/v1/streams/{stream}/retention").json(), as_json=api.as_json)
 
 
 @streams.command("delete")

@@ -11,9 +11,10 @@ import click
 
 from edgewake.cloud.commands.common.api_client import OpsApi, api_options
 from edgewake.cloud.commands.common.output import print_items, print_json, tell
+from edgewake.cloud.commands.common.problems import sentence
 
 PART_COLUMNS: Final = ("part", "state", "uptime_s", "restarts", "cpu_percent", "rss_mib")
-STREAM_COLUMNS: Final = ("name", "records_per_s", "description")
+STREAM_COLUMNS: Final = ("name", "readings_per_s", "records_per_s", "description")
 STREAMS_SHOWN: Final = 20
 """Streams in the table, the busiest first; `edgewake streams list` has all."""
 
@@ -39,11 +40,11 @@ def ask(api: OpsApi) -> Status:
     """Ask the API; a refusal ends the command."""
     overview = api.ask("GET", "/v1/overview").json()
     return Status(
-        problems=[problem["text"] for problem in overview["problems"]],
+        problems=[sentence(problem) for problem in overview["problems"]],
         parts=overview["parts"],
         devices=overview["devices"],
         streams=sorted(
-            api.items("/v1/streams"), key=lambda stream: -(stream["records_per_s"] or 0)
+            api.items("/v1/streams"), key=lambda stream: -(stream["readings_per_s"] or 0)
         ),
         queries=list(api.items("/v1/queries")),
         leases=overview["leases"],

@@ -10,6 +10,7 @@ import click
 
 from edgewake.cloud.commands.common.api_client import OpsApi, api_options
 from edgewake.cloud.commands.common.output import print_json
+from edgewake.cloud.commands.common.problems import sentence
 from edgewake.protocol.printable import printable
 
 if TYPE_CHECKING:
@@ -64,8 +65,8 @@ def look(api: OpsApi) -> dict[str, Any]:
 
 
 def busiest(streams: Sequence[Item]) -> list[Item]:
-    """Streams, the one with most records a second first."""
-    return sorted(streams, key=lambda one: (-(one["records_per_s"] or 0), one["name"]))[:ROWS_MAX]
+    """Streams, the one with most readings a second first."""
+    return sorted(streams, key=lambda one: (-(one["readings_per_s"] or 0), one["name"]))[:ROWS_MAX]
 
 
 def slowest(queries: Sequence[Item]) -> list[Item]:
@@ -80,16 +81,20 @@ def drawn(found: Mapping[str, Any], now_ms: int) -> RenderableType:
     from rich.text import Text
 
     overview = found["overview"]
-    problems = [printable(one["text"]) for one in overview["problems"]]
+    problems = [printable(sentence(one)) for one in overview["problems"]]
     left = len(problems) - PROBLEMS_MAX
     lines = problems[:PROBLEMS_MAX] + ([f"… and {left} more"] if left > 0 else [])
     wrong = Text("\n".join(lines), style="red") if lines else Text("all is well", style="green")
-    hops = Table("hop", "now", title="flow", title_justify="left", expand=True)
-    for name, text in hops_of(overview):
-        hops.add_row(name, text)
-    streams = _table("streams", ("stream", "records/s"))
+    hops = _table("flow", ("hop", "a second", "delay", "there", "state"))
+    for one in overview["hops"]:
+        hops.add_row(*hop_row(one))
+    facts = Table(show_header=False, box=None)
+    for name, text in facts_of(overview):
+        facts.add_row(name, text)
+    streams = _table("streams", ("stream", "readings/s", "records/s"))
     for one in found["streams"]:
-        streams.add_row(printable(one["name"]), _number(one["records_per_s"]))
+        rates = _number(one["readings_per_s"]), _number(one["records_per_s"])
+        streams.add_row(printable(one["name"]), *rates)
     queries = _table("slowest queries", ("query", "not computed", "readings/s", "final", "state"))
     for one in found["queries"]:
         queries.add_row(
@@ -99,11 +104,30 @@ def drawn(found: Mapping[str, Any], now_ms: int) -> RenderableType:
             _behind(one["watermark"], now_ms),
             printable(one["state"]),
         )
-    return Group(wrong, hops, streams, queries)
+    return Group(wrong, hops, facts, streams, queries)
 
 
-def hops_of(overview: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """One line for each hop from devices to clients: what exists, and how fast it moves."""
+COUNTED: Final = {
+    "devices": "online",
+    "bridge": "running",
+    "sequencer": "running",
+    "analysis": "queries",
+    "access": "clients",
+    "push": "leases",
+}
+"""Hop → what it counts."""
+
+
+def hop_row(hop: Item) -> tuple[str, str, str, str, str]:
+    """Name, rate, delay, what is there, and the state of a hop from devices to clients."""
+    name = printable(hop["name"])
+    delay = "–" if hop["delay_s"] is None else f"{hop['delay_s']:,.1f} s"
+    there = f"{hop['count']} {COUNTED.get(name, '')}".rstrip()
+    return name, _number(hop["per_s"]), delay, there, printable(hop["state"])
+
+
+def facts_of(overview: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What there is beside the way of a reading, a line each."""
     devices = ", ".join(f"{count} {state}" for state, count in overview["devices"].items())
     queries = ", ".join(f"{count} {state}" for state, count in overview["queries"].items())
     refused = sum(overview["dead_letters"].values())
@@ -112,7 +136,7 @@ def hops_of(overview: Mapping[str, Any]) -> list[tuple[str, str]]:
     )
     return [
         ("devices", devices or "none"),
-        ("streams", f"{overview['streams']}, {_number(overview['records_per_s'])} records/s"),
+        ("streams", f"{overview['streams']}, {_number(overview['readings_per_s'])} readings/s"),
         ("refused", f"{refused} within an hour"),
         ("queries", queries or "none"),
         ("sleeping clients", str(overview["leases"])),

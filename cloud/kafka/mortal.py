@@ -239,6 +239,14 @@ class Admin:
         """See AdminClient."""
         return self._client.later(lambda client: client.describe_configs(*arguments, **more))
 
+    def incremental_alter_configs(
+        self, *arguments: Any, **more: Any
+    ) -> Mapping[ConfigResource, Future[Any]]:
+        """See AdminClient."""
+        return self._client.later(
+            lambda client: client.incremental_alter_configs(*arguments, **more)
+        )
+
     def list_offsets(self, *arguments: Any, **more: Any) -> Mapping[TopicPartition, Future[Any]]:
         """See AdminClient."""
         return self._client.later(lambda client: client.list_offsets(*arguments, **more))

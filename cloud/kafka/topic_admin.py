@@ -7,7 +7,13 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import NewPartitions, NewTopic
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
 
 from edgewake.cloud.kafka.clients import admin, away
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, RECORD_BYTES_MAX, KafkaConfig
@@ -207,6 +213,22 @@ def ensure_partitions(
         except KafkaException as error:
             if error.args[0].code() != KafkaError.INVALID_PARTITIONS:  # another process was faster
                 raise _refused_or_away(name, error.args[0]) from error
+
+
+def alter_settings(client: Admin, topic: str, settings: Mapping[str, str]) -> None:
+    """Change some settings of a topic; the others stay. Raises Unavailable or LocalError."""
+    changes = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in settings.items()
+    ]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=changes)
+    for future in client.incremental_alter_configs(
+        [resource], request_timeout=METADATA_TIMEOUT_S
+    ).values():
+        try:
+            future.result()
+        except KafkaException as error:
+            raise _refused_or_away(topic, error.args[0]) from error
 
 
 def delete_topics(client: Admin, names: Iterable[str]) -> None:

@@ -81,7 +81,7 @@ class SingleFlight(Generic[K, T]):
 
 
 class AskKafka:
-    """See the module."""
+    """Asks brokers for offsets; equal questions that overlap share one answer."""
 
     def __init__(self, config: KafkaConfig, clock: Clock) -> None:
         self.questions = 0

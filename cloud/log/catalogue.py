@@ -28,7 +28,7 @@ from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
 from edgewake.cloud.kafka.mortal import Admin
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.log.named import Named, UnknownPublication
-from edgewake.cloud.rights.principal import ANYBODY, Action, Principal
+from edgewake.cloud.rights.principal import Action, Principal
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import FilterError, RemoteError, Unavailable
@@ -149,11 +149,11 @@ class Catalogue:
             await self._pause()
 
     def seen_by(self, reader: Principal, action: Action = Action.READ) -> Mapping[str, Topic]:
-        """What there is for a reader: the one place where its rights to names count."""
+        """Return the streams and queries whose names a reader may know."""
         return {name: topic for name, topic in self.topics.items() if reader.may(action, name)}
 
     async def find(
-        self, names: tuple[str, ...], reader: Principal = ANYBODY, action: Action = Action.READ
+        self, names: tuple[str, ...], reader: Principal, action: Action = Action.READ
     ) -> list[Topic]:
         """The topics of names, after a fresh look if one is unknown.
 
@@ -164,7 +164,7 @@ class Catalogue:
         seen = self.seen_by(reader, action)
         return [_found(seen, name) for name in names]
 
-    async def present(self, names: tuple[str, ...], reader: Principal = ANYBODY) -> tuple[str, ...]:
+    async def present(self, names: tuple[str, ...], reader: Principal) -> tuple[str, ...]:
         """Which of these are there, after a fresh look if one is unknown; raises Unavailable."""
         if any(name not in self.seen_by(reader) for name in names):
             await self._ask()
@@ -202,7 +202,7 @@ class Catalogue:
     def _is_no_set(self, name: str, reader: Principal) -> bool:
         return self.named is None or self.named.members(name) is None or not reader.may_use(name)
 
-    def describe(self, reader: Principal = ANYBODY) -> list[dict[str, Any]]:
+    def describe(self, reader: Principal) -> list[dict[str, Any]]:
         """Streams and queries for people: name, kind, description, fields, state."""
         return [
             self._described(topic, reader)

@@ -230,7 +230,7 @@ class Hub:
     async def open(
         self,
         subscription: Subscription,
-        reader: Principal = ANYBODY,
+        reader: Principal,
         action: Action = Action.READ,
         *,
         is_kept: bool = False,
@@ -274,7 +274,7 @@ class Hub:
 
     async def _follow_one(self, name: str) -> None:
         self._make_room()
-        (topic,) = await self.catalogue.find((name,))
+        (topic,) = await self.catalogue.find((name,), ANYBODY)
         entry = await self._ask_patiently(topic)
         self._make_room()
         entry.idle_since = self._clock.monotonic_s()

@@ -28,7 +28,7 @@ class UnknownPublication(RemoteError, LookupError):
 
 
 class Named:
-    """See the module."""
+    """The named sets, publications and boards that a server knows."""
 
     def __init__(self) -> None:
         self.generation = 0

@@ -55,6 +55,7 @@ from edgewake.cloud.ops.services.repairs import RepairDesk
 from edgewake.cloud.ops.services.replies import Replies
 from edgewake.cloud.ops.services.summary_reads import SummaryReads
 from edgewake.cloud.ops.services.system_look import SystemLook
+from edgewake.cloud.ops.streams.retention import RetentionDesk
 from edgewake.cloud.ops.tables.audit_ring import AuditRing
 from edgewake.cloud.ops.tables.device_table import Event
 from edgewake.cloud.ops.tables.event_ring import EventRing
@@ -178,8 +179,8 @@ async def run(settings: OpsConfig) -> None:
         if tables.is_loaded:
             ring.publish(events)
 
-    def on_offsets(found: dict[str, TopicOffsets]) -> None:
-        tables.sample(found, now_s=clock.monotonic_s())
+    def on_offsets(found: dict[str, TopicOffsets], sequenced: Mapping[int, int] | None) -> None:
+        tables.sample(found, sequenced, now_s=clock.monotonic_s())
 
     reader = Reader(
         settings.kafka,
@@ -268,6 +269,7 @@ async def run(settings: OpsConfig) -> None:
         down=down,
         requests=requests,
         editor=editor,
+        retention=RetentionDesk(settings.kafka, writer),
         eraser=eraser,
         writer=writer,
         lookup=lookup,

@@ -147,7 +147,7 @@ class Proxy:
         idempotency_key: str | None = None,
         *,
         address: str = "",
-        reader: Principal = ANYBODY,
+        reader: Principal,
     ) -> Granted:
         """Take a client over: when this returns the lease is in Kafka.
 

@@ -30,7 +30,7 @@ def _pool() -> Callable[[], httpx.AsyncClient]:
 
 
 class WaitingPools:
-    """See the module. One event loop uses it; `close` it."""
+    """Pools of connections, for one event loop; `close` it."""
 
     def __init__(self, waits_max: int = WAITS_MAX) -> None:
         self._make = _pool()

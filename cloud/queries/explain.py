@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from edgewake.cloud.queries.lane_kind import kind_of
+from edgewake.cloud.queries.plan_cost import PLAN_MAX, plan_cost, tags
 from edgewake.cloud.queries.query import Query
 from edgewake.cloud.queries.terms.windows import Rule, Window
 from edgewake.protocol import topics
@@ -27,6 +28,12 @@ class Described:
     why: str
     plan: tuple[str, ...]
     """What is done with a reading, step by step."""
+    cost: int
+    """Functions, names and constants that Spark plans for it."""
+    rows: int
+    """Rows that one reading becomes on its way."""
+    cost_max: int = PLAN_MAX
+    """The most that `cost` may be."""
 
     @property
     def stream(self) -> str:
@@ -46,7 +53,14 @@ def described(query: Query) -> Described:
     """What is said of it."""
     kind = kind_of(query)
     return Described(
-        query.name, streams_of(query), query.columns, kind.execution, kind.why, tuple(_plan(query))
+        name=query.name,
+        streams=streams_of(query),
+        columns=query.columns,
+        execution=kind.execution,
+        why=kind.why,
+        plan=tuple(_plan(query)),
+        cost=plan_cost(query),
+        rows=tags(query),
     )
 
 

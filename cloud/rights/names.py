@@ -14,7 +14,7 @@ _NOTHING = re.compile(r"(?!)")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """See the module; made by `Names.of`."""
+    """A set of names and patterns; `Names.of` makes it."""
 
     exact: frozenset[str]
     patterns: tuple[str, ...] = ()

@@ -50,7 +50,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """See the module. None: all there are."""
+    """A right: actions on streams. None stands for all that there are."""
 
     actions: frozenset[Action]
     streams: Names
@@ -76,7 +76,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """See the module."""
+    """Who sends a request, and what that one may do."""
 
     name: str
     """For logs; of a token and of a person `issuer#subject`."""
@@ -137,4 +137,6 @@ ALL: Final = Grant(
     frozenset(Action), Names.of(["*"]), publications=Names.of(["*"]), sets=Names.of(["*"])
 )
 ANYBODY: Final = Principal("anonymous", (ALL,), Proof(Kind.ANONYMOUS))
-"""Who sends no proof of who it is, where the configuration lets anybody read everything."""
+"""Who sends no proof of who it is, where the configuration lets anybody read everything; and a
+server itself, which follows whole streams and shows each reader its share. It is never a default:
+who forgets the reader would show everything."""

@@ -23,7 +23,7 @@ KINDS: Final = ("jti", "sub", "key")
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """See the module."""
+    """The revoked token ids, subjects and keys."""
 
     entries: frozenset[tuple[str, str]] = frozenset()
 

@@ -28,7 +28,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """See the module. Without parts nothing is seen."""
+    """The devices and fields of a stream that a principal may see; without parts nothing."""
 
     parts: tuple[Part, ...]
 

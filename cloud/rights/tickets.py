@@ -25,7 +25,7 @@ class TooManyTickets(Exception):
 
 
 class Tickets:
-    """See the module. `make` makes a secret."""
+    """The tickets of this process. `make` makes a secret."""
 
     def __init__(self, clock: Clock, make: Callable[[], str]) -> None:
         self._clock, self._make = clock, make

@@ -100,7 +100,7 @@ class Sketch:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """See the module."""
+    """Exact figures and sketches of one field over some time."""
 
     readings: int = 0
     numbers: Numbers = field(default_factory=Numbers)
@@ -172,7 +172,7 @@ class Record:
 
     @property
     def key(self) -> bytes:
-        """See the module."""
+        """Returns its key on the topic."""
         return (
             f"{self.series.stream}|{self.series.field}|{self.series.devices}|{self.start_ms}|"
             f"{self.maker}"

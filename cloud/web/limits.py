@@ -37,7 +37,7 @@ off."""
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """See the module."""
+    """An HTTP protocol with bounds on the head and the body of a request."""
 
     def __init__(self, *args: Any, connections: Connections, **more: Any) -> None:
         super().__init__(*args, **more)

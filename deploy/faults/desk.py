@@ -37,7 +37,7 @@ SPARED: Final = "ledger"
 
 
 class Desk:
-    """See above."""
+    """Injects faults into parts, one at a time for each part."""
 
     def __init__(
         self,

@@ -34,7 +34,13 @@ _ROW = dict.fromkeys(
     ),
     HOSTILE,
 )
-_ROW |= {"last_seen": 10**20, "asked_at": -(10**17), "received_at": 0, "records_per_s": 1.0}
+_ROW |= {
+    "last_seen": 10**20,
+    "asked_at": -(10**17),
+    "received_at": 0,
+    "records_per_s": 1.0,
+    "readings_per_s": 9.0,
+}
 ANSWERS = {
     "a page for people": b"<html>hello</html>",
     "another object": b'{"id": 1}',
@@ -60,6 +66,7 @@ ANSWERS = {
 }
 COMMANDS = (
     "devices list", "devices show d", "devices remove d", "streams list", "streams show s",
+    "streams keep s", "streams keep s --days 3",
     "leases", "dead-letters list",
     "dead-letters replay 1", "ack 0.1", "status", "sql SELECT", "summary", "summary s f",
     "query list", "query show q", "query add FILE",

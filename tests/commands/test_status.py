@@ -187,6 +187,20 @@ def test_a_query_file_is_checked_and_not_registered(
     ) == (1, True, True)
 
 
+def test_how_long_a_stream_is_kept_is_shown_and_changed(
+    ops: Ops, writer: Writer, unique: Callable[[str], str]
+) -> None:
+    stream = unique("s")
+    declare(writer, stream)
+    eventually(lambda: ops.client.get(f"/v1/streams/{stream}"))
+    shown = run(ops, "streams", "keep", stream, "--days", "2.5", "--json")
+    assert json.loads(shown.stdout)["kept_ms"] == 216_000_000, shown.stderr
+    again = run(ops, "streams", "keep", stream, "--json")
+    assert json.loads(again.stdout) == json.loads(shown.stdout)
+    refused = run(ops, "streams", "keep", stream, "--days", "0")
+    assert (refused.returncode, "--days" in refused.stderr) == (2, True)
+
+
 def test_status_names_what_needs_attention_and_ends_with_1(
     ops: Ops, writer: Writer, unique: Callable[[str], str]
 ) -> None:

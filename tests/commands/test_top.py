@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from edgewake.cloud.commands.top import PROBLEMS_MAX, ROWS_MAX, busiest, drawn, slowest
+from edgewake.cloud.commands.common.problems import sentence
+from edgewake.cloud.commands.top import PROBLEMS_MAX, ROWS_MAX, busiest, drawn, hop_row, slowest
 from tests.commands.test_status import run
 from tests.ops.service import Ops, running
 from tests.services import Kafka
@@ -30,23 +31,37 @@ def text_of(found: dict[str, Any], now_ms: int = 0) -> str:
 
 def found(**more: Any) -> dict[str, Any]:
     overview = {"problems": [], "devices": {}, "queries": {}, "dead_letters": {}, "parts": []}
-    overview |= {"streams": 0, "records_per_s": 0.0, "leases": 0}
+    overview |= {"streams": 0, "readings_per_s": 1234.5, "leases": 0, "hops": []}
     return {"overview": overview | more, "streams": [], "queries": []}
 
 
 def test_what_is_wrong_stands_first_and_has_a_bound():
-    problems = [{"text": f"problem {number}\x1b[2J"} for number in range(PROBLEMS_MAX + 3)]
+    problems = [
+        {"kind": "part", "text": f"problem {number}\x1b[2J"} for number in range(PROBLEMS_MAX + 3)
+    ]
     shown = text_of(found(problems=problems))
     assert shown.index("problem 0") < shown.index("flow")
     assert "… and 3 more" in shown
     assert "\x1b[2J" not in shown
     assert "all is well" in text_of(found())
+    assert "1,234.5 readings/s" in text_of(found())
+
+
+def test_a_terminal_says_what_to_type_next_where_a_page_has_a_link():
+    refused = {"kind": "dead_letters", "name": "json", "text": "3 messages were refused"}
+    assert sentence(refused) == "3 messages were refused: edgewake dead-letters list --reason json"
+    part = {"kind": "part", "name": "bridge-1", "text": "part bridge-1 is failed"}
+    assert sentence(part) == "part bridge-1 is failed"
 
 
 def test_the_busiest_streams_and_the_slowest_queries_are_shown():
-    streams = [{"name": f"s{n}", "records_per_s": float(n)} for n in range(ROWS_MAX + 5)]
-    streams.append({"name": "silent", "records_per_s": None})
+    streams = [
+        {"name": f"s{n}", "readings_per_s": 50.0 * n, "records_per_s": 20.0 - n}
+        for n in range(ROWS_MAX + 5)
+    ]
+    streams.append({"name": "silent", "readings_per_s": None, "records_per_s": None})
     assert [one["name"] for one in busiest(streams)][:2] == ["s14", "s13"]
+    assert "700" in text_of(found() | {"streams": busiest(streams)})
     assert len(busiest(streams)) == ROWS_MAX
     query = {"readings_per_s": 2.5, "watermark": 60_000, "state": "running"}
     queries = [query | {"name": "slow", "lag": 1234}, query | {"name": "new", "lag": None}]
@@ -54,6 +69,14 @@ def test_the_busiest_streams_and_the_slowest_queries_are_shown():
     shown = text_of(found() | {"queries": slowest(queries)}, now_ms=90_000)
     assert "1,234" in shown
     assert "30 s behind" in shown
+
+
+def test_each_hop_has_its_rate_and_its_delay():
+    hop = {"name": "sequencer", "per_s": 81.5, "behind": 20, "delay_s": 0.25, "count": 2}
+    assert hop_row(hop | {"state": "well"}) == ("sequencer", "81.5", "0.2 s", "2 running", "well")
+    unknown = {"name": "push", "per_s": None, "behind": None, "delay_s": None, "count": 3}
+    assert hop_row(unknown | {"state": "unknown"}) == ("push", "–", "–", "3 leases", "unknown")
+    assert "81.5" in text_of(found(hops=[hop | {"state": "well"}]))
 
 
 @pytest.mark.services

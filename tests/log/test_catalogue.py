@@ -9,6 +9,7 @@ import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.catalogue import CHANGED_S, Catalogue, Topic, is_list_due, topics_of
+from edgewake.cloud.rights.principal import ANYBODY
 from edgewake.protocol.clock import FakeClock
 from tests.feeds import DEADLINE_S, Feed
 
@@ -76,7 +77,7 @@ async def test_a_name_that_is_asked_for_is_found_at_once_though_nothing_said_tha
         assert feed.name not in catalogue.topics
         running = asyncio.create_task(catalogue.run())
         async with asyncio.timeout(DEADLINE_S):
-            (found,) = await catalogue.find((feed.name,))
+            (found,) = await catalogue.find((feed.name,), ANYBODY)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         assert found.name == feed.name

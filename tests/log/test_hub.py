@@ -24,6 +24,7 @@ from edgewake.cloud.log.hub_bounds import Full, HubBounds
 from edgewake.cloud.log.reader import Batch
 from edgewake.cloud.log.request import OnGap, Request, parse_start
 from edgewake.cloud.log.subscription import Plan
+from edgewake.cloud.rights.principal import ANYBODY
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.cursor import CursorCodec, CursorKeys
 from edgewake.protocol.leases.lease import Subscription
@@ -99,7 +100,7 @@ async def hub_on(config: KafkaConfig, **settings: float) -> AsyncIterator[Hub]:
 async def reading(
     hub: Hub, *names: str, start: str = "latest", encoding: Events | None = None, **more: str
 ) -> Reading:
-    plan = await hub.open(Subscription(streams=names, **more))
+    plan = await hub.open(Subscription(streams=names, **more), ANYBODY)
     begin = await hub.start(
         plan, Request(plan.subscription, start=parse_start(start, SystemClock().now_ms()))
     )
@@ -358,7 +359,7 @@ async def test_clients_that_come_back_all_at_once_ask_kafka_once(
         feed.trim(0, 290)
         await asyncio.sleep(0.6)  # what was known is too old by then
         asked = hub.kafka.questions
-        plans = [await hub.open(first.plan.subscription) for _ in range(300)]
+        plans = [await hub.open(first.plan.subscription, ANYBODY) for _ in range(300)]
         await asyncio.gather(
             *(hub.start(plan, Request(plan.subscription, cursors[0])) for plan in plans)
         )
@@ -371,14 +372,14 @@ async def test_unknown_names_do_not_hold_up_the_opening_of_a_stream(
     kafka_config: KafkaConfig, feed: Feed
 ) -> None:
     async with hub_on(kafka_config) as hub:
-        await hub.catalogue.find((feed.name,))
+        await hub.catalogue.find((feed.name,), ANYBODY)
         looks = hub.catalogue.generation
         unknown = [
-            asyncio.create_task(hub.open(Subscription(streams=(f"no_such_{i}",))))
+            asyncio.create_task(hub.open(Subscription(streams=(f"no_such_{i}",)), ANYBODY))
             for i in range(100)
         ]
         await asyncio.sleep(0)
-        await hub.open(Subscription(streams=(feed.name,)))
+        await hub.open(Subscription(streams=(feed.name,)), ANYBODY)
         found = await asyncio.gather(*unknown, return_exceptions=True)
         assert {type(error) for error in found} == {UnknownStream}
         assert hub.catalogue.generation - looks <= 5, (

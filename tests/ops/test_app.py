@@ -393,6 +393,10 @@ def test_a_query_is_registered_shown_paused_resumed_and_removed(
     resumed = ops.client.post(f"/v1/queries/{name}/resume").json()
     assert (resumed["state"], resumed["paused"]) == ("running", False)
     assert ops.client.get(f"/v1/queries/{name}").json()["text"] == text
+    plan = ops.client.get(f"/v1/queries/{name}/plan").json()
+    assert plan == ops.client.post("/v1/queries:check", json={"text": text}).json()
+    assert (plan["execution"], plan["rows"]) == ("shared", 1)
+    assert 0 < plan["cost"] < plan["cost_max"]
     assert ops.client.delete(f"/v1/queries/{name}").status_code == 204
     assert ops.client.get(f"/v1/queries/{name}").status_code == 404
 

@@ -121,6 +121,30 @@ def test_a_code_gives_so_many_devices_so_long_and_by_its_prefix(tmp_path: Path) 
         made.enrol(late, "x", lambda _: False)
 
 
+def test_codes_are_listed_without_what_they_are_and_taken_back(tmp_path: Path) -> None:
+    clock = FakeClock()
+    made = desk(tmp_path, clock)
+    late, late_claim = made.offer(count=3, life_s=120, prefix="barn-")
+    soon, soon_claim = made.offer(count=2, life_s=60)
+    made.enrol(late, "barn-1", lambda _: False)
+    assert [(one.id, one.left, one.prefix) for one in made.claims] == [
+        (soon_claim.id, 2, ""),
+        (late_claim.id, 2, "barn-"),
+    ]
+    assert soon.replace("-", "").lower() not in soon_claim.id
+    assert not made.withdraw("0" * 12)
+    assert made.withdraw(soon_claim.id)
+    assert not made.withdraw(soon_claim.id)
+    for one in (made, desk(tmp_path, clock)):  # also after a restart
+        with pytest.raises(Unclaimed):
+            one.enrol(soon, "shed-1", lambda _: False)
+    assert made.enrol(late, "barn-2", lambda _: False).device == "barn-2"
+    assert "barn-1" in made.devices
+    clock.advance(121)
+    assert made.claims == []
+    assert not made.withdraw(late_claim.id)
+
+
 def test_codes_that_are_not_used_are_bounded(tmp_path: Path) -> None:
     clock = FakeClock()
     made = desk(tmp_path, clock)

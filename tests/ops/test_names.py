@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from edgewake.cloud.kafka.clients import admin
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.metadata import topic_configs
 from edgewake.protocol import topics
 from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.stream import FieldInfo, Stream
@@ -171,3 +174,33 @@ def test_a_change_that_makes_no_sense_is_refused(
 
 def test_of_a_stream_that_nobody_knows_nothing_is_changed(two: tuple[Ops, Ops]) -> None:
     assert two[0].client.patch("/v1/streams/nobody_knows_it", json={}).status_code == 404
+
+
+def test_an_operator_decides_how_long_a_stream_is_kept(
+    two: tuple[Ops, Ops], kafka: Kafka, writer: Writer, unique: Callable[[str], str]
+) -> None:
+    name, client = unique("s"), two[0].client
+    declare(writer, name)
+    before = eventually(lambda: client.get(f"/v1/streams/{name}"), bool)
+    path = f"/v1/streams/{name}/retention"
+    found = client.get(path).json()
+    kept = {"retention_ms": 3 * 86_400_000, "retention_bytes": 64 << 20}
+    assert found["kept_ms"] != kept["retention_ms"]
+    answer = client.patch(f"/v1/streams/{name}", json=kept)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["fields"] == before["fields"]
+    there = eventually(
+        lambda: two[1].client.get(path), lambda one: one["kept_ms"] == kept["retention_ms"]
+    )
+    assert (there["bytes_max"], there["default_ms"]) == (64 << 20, found["default_ms"])
+    settings = topic_configs(
+        admin(KafkaConfig(bootstrap=kafka.bootstrap)), topics.stream_topic(name)
+    )
+    assert (settings["retention.ms"], settings["segment.ms"]) == ("259200000", "32400000")
+    assert client.patch(f"/v1/streams/{name}", json={"retention_ms": 1}).status_code == 422
+    assert client.get("/v1/streams/nobody_knows_it/retention").status_code == 404
+    row = Stream(name=f"{name}_empty", fields={})
+    writer.put(topics.STREAMS, row.name, row.model_dump_json().encode())
+    eventually(lambda: client.get(f"/v1/streams/{row.name}"), bool)
+    unmade = client.get(f"/v1/streams/{row.name}/retention")
+    assert (unmade.status_code, "comes with the first reading" in unmade.text) == (404, True)

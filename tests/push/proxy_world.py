@@ -21,7 +21,7 @@ from edgewake.cloud.push.proxy import (
 )
 from edgewake.cloud.push.waking.services import Services
 from edgewake.cloud.rights.config import ANYBODY_CONFIG
-from edgewake.cloud.rights.principal import Principal
+from edgewake.cloud.rights.principal import ANYBODY, Principal
 from edgewake.cloud.rights.rights import Rights
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.errors import CursorError, Unavailable
@@ -152,7 +152,9 @@ class World:
     ) -> Any:
         more.setdefault("wake", {"min_interval_s": 0})
         return await self.proxy.grant(
-            request(url=self.receiver.url, cursor=cursor, **more), idempotency_key
+            request(url=self.receiver.url, cursor=cursor, **more),
+            idempotency_key,
+            reader=ANYBODY,
         )
 
     def reads(self, granted: Any, *, cursor: str | None = None, **more: Any) -> None:

@@ -25,6 +25,7 @@ from edgewake.cloud.push.proxy import (
 )
 from edgewake.cloud.push.waking.call_slots import CALLS_PER_HOST_MAX
 from edgewake.cloud.push.waking.wake_queue import IN_HAND_PER_HOST_MAX
+from edgewake.cloud.rights.principal import ANYBODY
 from edgewake.protocol.errors import ConfigError, CursorError, Unavailable
 from edgewake.protocol.leases import lease_record
 from edgewake.protocol.leases.endpoint_kind import EndpointKind
@@ -382,7 +383,9 @@ async def test_an_endpoint_that_hangs_holds_no_other_up() -> None:
             await w.grant()
         w.log.add()
         await w.receiver.got(CALLS_PER_HOST_MAX)
-        await w.proxy.grant(request(url=healthy.url.replace("127.0.0.1", "localhost"), cursor="c0"))
+        await w.proxy.grant(
+            request(url=healthy.url.replace("127.0.0.1", "localhost"), cursor="c0"), reader=ANYBODY
+        )
         await healthy.got(1)
         assert w.receiver.connections == CALLS_PER_HOST_MAX
 
@@ -530,7 +533,7 @@ async def test_what_cannot_be_granted_leaves_nothing_behind() -> None:
         with pytest.raises(CursorError):
             await w.grant(cursor="x")
         with pytest.raises(EndpointRefused):
-            await w.proxy.grant(request(url="http://10.0.0.1/", cursor="c0"))
+            await w.proxy.grant(request(url="http://10.0.0.1/", cursor="c0"), reader=ANYBODY)
         w.store.is_away = True
         with pytest.raises(Unavailable):
             await w.grant()
@@ -651,7 +654,10 @@ async def test_a_death_at_any_write_loses_no_wake_up_and_repeats_one_with_the_sa
         log, store = MemoryLog(clock), MemoryStore(clock, dies_at=(at, when))
         async with proxying(log, store, clock, caller) as first:
             granting = asyncio.create_task(
-                first.grant(request(url=receiver.url, cursor="c0", wake={"min_interval_s": 0}))
+                first.grant(
+                    request(url=receiver.url, cursor="c0", wake={"min_interval_s": 0}),
+                    reader=ANYBODY,
+                )
             )
             log.add()
             async with asyncio.timeout(PATIENCE_S):

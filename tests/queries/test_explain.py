@@ -8,6 +8,7 @@ import pytest
 
 from edgewake.cloud.queries.explain import described
 from edgewake.cloud.queries.lane_kind import LaneKind, kind_of
+from edgewake.cloud.queries.plan_cost import TAG
 from edgewake.cloud.queries.query_file import parse
 
 ROOT = Path(__file__).parents[2]
@@ -38,6 +39,8 @@ def test_all_that_a_query_asks_for_is_in_its_plan() -> None:
         )
     )
     assert found.execution == "shared"
+    assert found.rows == 6
+    assert TAG < found.cost < found.cost_max
     assert found.why.endswith(
         "it may leave readings out, so it is computed separately from those that may not"
     )

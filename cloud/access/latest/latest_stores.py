@@ -147,7 +147,7 @@ class LatestStores:
             await asyncio.Future()
 
     async def answer(
-        self, name: str, client: str, reader: Principal = ANYBODY, asked: Choice = ALL_ROWS
+        self, name: str, client: str, reader: Principal, asked: Choice = ALL_ROWS
     ) -> Taken:
         """JSON of a `latest_routes.LatestView`.
 
@@ -209,7 +209,7 @@ class LatestStores:
         return store
 
     async def _started(self, name: str, client: str) -> _Store:
-        (topic,) = await self._hub.catalogue.find((name,))
+        (topic,) = await self._hub.catalogue.find((name,), ANYBODY)
         if name in self._stores:
             return self._stores[name]
         held = sum(store.client == client for store in self._stores.values())
@@ -280,7 +280,7 @@ class _Store:
 
     async def run(self) -> None:
         """Follow until nobody asked for IDLE_S. Raises Unavailable, LookupError and ViewEnded."""
-        plan = self._plan = await self._hub.open(Subscription(streams=(self.name,)))
+        plan = self._plan = await self._hub.open(Subscription(streams=(self.name,)), ANYBODY)
         try:
             news = asyncio.Event()
             bounds = (await self._hub.bounds(plan))[0]

@@ -43,8 +43,8 @@ def joined(rows: Mapping[str, bytes]) -> dict[str, bytes]:
         except KeyError as error:
             label = key.split("|", 2)[1]
             raise LocalError(
-                f"the state {key[:200]!r} lacks a part; `edgewake query rebuild "
-                f"{label.rpartition('@')[0]}` makes it again"
+                f"the state {key[:200]!r} lacks a part; rebuild it (on the page of the query, or "
+                f"`edgewake query rebuild {label.rpartition('@')[0]}`)"
             ) from error
     return found
 

@@ -112,7 +112,7 @@ def _results_of(
 
 def _with_ends(registered: Registered, rows: pa.Table, batch: Batch) -> Iterator[Outputs]:
     """The records of rows whose keys and texts Spark made (result_texts)."""
-    ends = _ends(
+    ends = _RowSuffix(
         batch,
         complete_from=batch.complete_from.get(registered.label),
         final_to=watermark(registered.query, batch.top),
@@ -222,7 +222,7 @@ class _RowWriter:
             batch.revision,
         )
         self._complete_from = batch.complete_from.get(registered.label)
-        self._ends = _ends(
+        self._ends = _RowSuffix(
             batch, complete_from=self._complete_from, final_to=watermark(query, batch.top)
         )
         self._values = "".join(f"{name_of(output.name)}%s" for output in query.outputs)
@@ -232,7 +232,7 @@ class _RowWriter:
     ) -> Outputs:
         """The records of a slice whose rows are emitted without change."""
         text, place = self._values, None
-        starts, ends, keys = (_listed(slices[0][name]) for name in _PLACE)
+        starts, ends, keys = (_to_list(slices[0][name]) for name in _PLACE)
         head = key_head = tail = ""
         made_keys, made = [], []
         values = zip(*columns, strict=True) if columns else repeat((), len(keys))
@@ -326,7 +326,7 @@ def _parts(rows: pa.Table, query: Query) -> list[pa.Table]:
     return parts
 
 
-class _ends:  # noqa: N801  (a function with its constants made once for each query)
+class _RowSuffix:
     """The end of a row's text: revision, finality, and whether it may lack readings."""
 
     def __init__(self, batch: Batch, *, complete_from: int | None, final_to: int | None) -> None:
@@ -428,12 +428,12 @@ def as_json(value: Any) -> str:
 
 
 def _texts(values: pa.ChunkedArray) -> list[Any]:
-    found = _listed(_finite(values))
+    found = _to_list(_finite(values))
     return ["null" if number is None else number for number in found] if None in found else found
 
 
 def _sums(values: pa.ChunkedArray) -> list[str]:
-    return ["null" if number is None else rounded(number) for number in _listed(_finite(values))]
+    return ["null" if number is None else rounded(number) for number in _to_list(_finite(values))]
 
 
 def _finite(values: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -445,7 +445,7 @@ def _finite(values: pa.ChunkedArray) -> pa.ChunkedArray:
     )
 
 
-def _listed(values: pa.ChunkedArray) -> list[Any]:
+def _to_list(values: pa.ChunkedArray) -> list[Any]:
     """The column as a Python list, several times as fast where it has only numbers."""
     is_number = pa.types.is_floating(values.type) or pa.types.is_integer(values.type)
     found: list[Any] = (

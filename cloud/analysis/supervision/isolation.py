@@ -33,8 +33,7 @@ def why(slow: Slow[Registered], now_ms: int) -> str:
         f"slow: in a lane of its own since {day}, because the others of its lane waited for it: "
         f"of readings that took {slow.whole_s:.1f} s"
         f" of processor they needed {slow.others_s:.1f} s; it stays there until it is registered "
-        "again: `edgewake query replace` with"
-        " another text, or `query remove` and `query add`"
+        "again with another text, or removed and registered"
     )
 
 

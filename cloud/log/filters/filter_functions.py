@@ -35,7 +35,7 @@ _STEPS_OF_JSON: Final = 1200
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """See the module. `parts` are evaluated for each event, `literals` follow them."""
+    """A filter function. `parts` are evaluated for each event, `literals` follow them."""
 
     usage: str
     parts: int

@@ -23,7 +23,7 @@ class Claim:
 
 
 class BlockSlots:
-    """See the module. `most` blocks, but for one claim that needs more."""
+    """Slots for `most` blocks in memory; a single claim that needs more gets them alone."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -90,7 +90,7 @@ class Owner(Protocol):
 
 
 class Cohort:
-    """See the module. `view` owns it."""
+    """The subscribers of a view at one position. `view` owns it."""
 
     def __init__(self, view: Owner, key: Key, positions: Positions) -> None:
         self.key = key

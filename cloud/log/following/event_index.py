@@ -31,7 +31,7 @@ column)."""
 
 
 class EventIndex(Generic[M]):
-    """See the module. A member has one key set."""
+    """An index of members by the values that their filters demand; a member has one key set."""
 
     def __init__(self) -> None:
         self._groups: dict[Key, dict[M, None]] = {}

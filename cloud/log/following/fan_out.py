@@ -86,7 +86,7 @@ class _Indexed:
 
 
 class FanOut:
-    """See the module. `horizon`: the order up to which records may be looked at."""
+    """Passes records to views. Only records below the order `horizon` may be read."""
 
     def __init__(self, decoder: Decoder, turns: Turns, *, horizon: Callable[[], int]) -> None:
         self._decoder = decoder

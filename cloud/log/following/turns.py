@@ -24,7 +24,7 @@ Job: TypeAlias = Callable[[IsTimeUp], bool]
 
 
 class Turns:
-    """See the module. `on_error` gets what a job raised; that job is not asked again."""
+    """Schedules jobs. `on_error` gets what a job raised; that job is not scheduled again."""
 
     def __init__(
         self, clock: Clock, *, budget_s: float, on_error: Callable[[Exception], None]

@@ -71,7 +71,7 @@ class Shared:
 
 
 class View(Generic[C]):
-    """See the module. `tails[stream][partition]` are the hub's own."""
+    """A subscription in one encoding. `tails[stream][partition]` are the hub's own."""
 
     def __init__(
         self,

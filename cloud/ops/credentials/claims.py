@@ -18,6 +18,7 @@ from edgewake.cloud.passwords import Bytes
 CODE_BYTES: Final = 15
 """Random bytes of a code: 120 bits cannot be guessed."""
 GROUP: Final = 4
+ID_CHARS: Final = 12
 CLAIMS_MAX: Final = 100
 """The most codes that are valid at the same time; one more is refused."""
 
@@ -37,6 +38,11 @@ class Claim:
     """When the code expires, ms since 1970 UTC."""
     prefix: str = ""
     """The prefix that names of its devices must have."""
+
+    @property
+    def id(self) -> str:
+        """What people call it by, who do not know the code (any more)."""
+        return self.digest[:ID_CHARS]
 
 
 def make(random_bytes: Bytes) -> str:

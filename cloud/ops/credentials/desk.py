@@ -160,6 +160,22 @@ class CredentialDesk:
         self._claims = [*left, claim]
         return code, claim
 
+    @property
+    def claims(self) -> list[Claim]:
+        """The codes that still give something, the one that ends first in front."""
+        good = claims.good(self._claims, now=self._clock.now_ms())
+        return sorted(good, key=lambda one: (one.until, one.id))
+
+    def withdraw(self, claim_id: str) -> bool:
+        """Was there such a code that was good? It gives nothing any more."""
+        good = claims.good(self._claims, now=self._clock.now_ms())
+        left = [one for one in good if one.id != claim_id]
+        if len(left) == len(good):
+            return False
+        self._write(self._claims_file, claims.text_of(left))
+        self._claims = left
+        return True
+
     def enrol(
         self, code: str, device: str, is_known: Callable[[str], bool], request: str = ""
     ) -> Credential:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, Field, StringConstraints
 
 from edgewake.cloud.ops.credentials.claims import Unclaimed
@@ -31,6 +31,7 @@ LIFE_MAX_S: Final = 30 * 86_400.0
 """The longest validity of a claim code, in seconds."""
 PEM: Final = "application/x-pem-file"
 Text = Annotated[str, StringConstraints(max_length=64)]
+ClaimId = Annotated[str, Path(pattern=r"^[0-9a-f]{12}$")]
 RequestText = Annotated[str, StringConstraints(max_length=REQUEST_CHARS_MAX)]
 
 
@@ -125,6 +126,24 @@ class ClaimGiven(BaseModel):
     """Address at which a device uses the code; None: this address."""
 
 
+class ClaimView(BaseModel):
+    """A valid claim code; only its hash is stored."""
+
+    id: str
+    left: int
+    """Devices that may still enrol with it."""
+    until: int
+    """ms"""
+    prefix: str
+    """How their names begin."""
+
+
+class Claims(BaseModel):
+    """All valid claim codes, at most a hundred, sorted by their end."""
+
+    items: list[ClaimView]
+
+
 class Enrolment(BaseModel):
     """A device's enrolment with a claim code."""
 
@@ -200,6 +219,26 @@ def router(services: Services) -> APIRouter:
             fingerprint=None if authority is None else authority.fingerprint,
             server=services.enrolling_url or None,
         )
+
+    @routes.get("/v1/claims", responses=problems(409))
+    async def open_claims() -> Claims:
+        """List valid claim codes, without the codes themselves."""
+        return Claims(
+            items=[
+                ClaimView(id=one.id, left=one.left, until=one.until, prefix=one.prefix)
+                for one in desk().claims
+            ]
+        )
+
+    @routes.delete("/v1/claims/{claim_id}", status_code=204, responses=problems(404, 409))
+    async def withdraw(claim_id: ClaimId) -> None:
+        """Revoke a claim code. Devices that enrolled with it keep their credentials."""
+        if not desk().withdraw(claim_id):
+            raise Problem(
+                404,
+                "no_such_claim",
+                f"no code {claim_id!r} is good (any more): it was used up, ended or taken back",
+            )
 
     return routes
 

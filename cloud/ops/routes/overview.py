@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Request
@@ -12,9 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from edgewake.cloud import process_metrics
 from edgewake.cloud.ops.routes.shared import PAGE_DEFAULT, Limit, Services
 from edgewake.cloud.ops.services.problems import KnownProblem, alert_problems
+from edgewake.cloud.ops.services.queries import QueryView
 from edgewake.cloud.ops.services.system_look import Look
 from edgewake.cloud.ops.tables.devices import Presence
-from edgewake.cloud.ops.tables.flow import Point
+from edgewake.cloud.ops.tables.flow import Point, delay_s
 from edgewake.cloud.ops.tables.tables import OpsTables, PartView
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.ops.problem import NOTE_CHARS_MAX, Kind, ProblemRecord
@@ -28,7 +29,10 @@ class Hop(BaseModel):
     per_s: float | None
     """Records a second, for the analysis readings; null where they are not counted."""
     behind: int | None
-    """Its backlog: readings on devices, Kafka offsets, or records that clients have not read."""
+    """Its backlog: Kafka offsets that are not sequenced or computed yet, or records that the
+    slowest client has not read."""
+    delay_s: float | None
+    """How long its backlog takes at the rate of the last seconds, s; null: not known."""
     count: int
     """Number of devices online, streams, running queries, clients and leases."""
     state: Literal["well", "soon", "bad", "unknown"]
@@ -46,6 +50,8 @@ class Overview(BaseModel):
     records_per_s: float
     """Records a second of all streams over the last 30 s; a record is a frame of one or many
     readings."""
+    readings_per_s: float
+    """Readings a second of all streams over the same time."""
     queries: dict[str, int]
     """Number of queries by state."""
     leases: int
@@ -96,6 +102,9 @@ def router(services: Services) -> APIRouter:
             devices={state: tables.devices.total(state) for state in Presence},
             streams=len(tables.streams),
             records_per_s=round(sum(tables.rates.per_s(name) or 0.0 for name in tables.streams), 1),
+            readings_per_s=round(
+                sum(tables.rates.readings_per_s(name) or 0.0 for name in tables.streams), 1
+            ),
             queries=dict(Counter(query.state for query in look.queries)),
             leases=len(tables.leases),
             dead_letters=dict(look.dead),
@@ -160,24 +169,33 @@ def hops_of(tables: OpsTables, look: Look) -> list[Hop]:
     """Returns the stages of the pipeline."""
     now = tables.flow.newest
     running = [one for one in look.queries if one.state is QueryState.RUNNING]
-    known = [one.lag for one in look.queries if one.lag is not None]
+    known = [one.lag for one in running if one.lag is not None]
     clients = tables.clients
     online = tables.devices.total(Presence.ONLINE)
-    reads = [one.behind_records for _, one in clients.all()]
+    reads = [(one.behind_records, one.behind_s) for _, one in clients.all()]
     up = {one.part: one.state for one in look.parts}
     return [
-        Hop(name="devices", per_s=None, behind=None, count=online, state=_state(bool(online))),
+        Hop(
+            name="devices",
+            per_s=None,
+            behind=None,
+            delay_s=None,
+            count=online,
+            state=_state(bool(online)),
+        ),
         Hop(
             name="bridge",
             per_s=None if now is None else now.received_per_s,
             behind=None,
+            delay_s=None,
             count=_alive(up, "bridge"),
             state=_of_parts(up, "bridge"),
         ),
         Hop(
             name="sequencer",
             per_s=None if now is None else now.passed_on_per_s,
-            behind=None,
+            behind=tables.unsequenced,
+            delay_s=delay_s(tables.unsequenced, None if now is None else now.passed_on_per_s),
             count=_alive(up, "sequencer"),
             state=_of_parts(up, "sequencer"),
         ),
@@ -185,13 +203,15 @@ def hops_of(tables: OpsTables, look: Look) -> list[Hop]:
             name="analysis",
             per_s=None if now is None else now.computed_per_s,
             behind=max(known, default=None),
+            delay_s=max(_delays(tables, running), default=None),
             count=len(running),
             state=_of_parts(up, "analysis"),
         ),
         Hop(
             name="access",
             per_s=None,
-            behind=max(reads, default=None),
+            behind=max((records for records, _ in reads), default=None),
+            delay_s=max((seconds for _, seconds in reads), default=None),
             count=sum(one.total for one in clients.servers.values()),
             state=_state(bool(clients.servers)),
         ),
@@ -199,10 +219,20 @@ def hops_of(tables: OpsTables, look: Look) -> list[Hop]:
             name="push",
             per_s=None,
             behind=None,
+            delay_s=None,
             count=len(tables.leases),
             state=_of_parts(up, "push"),
         ),
     ]
+
+
+def _delays(tables: OpsTables, running: Iterable[QueryView]) -> Iterator[float]:
+    """The delay of each query whose streams' pace is known."""
+    for query in running:
+        rates = [tables.rates.per_s(stream) or 0.0 for stream in query.streams]
+        delay = delay_s(query.lag, sum(rates))
+        if delay is not None:
+            yield delay
 
 
 def _alive(parts: Mapping[str, str], name: str) -> int:

@@ -100,6 +100,11 @@ def router(services: Services) -> APIRouter:
         """Show a query with its text."""
         return registry.view(registry.get(name), with_text=True)
 
+    @routes.get("/v1/queries/{name}/plan", responses=problems(404, 422))
+    async def plan(name: QueryName) -> CheckedQuery:
+        """Show a query's execution and its reason, its planning cost, and its steps."""
+        return registry.explain(name)
+
     @routes.put("/v1/queries/{name}", responses=problems(404, 409))
     async def replace(name: QueryName, body: QueryText) -> QueryView:
         """Replace a query's text in one step: its name stays taken, and other queries continue.

@@ -34,6 +34,7 @@ from edgewake.cloud.ops.services.repairs import RepairDesk
 from edgewake.cloud.ops.services.replies import Replies
 from edgewake.cloud.ops.services.summary_reads import SummaryReads
 from edgewake.cloud.ops.services.system_look import SystemLook
+from edgewake.cloud.ops.streams.retention import RetentionDesk
 from edgewake.cloud.ops.tables.audit_ring import AuditRing
 from edgewake.cloud.ops.tables.event_ring import EventRing
 from edgewake.cloud.ops.tables.past import Past
@@ -86,6 +87,7 @@ class Services:
     down: DeviceCommands
     requests: Replies
     editor: CatalogueEditor
+    retention: RetentionDesk
     writer: TableWriter
     lookup: KafkaLookup
     letters: DeadLetterIndex

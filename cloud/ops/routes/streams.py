@@ -26,6 +26,7 @@ from edgewake.cloud.ops.routes.shared import (
 )
 from edgewake.cloud.ops.services.catalogue_editor import StreamChange
 from edgewake.cloud.ops.streams.look import StreamLook, look_at
+from edgewake.cloud.ops.streams.retention import Retention
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol import topics
@@ -90,6 +91,14 @@ def _view(services: Services, stream: Stream) -> StreamView:
     )
 
 
+def _stream(services: Services, name: str) -> Stream:
+    """Raises Problem(404)."""
+    found = services.tables.streams.get(name)
+    if found is None:
+        raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
+    return found
+
+
 def _look(
     services: Services, session: KafkaSession, stream: Stream, *, begin: int, minutes: int
 ) -> StreamLook:
@@ -136,9 +145,7 @@ def router(services: Services) -> APIRouter:
     @routes.get("/v1/streams/{name}", responses=problems(404))
     async def stream(name: QueryName) -> StreamView:
         """Show a stream."""
-        found = tables.streams.get(name)
-        if found is None:
-            raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
+        found = _stream(services, name)
         return _view(services, found)
 
     @routes.get("/v1/streams/{name}/gaps", responses=problems(404, 503))
@@ -154,27 +161,36 @@ def router(services: Services) -> APIRouter:
 
         The newest 20,000 records of each partition are scanned, or those since a time.
         """
-        if name not in tables.streams:
-            raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
+        _stream(services, name)
         return await services.lookup.run(lambda session: find(session, name, device, limit, since))
 
     @routes.get("/v1/streams/{name}/look", responses=problems(404))
     async def look(name: QueryName, minutes: Annotated[int, Query(ge=1, le=60)] = 15) -> StreamLook:
         """Show the fields received in the last minutes: original names, times and odd values."""
-        found = tables.streams.get(name)
-        if found is None:
-            raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
+        found = _stream(services, name)
         begin = services.clock.now_ms() - minutes * 60_000
         return await services.lookup.run(
             lambda session: _look(services, session, found, begin=begin, minutes=minutes)
         )
 
-    @routes.patch("/v1/streams/{name}", responses=problems(404, 409))
-    async def change(name: QueryName, body: StreamChange) -> StreamView:
-        """Decide a field's type or unit, or describe the stream.
+    @routes.get("/v1/streams/{name}/retention", responses=problems(404, 503))
+    async def retention(name: QueryName) -> Retention:
+        """Show how long Kafka retains a stream's readings. The lake keeps its own."""
+        _stream(services, name)
+        return await services.retention.look(name)
 
-        Values of another type than the decided one are then refused permanently.
+    @routes.patch("/v1/streams/{name}", responses=problems(404, 409, 503))
+    async def change(name: QueryName, body: StreamChange) -> StreamView:
+        """Decide a field's type or unit, describe the stream, or change its retention.
+
+        Values of another type than the decided one are then refused permanently. Readings older
+        than a shorter retention are removed permanently.
         """
-        return _view(services, await services.editor.change(name, body))
+        found = _stream(services, name)
+        if body.is_of_the_catalogue:
+            found = await services.editor.change(name, body)
+        if body.retention_ms is not None or body.retention_bytes is not None:
+            await services.retention.change(name, body.retention_ms, body.retention_bytes)
+        return _view(services, found)
 
     return routes

@@ -51,6 +51,8 @@ class Me(BaseModel):
     """The name that the audit log records."""
     role: Role
     """`read` may see everything; `operate` may also change it."""
+    live_url: str | None
+    """The Live page, at the first access server that the configuration names."""
 
 
 Kind = Literal["device", "loss", "query", "part", "repair", "request", "erasure"]
@@ -135,7 +137,8 @@ def router(services: Services) -> APIRouter:
     async def session(request: Request) -> Me:
         """Show your name and role."""
         holder = request.state.holder
-        return Me(name=holder.name, role=holder.role)
+        live_url = next((f"{url.rstrip('/')}/" for url in services.access_urls), None)
+        return Me(name=holder.name, role=holder.role, live_url=live_url)
 
     @routes.delete("/v1/session", status_code=204, tags=["session"])
     async def log_out(request: Request, response: Response) -> None:

@@ -32,7 +32,7 @@ LOOK_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class AlertDesk:
-    """See above."""
+    """Stores rules and destinations, acknowledges alerts and tests notes."""
 
     writer: TableWriter
     tables: OpsTables

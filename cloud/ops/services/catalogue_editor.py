@@ -12,6 +12,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from edgewake.cloud.ops.streams.retention import KeptBytes, KeptMs
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.cloud.web.http_part import Problem
@@ -48,6 +49,15 @@ class StreamChange(BaseModel):
     fields: dict[
         Annotated[str, StringConstraints(pattern=f"^{FIELD_PATTERN.pattern}$")], FieldChange
     ] = Field(default_factory=dict, max_length=FIELDS_CHANGED_MAX)
+    retention_ms: KeptMs | None = None
+    """How long Kafka keeps its readings, ms."""
+    retention_bytes: KeptBytes | None = None
+    """How many bytes Kafka keeps of each partition."""
+
+    @property
+    def is_of_the_catalogue(self) -> bool:
+        """Does it change the stream's row?"""
+        return self.description is not None or bool(self.fields)
 
 
 def changed(stream: Stream, change: StreamChange, *, now: int) -> Stream:

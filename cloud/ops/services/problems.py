@@ -71,8 +71,7 @@ def problems_of(
             yield KnownProblem(kind="query", name=query.name, text=f"query {query.name} {trouble}")
     for reason, count in sorted(dead.items()):
         what = "message was" if count == 1 else "messages were"
-        advice = f"edgewake dead-letters list --reason {reason}"
-        text = f"{count} {what} refused within the last hour ({reason}): {advice}"
+        text = f"{count} {what} refused within the last hour ({reason})"
         yield KnownProblem(kind="dead_letters", name=reason, text=text)
     yield from _disabled(leases)
 

@@ -95,6 +95,12 @@ class CheckedQuery(BaseModel):
     """The reason for this execution."""
     plan: list[str]
     """The steps of computing a reading."""
+    cost: int
+    """Functions, names and constants that Spark plans for it."""
+    cost_max: int
+    """The upper bound of `cost`; a query with more is refused."""
+    rows: int
+    """Rows that a reading becomes: windows × fields of an UNPIVOT × parts."""
 
 
 def view(
@@ -168,6 +174,12 @@ class Checked(Protocol):
     def why(self) -> str: ...
     @property
     def plan(self) -> tuple[str, ...]: ...
+    @property
+    def cost(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def cost_max(self) -> int: ...
 
 
 class NotThereYet(QueryError):
@@ -228,6 +240,10 @@ class Registry:
             return _described(error.found)
         except QueryError as error:
             raise _refused(error) from error
+
+    def explain(self, name: str) -> CheckedQuery:
+        """What a registered query says. Raises Problem(404 | 422)."""
+        return self._registrable(self.get(name).text)
 
     async def add(self, text: str) -> tuple[QueryView, bool]:
         """Registers a query file. Returns its view, and whether it is new.
@@ -405,6 +421,9 @@ def _described(found: Checked) -> CheckedQuery:
         execution=found.execution,
         why=found.why,
         plan=list(found.plan),
+        cost=found.cost,
+        rows=found.rows,
+        cost_max=found.cost_max,
     )
 
 

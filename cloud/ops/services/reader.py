@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any, Final
 
 from confluent_kafka import (
@@ -29,6 +30,7 @@ from edgewake.cloud.health import Health
 from edgewake.cloud.kafka import clients, metadata, offsets, topic_admin
 from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
 from edgewake.cloud.kafka.mortal import Admin
+from edgewake.cloud.kafka.up_places import UpPlaces
 from edgewake.cloud.ops.letters.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.tables.past import ENTRIES_MAX
 from edgewake.cloud.ops.tables.tables import (
@@ -83,7 +85,11 @@ RETRY_S: Final = (0.2, 5.0)
 
 
 class Reader:
-    """Reads the tables; `on_changes` and `on_offsets` are called on the event loop."""
+    """Reads the tables; `on_changes` and `on_offsets` are called on the event loop.
+
+    `on_offsets` gets the offsets of all topics, and the sequencers' offsets in each partition of
+    `ew.up`; None: Kafka did not tell them.
+    """
 
     def __init__(
         self,
@@ -91,7 +97,7 @@ class Reader:
         *,
         letters: DeadLetterIndex,
         on_changes: Callable[[list[Change]], None],
-        on_offsets: Callable[[dict[str, TopicOffsets]], None],
+        on_offsets: Callable[[dict[str, TopicOffsets], Mapping[int, int] | None], None],
         rng: random.Random,
     ) -> None:
         self._config = config
@@ -213,12 +219,14 @@ class Reader:
 
     def _look(self) -> None:
         client = clients.admin(self._config)
-        while not self._stop.is_set():
-            found = offsets_of_all(client)
-            self.health.note("kafka", None)
-            if found:
-                self._tell(self._on_offsets, found)
-            self._stop.wait(LOOK_EVERY_S)
+        with closing(UpPlaces(self._config, "ops-sequencers")) as places:
+            while not self._stop.is_set():
+                # In this order: what was passed on before the ends were asked for never waits.
+                found = offsets_of_all(client)
+                self.health.note("kafka", None)
+                if found:
+                    self._tell(self._on_offsets, found, _sequenced(places))
+                self._stop.wait(LOOK_EVERY_S)
 
     def _change(self, message: Message) -> Change:
         key = (message.key() or b"").decode("utf-8", "replace")
@@ -266,6 +274,14 @@ def _check_partitions(found: Mapping[str, int], wanted: Mapping[str, int]) -> No
     missing = [topic for topic, count in wanted.items() if found.get(topic, 0) < count]
     if missing:
         raise Unavailable(f"{', '.join(missing)}: is being made")
+
+
+def _sequenced(places: UpPlaces) -> Mapping[int, int] | None:
+    try:
+        return places.sequenced()
+    except KafkaException as error:  # the group's coordinator may be away while topics are not
+        log.debug("unknown how far the sequencers are: %s", error)
+        return None
 
 
 def offsets_of_all(client: Admin) -> dict[str, TopicOffsets]:

@@ -18,7 +18,7 @@ _ORDER = (State.FIRING, State.ACKNOWLEDGED, State.PENDING, State.RESOLVED)
 
 @dataclass
 class AlertTable:
-    """See above."""
+    """The rows of `ew.rules` and `ew.alerts`, by key."""
 
     rules: Mapping[str, Rule] = field(default_factory=dict)
     destinations: Mapping[str, Destination] = field(default_factory=dict)

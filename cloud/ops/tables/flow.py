@@ -9,6 +9,15 @@ POINTS_MAX: Final = 180
 """The most points: one for each reading of the offsets every five seconds, a quarter of an hour."""
 
 
+def delay_s(waiting: int | None, per_s: float | None) -> float | None:
+    """How long what waits takes at this pace; None where it is not known, or nothing moves."""
+    if waiting == 0:
+        return 0.0
+    if waiting is None or not per_s:
+        return None
+    return round(waiting / per_s, 2)
+
+
 class Point(NamedTuple):
     """Rates since the previous point."""
 

@@ -123,6 +123,8 @@ class OpsTables:
     parts: dict[str, PartView] = field(default_factory=dict)
     offsets: Mapping[str, TopicOffsets] = field(default_factory=dict)
     """Topic → its offsets, for topics that exist now."""
+    unsequenced: int | None = None
+    """Records of `ew.up` that are not sequenced yet; None: not known."""
     rates: StreamRates = field(default_factory=StreamRates)
     flow: Flow = field(default_factory=Flow)
     dead: Counter[str] = field(default_factory=Counter)
@@ -370,9 +372,20 @@ class OpsTables:
                 events.append({"kind": "part", **stale.model_dump(mode="json")})
         return events, is_more
 
-    def sample(self, offsets: Mapping[str, TopicOffsets], *, now_s: float) -> None:
-        """Stores the offsets of all topics, and the counts from which rates are computed."""
+    def sample(
+        self,
+        offsets: Mapping[str, TopicOffsets],
+        sequenced: Mapping[int, int] | None = None,
+        *,
+        now_s: float,
+    ) -> None:
+        """Stores the offsets of all topics, and the counts from which rates are computed.
+
+        `sequenced`: partition of `ew.up` → first offset that is not sequenced; None: not known.
+        """
         self.offsets = offsets
+        up = offsets.get(topics.UP)
+        self.unsequenced = None if up is None or sequenced is None else _waiting(up, sequenced)
         self.rates.sample(now_s)
         self.flow.sample(
             now_s,
@@ -380,6 +393,14 @@ class OpsTables:
             passed_on=self.rates.counts.total(),
             computed_per_s=sum(one.readings_per_s or 0.0 for one in self.progress.values()),
         )
+
+
+def _waiting(up: TopicOffsets, sequenced: Mapping[int, int]) -> int:
+    """Records of `ew.up` that no sequencer has passed on yet."""
+    return sum(
+        max(0, end - max(first, sequenced.get(partition, first)))
+        for partition, (first, end) in enumerate(zip(up.first, up.next, strict=True))
+    )
 
 
 def _put(table: dict[str, Any], model: type[BaseModel], key: str, value: bytes | None) -> None:

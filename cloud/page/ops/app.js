@@ -8,6 +8,7 @@ import { Board, Boards } from "./boards.js";
 import { Clients } from "./clients.js";
 import { Device } from "./device.js";
 import { Devices } from "./devices.js";
+import { Enrolment } from "./enrolment.js";
 import { Erasure, Erasures } from "./erasures.js";
 import { Faults } from "./faults.js";
 import { Gaps } from "./gaps.js";
@@ -17,6 +18,7 @@ import { Audit } from "./more.js";
 import { Overview } from "./overview.js";
 import { Queries, Query } from "./queries.js";
 import { Editor } from "./query_editor.js";
+import { Rail } from "./rail.js";
 import { Stream, Streams } from "./streams.js";
 import { Summaries, SummaryPage } from "./summaries.js";
 import { Top } from "./top.js";
@@ -36,11 +38,13 @@ const SCREENS = [
   ["trace", "Trace", Trace],
   ["history", "History", Histories],
   ["audit", "Audit", Audit],
+  ["enrolment", "Enrolment", Enrolment],
   ["erasures", "Erasures", Erasures, Erasure],
   ["faults", "Faults", Faults],
   ["gaps", "Gaps", Gaps],
 ];
-const OFF_THE_RAIL = new Set(["erasures", "faults", "gaps"]);
+const OFF_THE_RAIL = new Set(["enrolment", "erasures", "faults", "gaps"]);
+const ON_THE_RAIL = SCREENS.filter(([key]) => !OFF_THE_RAIL.has(key));
 
 /** What an address says: {screen, name, query}. */
 function placeOf(hash) {
@@ -61,15 +65,9 @@ function View({ hash }) {
   return html`<h1 class="spoken">${title}</h1>${shown}`;
 }
 
-function Rail({ hash }) {
-  const here = hash.replace(/^#\/?/, "").split(/[/?]/)[0];
-  return html`${SCREENS.filter(([key]) => !OFF_THE_RAIL.has(key)).map(([key, title]) => html`<a href=${`#/${key}`} aria-current=${key === here ? "page" : null}>${title}</a>`)}
-    <a href="/docs">API</a>`;
-}
-
 function draw() {
   const { screen, name, query } = placeOf(location.hash);
-  render(html`<${Rail} hash=${location.hash} />`, byId("rail"));
+  render(html`<${Rail} screens=${ON_THE_RAIL} here=${screen} />`, byId("rail"));
   render(html`<${Top} screen=${screen} name=${name} params=${new URLSearchParams(query ?? "")} />`, byId("top"));
   render(html`<${View} hash=${location.hash} />`, byId("screen"));
   byId("rail").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });

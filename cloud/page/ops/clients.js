@@ -30,7 +30,7 @@ function Connected({ params }) {
         ["principal", "who", { view: (row) => html`<a href=${`#/clients?principal=${enc(row.principal)}`}>${row.principal}</a> <small>${row.address}</small>` }],
         ["streams", "reads", { view: (row) => html`${row.streams.join(", ") || "–"}${row.where && html` <code title=${row.where}>${row.where}</code>`}` }],
         ["state", "state", { view: (row) => html`<${State} state=${row.state} />` }],
-        ["behind_records", "behind", { number: true, view: (row) => (row.behind_records ? html`${whole(row.behind_records)} <small>${row.behind_s.toFixed(1)} s</small>` : "–") }],
+        ["behind_records", "behind", { number: true, view: (row) => html`${row.behind_records ? html`${whole(row.behind_records)} <small>${row.behind_s.toFixed(1)} s</small>` : "–"}${row.policy && row.policy !== "wait" && html` <small>${row.policy}</small>`}` }],
         ["sent_bytes", "sent", { number: true, view: (row) => bytes(row.sent_bytes) }],
         ["opened_at", "since", { view: (row) => html`<${Ago} at=${row.opened_at} />` }],
         ["protocol", "how", { view: (row) => html`<span title=${`while it takes less than there is: ${row.slow}`}>${KINDS[row.protocol]}</span> <small>${row.server}</small>` }],

@@ -2,9 +2,10 @@
 
 import { html, useRef, useState } from "../vendor/htm/standalone.module.js";
 import { Table } from "../live/cards.js";
-import { clock } from "../live/format.js";
+import { clock, whole } from "../live/format.js";
 import { enc } from "./api.js";
 import { useRecent } from "./live_data.js";
+import { programsOf } from "./programs.js";
 import { Ways } from "./ui.js";
 
 const ROWS_KEPT = 200; /* newest readings that are shown */
@@ -16,14 +17,31 @@ export function Console({ stream, params }) {
   const [asked, setAsked] = useState({ where: params.get("where") ?? "", select: params.get("select") ?? "" });
   const [isPaused, setPaused] = useState(false);
   const rows = useRef([]);
+  const held = useRef([]); /* what came while somebody read further down: it would move his rows */
+  const box = useRef(null);
+  const scroller = () => box.current?.querySelector(".scroll");
+  const isReading = () => (scroller()?.scrollTop ?? 0) > 0;
+  const keep = (...newest) => {
+    rows.current = [...newest, ...held.current, ...rows.current].slice(0, ROWS_KEPT);
+    held.current = [];
+  };
   const { fault, isRefused, isCut } = useRecent({
     key: JSON.stringify([stream.name, asked]), names: [stream.name], minutes: MINUTES, isPaused, ...asked,
-    begin: () => void (rows.current = []),
+    begin: () => {
+      rows.current = held.current = [];
+      scroller()?.scrollTo(0, 0);
+    },
     take: (event) => {
-      rows.current.unshift(event);
-      rows.current.length = Math.min(rows.current.length, ROWS_KEPT);
+      if (isReading()) held.current = [event, ...held.current].slice(0, ROWS_KEPT);
+      else keep(event);
     },
   });
+  const [, draw] = useState(0);
+  const toNewest = () => {
+    keep();
+    scroller().scrollTop = 0;
+    draw((n) => n + 1);
+  };
   const submit = (event) => {
     event.preventDefault();
     const form = new FormData(event.target);
@@ -43,12 +61,13 @@ export function Console({ stream, params }) {
         <button type="submit">Show</button>
         <button type="button" aria-pressed=${isPaused} onClick=${() => setPaused(!isPaused)}>${isPaused ? "Go on" : "Pause"}</button></form>
       ${isRefused ? html`<p class="fault" id="refused" role="alert">${fault}</p>` : fault && html`<p class="fault" role="alert">${fault}; what you see is of before.</p>`}
-      <div class="console"><${Table} rows=${rows.current.map(shown)} columns=${columns} caption="Newest readings" /></div>
+      <div class="console" ref=${box}>${held.current.length > 0 && html`<button type="button" class="newer" onClick=${toNewest}>${whole(held.current.length)}${held.current.length === ROWS_KEPT ? "+" : ""} new</button>`}<${Table} rows=${rows.current.map(shown)} columns=${columns} caption="Newest readings" /></div>
       ${rows.current.length === 0 && !isRefused && html`<p class="quiet">${asked.where ? `Nothing of the last ${MINUTES} minutes passes.` : `Nothing came in the last ${MINUTES} minutes.`}</p>`}
       ${isCut && html`<p class="quiet">There was more in these ${MINUTES} minutes than is looked through: the newest is shown.</p>`}
       <${Ways} of=${[
         ["in a terminal", `edgewake tail ${stream.name}${asked.where && ` --where ${quoted(asked.where)}`}${asked.select && ` --select ${quoted(asked.select)}`}`],
         ["as curl", curlOf(stream, asked)],
+        ...programsOf(stream, { name: stream.name, back: `-${MINUTES}m`, ...asked }),
         ["as a query", html`<a href=${`#/queries/new?text=${enc(queryOf(stream, asked))}`}>${asked.select ? "these columns as results of their own" : "count it each ten seconds"}</a>`],
       ]} /></section>`;
 }

@@ -33,12 +33,13 @@ export function Devices({ params }) {
     location.hash = linkTo("#/devices", params, { q: name });
   };
   return html`<form class="actions bare" role="search" onSubmit=${find}><label>Name <input type="search" value=${name} maxlength="64" onInput=${({ target }) => setName(target.value)} /></label><button type="submit">Find</button>
+      <a class="button" href="#/enrolment">Let devices in</a>
       ${chosen.stream && html`<a class="button" href=${linkTo("#/devices", params, { stream: "" })}>of ${chosen.stream} ×</a>`}</form>
     <div class="chip-rows"><${Chips} path="#/devices" params=${params} name="state" label="state" values=${STATES} counts=${counts} />
       <${Chips} path="#/devices" params=${params} name="has" label="with" values=${MARKS} counts=${counts} />
       ${(Object.keys(versions).length > 1 || chosen.version) && html`<${Chips} path="#/devices" params=${params} name="version" label="version" isName values=${["", ...Object.keys(versions).sort()]} counts=${versions} />`}
       ${Object.keys(groups.data ?? {}).length > 0 && html`<${Chips} path="#/devices" params=${params} name="group" label="group" isName values=${["", ...Object.keys(groups.data)]} counts=${groups.data} />`}</div>
-    <${Loaded} loaded=${loaded} empty="No device here. One appears with its first reading: edgewake send NAME STREAM '{&quot;x&quot;: 1}'">${(page) => html`
+    <${Loaded} loaded=${loaded} empty=${html`No device here. One appears with its first reading: <code>edgewake send NAME STREAM '{"x": 1}'</code>, or <a href="#/enrolment">let devices in</a>.`}>${(page) => html`
       <p class="quiet">${whole(page.total)} ${page.total === 1 ? "device" : "devices"}</p>
       <${Rows} caption="Devices" rows=${page.items} order=${{ by: SORTS[chosen.sort ?? "name"], link: (column) => sortLink(params, column) }} columns=${[
         ["device", "device", { view: ({ device }) => html`<a href=${`#/devices/${enc(device)}`}>${device}</a>` }],

@@ -20,7 +20,7 @@ export function Overview() {
     ${found.faults && html`<p class="card"><a href="#/faults">Faults</a>: kill parts, freeze them, cut links, and see what is lost, twice or wrong.</p>`}
     ${found.flow.length > 1 && html`<${Flow} flow=${found.flow} />`}
     <div class="tiles-row">
-      <${Tile} label="records a second" figure=${value(found.records_per_s)} href="#/streams" />
+      <${Tile} label="readings a second" figure=${value(found.readings_per_s)} beside=${`${value(found.records_per_s)} records`} href="#/streams" />
       <${Tile} label="devices online" figure=${found.devices.online} beside=${`${found.devices.offline} offline · ${found.devices.silent} silent`} href="#/devices" />
       <${Tile} label="streams" figure=${found.streams} href="#/streams" />
       <${Tile} label="queries running" figure=${found.queries.running ?? 0} beside=${others(found.queries)} href="#/queries" />
@@ -49,8 +49,11 @@ const HOPS = { devices: ["devices", "online", "#/devices"], bridge: ["bridge", "
 const Chain = ({ hops }) => html`<ol class="card chain" aria-label="The way of a reading">${hops.map((hop) => {
   const [title, what, href] = HOPS[hop.name];
   return html`<li><a href=${href}><span class="state"><i class="dot" data-state=${{ well: "well", soon: "late", bad: "bad" }[hop.state] ?? "off"}></i>${title}</span>
-    <b>${hop.per_s === null ? counted(hop.count, what) : rate(hop.per_s)}</b><small>${hop.per_s === null ? "" : counted(hop.count, what)}${hop.behind ? ` · ${whole(hop.behind)} behind` : ""}\u00a0</small></a></li>`;
+    <b>${hop.per_s === null ? counted(hop.count, what) : rate(hop.per_s)}</b><small>${hop.per_s === null ? "" : counted(hop.count, what)}${hop.delay_s == null ? "" : html`${hop.per_s === null ? "" : " · "}<span title=${hop.behind == null ? null : `${counted(hop.behind, "records")} wait`}>${delaySaid(hop.delay_s)}</span>`}\u00a0</small></a></li>`;
 })}</ol>`;
+
+/** How long what waits takes: to a tenth below ten seconds. */
+const delaySaid = (s) => (s < 0.1 ? "no delay" : `${s < 10 ? s.toFixed(1) : Math.round(s)} s behind`);
 
 const FLOWS = [["received", 1, "--cpu", []], ["passed on", 2, "--memory", [6, 4]]];
 

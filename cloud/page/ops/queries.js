@@ -1,11 +1,13 @@
 /* Continuous queries: the list, and one of them. */
 
 import { html } from "../vendor/htm/standalone.module.js";
-import { counted, rate, whole } from "../live/format.js";
+import { age, counted, rate, whole } from "../live/format.js";
 import { api, enc, get } from "./api.js";
 import { Sql } from "./editor.js";
 import { History } from "./history.js";
+import { Plan } from "./query_plan.js";
 import { Late, Results } from "./query_results.js";
+import { Repairs } from "./repairs.js";
 import { Ago, At, bytes, Do, Facts, Loaded, Rows, State, useLoaded } from "./ui.js";
 
 export function Queries() {
@@ -33,7 +35,7 @@ export function Query({ name }) {
         ["reads", query.streams.join(", ") || query.stream],
         ["readings", query.readings_per_s ? rate(query.readings_per_s) : null],
         ["not computed yet", query.lag === null ? null : `${whole(query.lag)} records`],
-        ["windows final to", query.watermark ? html`<${At} at=${query.watermark} />` : null],
+        ["windows final to", query.watermark ? html`<${At} at=${query.watermark} /> <small>${age(Date.now() - query.watermark)}</small>` : null],
         ["late readings", whole(query.late)],
         ["open windows hold", query.state_bytes === null ? null : html`<span title="with the other queries of its lane">${query.state_rows === null ? "" : `${counted(query.state_rows, "rows")} · `}${bytes(query.state_bytes)}</span>`],
         ["registered", html`<${Ago} at=${query.registered_at} />`],
@@ -49,5 +51,7 @@ export function Query({ name }) {
         </p></section>
       <${Results} key=${query.topic} query=${query} />
       ${query.late > 0 && html`<${Late} key=${`late ${query.topic}`} query=${query} />`}
+      <${Plan} name=${name} registeredAt=${query.registered_at} />
+      <${Repairs} key=${`repairs ${query.topic}`} name=${name} registeredAt=${query.registered_at} />
       <${History} kind="query" name=${name} />`}<//>`;
 }

@@ -5,6 +5,7 @@ import { columnsOf, Table } from "../live/cards.js";
 import { clock } from "../live/format.js";
 import { api, enc, get } from "./api.js";
 import { faultsOf, SqlEditor } from "./editor.js";
+import { costOf, Steps } from "./query_plan.js";
 import { Loaded, useLoaded } from "./ui.js";
 
 const PREVIEW_ROWS = 50;
@@ -55,13 +56,10 @@ function Form({ first, name }) {
         <label>the last <select value=${minutes} onChange=${({ target }) => setMinutes(Number(target.value))}>${SPANS.map(([one, title]) => html`<option value=${one}>${title}</option>`)}</select></label>
         <button type="button" class="primary" disabled=${isBusy} onClick=${register}>${name ? "Replace" : "Register"}</button>
         <small role="status">${isBusy ? `${state.busy}…` : "Ctrl + Enter checks"}</small></p>
-      ${state.found && html`<${Plan} found=${state.found} />`}</section>
+      ${state.found && html`<div class="plan"><p class="state"><i class="dot" data-state="well"></i> Good; ${state.found.execution}: ${state.found.why}</p>
+        <p class="quiet">${costOf(state.found)}</p><${Steps} found=${state.found} /></div>`}</section>
     ${state.preview && html`<${Preview} preview=${state.preview} />`}`;
 }
-
-const Plan = ({ found }) => html`<div class="plan"><p class="state"><i class="dot" data-state="well"></i> Good; ${found.execution}: ${found.why}</p>
-  <ol aria-label="What is done with a reading">${found.plan.map((step) => html`<li>${step}</li>`)}</ol>
-  <p class="quiet">Reads ${found.streams.join(", ")}. Columns of its results: ${found.columns.map((one, i) => html`${i > 0 && ", "}<code>${one}</code>`)}.</p></div>`;
 
 function Preview({ preview: { rows, is_cut: isCut, minutes } }) {
   const span = SPANS.find(([one]) => one === minutes)[1];

@@ -8,6 +8,7 @@ import { Series } from "../live/model.js";
 import { bound } from "../tally.js";
 import { enc } from "./api.js";
 import { useRecent } from "./live_data.js";
+import { programsOf } from "./programs.js";
 import { At, Rows, Ways } from "./ui.js";
 
 const KEPT = 500; /* windows and groups, the newest word first */
@@ -62,7 +63,7 @@ export function Results({ query }) {
         ]} /></div>`}
       <p class="actions"><a class="button" href="#/boards">Put on a board</a><a class="button" href=${`#/ask?sql=${enc(`SELECT * FROM ${name} ORDER BY window_end DESC LIMIT 100`)}`}>Ask in SQL</a>
         <a class="button" href=${`#/queries/new?text=${enc(`-- name: ${name}_more\n-- description: Of the results of ${name}\nSELECT * FROM ${name}\n`)}`}>Use these results in a query</a></p>
-      <${Ways} of=${[["in a terminal", `edgewake tail ${name}`], ["as curl", `curl -N '${query.events_urls[0] ?? `http://ACCESS-SERVER${query.events_path}`}?from=-15m'`]]} /></section>`;
+      <${Ways} of=${[["in a terminal", `edgewake tail ${name}`], ["as curl", `curl -N '${query.events_urls[0] ?? `http://ACCESS-SERVER${query.events_path}`}?from=-15m'`], ...programsOf(query, { name, back: "-15m" })]} /></section>`;
 }
 
 /** Open, final or corrected; what was said before on a press. */
@@ -93,5 +94,5 @@ export function Late({ query }) {
       ["late_stream", "of", { view: (row) => html`<a href=${`#/streams/${enc(row.late_stream)}`}>${row.late_stream}</a>` }],
       ["examples", "for example", { wraps: true, view: ({ examples }) => html`<code class="examples">${examples}</code>` }],
     ]} /></div>`}
-    <p class="quiet">They are in their stream all the same. A repair computes their windows once more: <code>edgewake query repair ${query.name} --from -1h</code></p></section>`;
+    <p class="quiet">They are in their stream all the same. <b>Repair</b>, below, computes their windows once more.</p></section>`;
 }

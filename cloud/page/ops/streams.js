@@ -6,6 +6,7 @@ import { enc, get } from "./api.js";
 import { Console } from "./console.js";
 import { Erase } from "./erasures.js";
 import { Look } from "./gaps.js";
+import { Retention } from "./retention.js";
 import { Breaks, Facts, Loaded, Rows, useLoaded } from "./ui.js";
 
 const recordsOf = ({ partitions }) => partitions.reduce((sum, p) => sum + p.next - p.first, 0);
@@ -39,6 +40,7 @@ export function Stream({ name, params }) {
         ["ask", html`<a href=${`#/ask?sql=${enc(`SELECT * FROM ${name} ORDER BY t DESC LIMIT 20`)}`}>its newest readings by SQL</a>`],
       ]} />
       <${Fields} stream=${stream} />
+      <${Retention} key=${`kept ${name}`} stream=${name} />
       <${Look} streams=${[name]} />
       <${Console} key=${name} stream=${stream} params=${params} />
       <${Erase} name=${name} withQueries what="All its readings, what was computed and summed up of them, and its files in the lake. What devices send later begins a new stream."

@@ -4,11 +4,12 @@ import { html, useState } from "../vendor/htm/standalone.module.js";
 import { Chart } from "../live/detail.js";
 import { moment, value, whole as wholeNumber, words } from "../live/format.js";
 import { enc, get } from "./api.js";
+import { CURVE_RANKS, QuantileCurve } from "./quantile_curve.js";
 import { isTime } from "./range.js";
 import { Facts, linkTo, Loaded, Rows, useLoaded } from "./ui.js";
 
 const SPANS = [["1h", "1 h", 3_600_000, "minute"], ["24h", "24 h", 86_400_000, "hour"], ["7d", "7 days", 7 * 86_400_000, "hour"], ["30d", "30 days", 30 * 86_400_000, "day"]];
-const RANKS = [0.01, 0.25, 0.5, 0.75, 0.99];
+const RANKS = [0.01, 0.25, 0.5, 0.75, 0.99]; /* of the table; each is one of the curve's */
 
 export function Summaries({ params }) {
   const loaded = useLoaded(() => get("/v1/summaries?limit=500"), "series");
@@ -74,7 +75,7 @@ function Side({ path, field, devices, span, step, text, back }) {
   const loaded = useLoaded(async () => {
     const to = Date.now() - back;
     const time = { from: to - span, to, devices };
-    const ranks = RANKS.map((rank) => ["quantile", rank]);
+    const ranks = CURVE_RANKS.map((rank) => ["quantile", rank]);
     const counted = text ? [["count_of", text], ["contains", text]] : [];
     const [whole, steps] = await Promise.all([
       get(`${path}?${new URLSearchParams([...Object.entries(time), ["distinct", "true"], ["frequent", "10"], ...ranks, ...counted])}`),
@@ -95,7 +96,8 @@ function Side({ path, field, devices, span, step, text, back }) {
     ]} />
     ${steps.some((one) => typeof one.figures.mean === "number") && html`<section class="card"><h2>Mean, least and most of each ${step}</h2>
       <${Chart} span=${[from, to]} steps=${steps.map((one) => [one.start, one.figures.mean, one.figures.min, one.figures.max])} name=${field} /></section>`}
-    ${whole.quantiles.length > 0 && html`<${Rows} caption=${`Quantiles${of}`} rows=${whole.quantiles.map((one) => ({ id: one.rank, ...one }))} columns=${[
+    ${whole.quantiles.length > 0 && html`<${QuantileCurve} quantiles=${whole.quantiles} name=${field} of=${of} />
+      <${Rows} caption=${`Quantiles${of}`} rows=${whole.quantiles.filter(({ rank }) => RANKS.includes(rank)).map((one) => ({ id: one.rank, ...one }))} columns=${[
       ["rank", "of the readings", { view: ({ rank }) => `${Math.round(rank * 100)} %` }],
       ["value", "are at most", { number: true, view: (row) => value(row.value) }],
       ["low", "surely between", { number: true, view: (row) => `${value(row.low)} – ${value(row.high)}` }],

@@ -35,7 +35,7 @@ export function useLoaded(load, key, againMs = AGAIN_MS) {
 export function useDraft(kept) {
   const [typed, setTyped] = useState(null);
   useEffect(() => {
-    if (typed === kept) setTyped(null);
+    if (typed === kept) setTyped((now) => (now === kept ? null : now)); /* he may have typed on before this runs */
   }, [typed, kept]);
   return [typed ?? kept, setTyped, typed !== null];
 }

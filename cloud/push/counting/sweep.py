@@ -54,7 +54,7 @@ class _Joiner:
 
 
 class Sweep:
-    """See the module. `places` are all of the plan's, in order."""
+    """Brings leases to the live end. `places` are all of the plan's, in order."""
 
     def __init__(self, places: Sequence[Place], sets: Sets | None = None) -> None:
         """`sets`: where named sets are found; what was before is judged by what they hold now."""

@@ -32,7 +32,7 @@ from edgewake.cloud.push.counting.matching import Matcher
 from edgewake.cloud.push.counting.sweep import Sweep
 from edgewake.cloud.push.counting.tally import Counter, Tally
 from edgewake.cloud.push.leases.wake_policy import COUNT_MAX
-from edgewake.cloud.rights.principal import Action, Principal
+from edgewake.cloud.rights.principal import ANYBODY, Action, Principal
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import Cursor, CursorCodec, stream_hash
 from edgewake.protocol.errors import CursorError, EdgewakeError, FilterError, Unavailable
@@ -283,7 +283,7 @@ class StreamWatcher:
     async def _follow(self) -> bool:
         """Follow the streams; True when nobody needs it any more."""
         try:
-            plan = await self._hub.open(Subscription(streams=self.streams))
+            plan = await self._hub.open(Subscription(streams=self.streams), ANYBODY)
         except LookupError as error:
             await self._fail_all(str(error.args[0]))
             return self._end_if_idle()

@@ -78,7 +78,7 @@ class Services:
 
 
 class Courier:
-    """See the module. `start` it; `stop` it, or `abandon` it when it is another server's."""
+    """Carries out one delivery. `start` it; `stop` it, or `abandon` it to another server."""
 
     def __init__(self, delivery: Delivery, writer: Writer, services: Services) -> None:
         self.delivery = delivery

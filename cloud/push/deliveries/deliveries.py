@@ -49,7 +49,7 @@ from edgewake.protocol.leases.lease_record import partition_of
 log = logging.getLogger("edgewake.deliveries")
 
 DELIVERIES_MAX: Final = 200
-"""See the module."""
+"""The most deliveries of one proxy, of which an owner has a share: the module has the reasons."""
 OWNER_BYTES: Final = 12
 ID_BYTES: Final = 12
 TEST_TYPE: Final = "edgewake.test"
@@ -79,7 +79,7 @@ class _Partition:
 
 
 class Deliveries:
-    """See the module. `run` must run."""
+    """The deliveries of this process; its task `run` must run."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ Spawn: TypeAlias = Callable[[Awaitable[None], str], asyncio.Task[None]]
 
 
 class GuardedTasks:
-    """See the module. Made in the event loop; `run` must run."""
+    """Runs tasks of partitions. Make it in the event loop; its task `run` must run."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()

@@ -47,7 +47,7 @@ class Batch:
 
 
 class Reading:
-    """See the module; `close` it, which closes the plan, too."""
+    """Reads the batches of a delivery; `close` it, which also closes the plan."""
 
     def __init__(self, hub: Hub, plan: Plan, start: Start, on_gap: OnGap, clock: Clock) -> None:
         self._hub, self._plan, self._on_gap, self._clock = hub, plan, on_gap, clock

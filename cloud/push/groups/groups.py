@@ -37,7 +37,7 @@ from edgewake.protocol.leases.lease_record import partition_of
 log = logging.getLogger("edgewake.groups")
 
 GROUPS_MAX: Final = 100
-"""See the module."""
+"""The most groups of one proxy, of which an owner has a share: the module has the reasons."""
 WAITING_MAX: Final = 100
 ID_BYTES: Final = 12
 
@@ -65,7 +65,7 @@ class _Partition:
 
 
 class Groups:
-    """See the module. `run` must run."""
+    """The groups of this process; its task `run` must run."""
 
     def __init__(
         self,

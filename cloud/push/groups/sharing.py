@@ -76,7 +76,7 @@ class Taken:
 
 
 class Sharing:
-    """See the module."""
+    """Shares the events of one group among its members."""
 
     def __init__(self, group: Group, writer: Writer, hub: Hub, clock: Clock) -> None:
         self.group = group

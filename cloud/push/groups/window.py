@@ -49,7 +49,7 @@ class Given:
 
 
 class Window:
-    """See the module."""
+    """The oldest events of a group that are not done, who holds them, and until when."""
 
     def __init__(
         self, positions: Positions, done: Iterable[Place] = (), held: Iterable[Held] = ()

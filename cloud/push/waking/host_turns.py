@@ -10,7 +10,7 @@ from collections import deque
 
 
 class HostTurns:
-    """See the module."""
+    """A queue of leases, fair between hosts."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, deque[str]] = {}

@@ -86,8 +86,9 @@ class HttpIntakeConfig(SourceConfig):
     body_bytes_max: int = key(default=DOCUMENT_BYTES_MAX, ge=1024, le=16 << 20)
     """Bytes of a request's body, also when it is unpacked; a longer one is answered 413."""
     presets: tuple[str, ...] = ()
-    """Maps of clients of others (docs/devices.md): `influx`, `otlp`, `cloudevents`, `senml`,
-    `owntracks`, `thingsboard`, or `all` for these six. What comes is in the source's stream; a
+    """Presets whose maps read what comes (docs/devices.md; `edgewake map presets` lists them);
+    `all` stands for the six of clients that send by HTTP: `influx`, `otlp`, `cloudevents`,
+    `senml`, `owntracks`, `thingsboard`. What comes is in the source's stream; a
     stream that the map gives is the field `kind`, a device `thing`."""
     maps: Path | None = None
     """Map file, in place of `presets`; a request's path is its topic. Read again when it

@@ -17,7 +17,9 @@ from tests.services import Kafka
 
 @pytest.fixture(scope="package")
 def ops(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ops]:
-    with running(kafka.bootstrap, tmp_path_factory.mktemp("screens")) as service:
+    folder = tmp_path_factory.mktemp("screens")
+    passwords = f'password_file = "{folder / "credentials" / "passwords"}"\n'
+    with running(kafka.bootstrap, folder, passwords) as service:
         yield service
 
 

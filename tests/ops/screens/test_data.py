@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pytest
 from playwright.async_api import Locator, Page, Route, expect
 
@@ -62,6 +63,22 @@ async def holds_in_both_themes_and_on_a_phone(page: Page) -> None:
     await page.set_viewport_size(before)
 
 
+async def reads_the_same(page: Page, stream: str, where: str) -> None:
+    """The programs that the console gives ask for what it shows."""
+    python = await page.get_by_text("from edgewake.edge.client import").inner_text()
+    *program, run = python.splitlines()
+    assert run == "asyncio.run(follow())"
+    found: dict[str, Any] = {}
+    exec("\n".join(program), found)
+    (wanted,) = [line for line in program if "wanted =" in line]
+    subscription = eval(wanted.split("=", 1)[1], found)
+    assert (subscription.streams, subscription.where) == ((stream,), where)
+    script = await page.get_by_text("new EventSource(").inner_text()
+    address = httpx.URL(json.loads(script.split("EventSource(")[1].split(");")[0]))
+    assert (address.path, address.params["where"]) == (f"/v1/streams/{stream}/events", where)
+    assert str(address).startswith(ACCESS)
+
+
 async def test_a_console_shows_what_a_filter_passes_and_says_what_is_wrong_in_it(
     visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
 ) -> None:
@@ -85,6 +102,7 @@ async def test_a_console_shows_what_a_filter_passes_and_says_what_is_wrong_in_it
     assert "where=speed+%3E+50" in address
     curl = page.get_by_text(f"curl -N '{ACCESS}/v1/streams/{stream}/events?from=-5m&where=")
     await expect(curl).to_contain_text("device%20%3C%3E%20%27van%27%27s%27")
+    await reads_the_same(page, stream, "speed > 50 AND device <> 'van''s'")
     await page.get_by_role("button", name="Pause").click()
     send(writer, "faster", stream, speed=90)
     await expect(page.get_by_text("paused")).to_be_visible()
@@ -104,6 +122,33 @@ async def test_a_console_shows_what_a_filter_passes_and_says_what_is_wrong_in_it
     await page.get_by_role("link", name="these columns as results of their own").click()
     await expect(page.get_by_role("textbox", name="Query file")).to_contain_text("speed > 85")
     assert [one for one in visit.complaints if "status of 422" not in one] == []
+
+
+async def test_who_reads_further_down_is_not_moved_by_what_comes(
+    visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
+) -> None:
+    stream, page = unique("s"), visit.page
+    declare(writer, stream)
+    eventually(lambda: ops.client.get(f"/v1/streams/{stream}"))
+    for number in range(40):
+        send(writer, f"dev-{number}", stream, speed=number)
+    await visit.open(f"#/streams/{stream}")
+    readings = page.get_by_role("region", name="Newest readings")
+    rows = readings.get_by_role("row")
+    await expect(rows).to_have_count(41)
+    await readings.evaluate("(box) => (box.scrollTop = 200)")
+    before = await rows.nth(1).inner_text()
+    for number in range(3):
+        send(writer, f"late-{number}", stream, speed=number)
+    more = page.get_by_role("button", name="3 new")
+    await expect(more).to_be_visible()
+    assert await rows.nth(1).inner_text() == before
+    assert await readings.evaluate("(box) => box.scrollTop") == 200
+    await more.click()
+    await expect(rows).to_have_count(44)
+    await expect(more).to_have_count(0)
+    await expect(rows.nth(1)).to_contain_text("late-")
+    assert visit.complaints == []
 
 
 async def test_fields_of_a_stream_show_what_they_held_lately(

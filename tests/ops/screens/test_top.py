@@ -18,7 +18,7 @@ from tests.feeds import NOW_MS, Feed
 from tests.ops.conftest import Writer
 from tests.ops.screens.conftest import Visit
 from tests.ops.screens.test_more import now_ms
-from tests.ops.service import Ops
+from tests.ops.service import ACCESS, Ops
 from tests.ops.test_app import declare, eventually
 
 pytestmark = [pytest.mark.services, pytest.mark.asyncio(loop_scope="session")]
@@ -61,6 +61,8 @@ async def test_who_i_am_and_how_it_is_stand_on_every_page(visit: Visit) -> None:
         await expect(me).to_have_text("operator may operate")
         await expect(page.get_by_role("link", name="How it is:")).to_be_visible()
     await expect(page.get_by_role("button", name="Log out")).to_be_visible()
+    live = page.get_by_role("link", name="Live", exact=True)
+    await expect(live).to_have_attribute("href", f"{ACCESS}/")
     await expect(page.get_by_role("combobox", name="Time", exact=True)).to_have_count(0)
 
 

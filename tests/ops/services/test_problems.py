@@ -39,8 +39,7 @@ def query(state: QueryState, **more: Any) -> QueryView:
             ["query q tells no window as final: it waits"]),
         (
             [], [], {"json": 3},
-            ["3 messages were refused within the last hour (json): edgewake dead-letters list "
-                "--reason json"],
+            ["3 messages were refused within the last hour (json)"],
         ),
     ],
 )  # fmt: skip

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import pytest
+
 from edgewake.cloud.ops.tables.devices import AGENT_OFFLINE_AFTER_MS
+from edgewake.cloud.ops.tables.flow import delay_s
 from edgewake.cloud.ops.tables.tables import PARTS_MAX, Change, OpsTables, TopicOffsets
 from edgewake.protocol import topics
 from edgewake.protocol.errors import RejectReason
@@ -157,6 +160,29 @@ def test_a_rate_counts_records_and_no_offsets() -> None:
         tables.apply(seen_change("b", 5), now=NOW)
     assert tables.rates.per_s("s") == 15.0
     assert tables.rates.per_s("other") is None
+
+
+def test_what_is_not_sequenced_yet_is_counted_from_where_kafka_still_has_it() -> None:
+    tables = OpsTables()
+    up = {topics.UP: TopicOffsets((0, 100, 7), (50, 180, 7))}
+    tables.sample(up, {0: 40, 1: 90}, now_s=0.0)  # what retention took waits no more
+    assert tables.unsequenced == 10 + 80
+    tables.sample(up, {0: 60, 1: 180}, now_s=1.0)  # told after the ends were
+    assert tables.unsequenced == 0
+    tables.sample(up, None, now_s=2.0)
+    assert tables.unsequenced is None
+    tables.sample({}, {0: 1}, now_s=3.0)
+    assert tables.unsequenced is None
+
+
+@pytest.mark.parametrize(
+    ("waiting", "per_s", "delay"),
+    [(0, 0.0, 0.0), (0, None, 0.0), (30, 60.0, 0.5), (30, 0.0, None), (None, 5.0, None)],
+)
+def test_a_delay_is_what_waits_at_the_pace_of_now(
+    waiting: int | None, per_s: float | None, delay: float | None
+) -> None:
+    assert delay_s(waiting, per_s) == delay
 
 
 def test_what_is_old_is_no_rate() -> None:

@@ -18,6 +18,7 @@ from edgewake.cloud.kafka.clients import admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.push.counting.tally import Counter
 from edgewake.cloud.push.counting.watchers import Watchers
+from edgewake.cloud.rights.principal import ANYBODY
 from edgewake.protocol import topics
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.cursor import CursorCodec, CursorKeys
@@ -78,7 +79,7 @@ async def live_cursor(watchers: Watchers, stream: Readings) -> str:
     async with asyncio.timeout(PATIENCE_S):
         while plan is None:
             with contextlib.suppress(Unavailable):  # Kafka's first answer may take its time
-                plan = await watchers._hub.open(Subscription(streams=(stream.stream,)))
+                plan = await watchers._hub.open(Subscription(streams=(stream.stream,)), ANYBODY)
     try:
         return CODEC.encode(plan.cursor(watchers._hub.live(plan)))
     finally:
