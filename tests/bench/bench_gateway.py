@@ -6,9 +6,9 @@ a second one document with a reading of each thing (time, number, a value) is po
 intake of the agent, first with `things = "devices"`, so that each thing has a stream, numbers and
 frames of its own, then of the same things with `things = "field"`, as one stream of the gateway.
 CPU is that of the agent's and the bridge's process (user and system time), from the first document
-to the moment when the stream in Kafka has all; the names of things are made known before. Memory is the agent's
-at the end of each half, with all its streams. Readings a record: how many Kafka's records hold, as
-each thing has frames of its own. Completeness: each number of each thing is in the
+to the moment when the stream in Kafka has all; the names of things are made known before. Memory is
+the agent's at the end of each half, with all its streams. Readings a record: how many Kafka's
+records hold, as each thing has frames of its own. Completeness: each number of each thing is in the
 stream once, behind the sequencer, and nothing else, or the run fails.
 """
 
