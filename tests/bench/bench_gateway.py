@@ -1,15 +1,15 @@
 """What 1,000 things behind one gateway cost, beside the same readings of the gateway alone: a real
-agent, a real broker, a real bridge and a real Kafka.
+agent, a real broker, a real bridge, a real sequencer and a real Kafka.
 
 `python -m tests.bench.bench_gateway [--runs 3] [--things 1000] [--seconds 20] [--json FILE]`. Once
 a second one document with a reading of each thing (time, number, a value) is posted to the HTTP
 intake of the agent, first with `things = "devices"`, so that each thing has a stream, numbers and
 frames of its own, then of the same things with `things = "field"`, as one stream of the gateway.
 CPU is that of the agent's and the bridge's process (user and system time), from the first document
-to the moment when Kafka has all; the names of things are made known before. Memory is the agent's
-at the end of each half, with all its streams. Readings a record: how many Kafka's records hold, as
-each thing has frames of its own. Completeness: each number of each thing is in `ew.up` once, and
-nothing else, or the run fails.
+to the moment when the stream in Kafka has all; the names of things are made known before. Memory is
+the agent's at the end of each half, with all its streams. Readings a record: how many Kafka's
+records hold, as each thing has frames of its own. Completeness: each number of each thing is in the
+stream once, behind the sequencer, and nothing else, or the run fails.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import Final
 
 import httpx
 
+from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.frames import record
 from tests.bench.figures import Found, cpu_s, rss_mib, run
-from tests.bridge.running import World, start
-from tests.bridge.topic_reader import TopicReader
+from tests.bridge.running import World, read, start
 from tests.services import (
     PATIENCE_S,
     free_ports,
@@ -63,6 +63,7 @@ def measure(folder: Path, runs: int, things: int = 1000, seconds: int = 20) -> F
             here = World(broker, node, place)
             try:
                 here.bridge(BRIDGE)
+                here.sequencer()
                 for kind, name in (("devices", "each a device"), ("field", "all one stream")):
                     _half(here, kind, name, things, seconds, found)
             finally:
@@ -92,11 +93,8 @@ def _half(here: World, kind: str, name: str, things: int, seconds: int, found: F
     names = [f"meter-{kind}-{n:04d}" for n in range(things)]
     try:
         wait_until(lambda: port_is_open(port), "the intake")
-        with (
-            httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client,
-            TopicReader(here.config, topics.UP) as reader,
-        ):
-            came = _Came(reader, gateway)
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
+            came = _Came(here.config, gateway)
             _post(client, names, 0)
             came.wait(things)
             used_s = [cpu_s(pid) for pid in (agent.pid, bridge)]
@@ -124,16 +122,16 @@ def _half(here: World, kind: str, name: str, things: int, seconds: int, found: F
 class _Came:
     """What Kafka has of one gateway."""
 
-    def __init__(self, reader: TopicReader, gateway: str) -> None:
-        self._reader, self._gateway = reader, gateway
+    def __init__(self, kafka: KafkaConfig, gateway: str) -> None:
+        self._kafka, self._gateway = kafka, gateway
         self._counts = Counter[tuple[str, int]]()
-        self._seen = 0
         self.records = 0
 
     def _read(self) -> int:
-        """All readings up to now."""
-        messages = self._reader.read()
-        for message in messages[self._seen :]:
+        """All readings up to now, from the beginning: a reader that waits is slow to go on."""
+        self._counts.clear()
+        self.records = 0
+        for message in read(self._kafka, topics.stream_topic("power")):
             one = record.decode(message.value() or b"")
             key = (message.key() or b"").decode()
             if one.stream != "power" or self._gateway not in (key, one.via):
@@ -142,7 +140,6 @@ class _Came:
             fields = one.frame.fields
             of = fields.get("thing") or [key] * len(fields["n"])
             self._counts.update(zip(map(str, of), map(int, fields["n"]), strict=True))  # type: ignore[arg-type]
-        self._seen = len(messages)
         return self._counts.total()
 
     def wait(self, count: int) -> None:

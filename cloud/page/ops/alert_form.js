@@ -176,7 +176,7 @@ function TrialChart({ trial: { steps, begin, end } }) {
     </svg><figcaption><span>${clock(begin)}</span>${known.length > 0 && html`<span>${short(least)} – ${short(most)}</span>`}<span>${clock(end)}</span></figcaption></figure>`;
 }
 
-const EMPTY = { name: "", address: "", headers: "" };
+const NOBODY = { name: "", address: "", headers: "" };
 
 /** Lines of `Name: value`; none says nothing, and those of before stay. */
 function headersOf(text) {
@@ -192,12 +192,12 @@ function headersOf(text) {
 
 export function Destinations() {
   const loaded = useLoaded(() => get("/v1/destinations?limit=500"), "destinations");
-  const [form, setForm] = useState(EMPTY);
+  const [form, setForm] = useState(NOBODY);
   const [secret, setSecret] = useState(null);
   const isHook = /^https?:/.test(form.address);
   const keep = async () => {
     const made = await api("PUT", `/v1/destinations/${enc(form.name)}`, { address: form.address, ...(isHook ? headersOf(form.headers) : {}) });
-    setForm(EMPTY);
+    setForm(NOBODY);
     setSecret(made.secret && made);
     loaded.again();
     return `${made.name} is kept`;
