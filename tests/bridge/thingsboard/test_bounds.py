@@ -189,8 +189,11 @@ async def test_a_request_waits_for_its_turn_for_a_bounded_time(
     assert orjson.loads(answer)["status"] == "FAILURE"
 
 
-async def test_who_asks_for_tokens_without_end_leaves_turns_to_others() -> None:
+async def test_who_asks_for_tokens_without_end_leaves_turns_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Anybody may ask. One turn is left, however many one client asks for."""
+    monkeypatch.setattr(provisioning, "ANSWER_S", PATIENCE_S)
     asking = {"deviceName": "new", "provisionDeviceSecret": "code"}
     silent = asyncio.Event()
     came: list[bytes] = []

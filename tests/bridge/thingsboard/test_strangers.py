@@ -14,6 +14,7 @@ import pytest
 from edgewake.cloud.bridge.http_config import ThingsBoardConfig
 from edgewake.cloud.bridge.outbox import Outbox
 from edgewake.cloud.bridge.thingsboard.door import Door
+from edgewake.cloud.bridge.thingsboard.firmware import Firmware
 from edgewake.cloud.bridge.thingsboard.memory import Memory
 from edgewake.cloud.log_pace import LINES_MAX, PER_S, LogPace
 from edgewake.protocol.clock import FakeClock
@@ -28,7 +29,7 @@ def made(folder: Path, clock: FakeClock) -> Door:
     file = folder / "tokens"
     file.write_text("DEAF deaf\n")
     config = ThingsBoardConfig(port=1, tokens_file=file, connections_max=8, address_share=0.25)
-    return Door(config, Told(), Outbox(), Memory("one", "bridge-1"), clock)
+    return Door(config, Told(), Outbox(), Memory("one", "bridge-1"), Firmware(None), clock)
 
 
 def writer_to(address: str) -> mock.Mock:
