@@ -202,9 +202,8 @@ def _doors(
         from edgewake.cloud.bridge.thingsboard.device_api import DeviceApi
         from edgewake.cloud.bridge.web import serving
 
-        api = DeviceApi(bridge, outbox, memory, firmware, clock, config.http.prefix)
-        http = partial(serving.serve, config.http, bridge, clock, stop, api)
-        yield "http", _once(looked, http)
+        api = DeviceApi(bridge, outbox, memory, firmware, looked, clock, config.http.prefix)
+        yield "http", serving.serve(config.http, bridge, clock, stop, api)
     if config.thingsboard.port is not None:
         from edgewake.cloud.bridge.thingsboard import door
 

@@ -11,6 +11,8 @@ Pure. A form is known by path and headers; its clients are moved here by changin
     /api/v1/TOKEN/rpc, …/firmware, a GET of …     their questions: no readings (`is_question`)
     any other path                                                                → that path
 
+A map file that reads such a question's path as a topic goes first (`form_of`).
+
 The topics are those of the presets of the same name, so one map serves MQTT and HTTP.
 """
 
@@ -31,6 +33,7 @@ from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.maps.decoding import BadItem, json_of, module_of
 from edgewake.protocol.maps.path import MISSING
 from edgewake.protocol.maps.rule import READINGS_MAX
+from edgewake.protocol.maps.topic import matches
 
 PRESETS: Final = ("influx", "otlp", "cloudevents", "senml", "owntracks", "thingsboard")
 """The maps that read these forms."""
@@ -122,8 +125,12 @@ class Reply(NamedTuple):
     content_type: str = JSON
 
 
-def form_of(head: Head) -> Form:
-    """Recognises the protocol of a request by its head."""
+def form_of(head: Head, filters: Iterable[str] = ()) -> Form:
+    """Recognises the protocol of a request by its head.
+
+    `filters` are the topics that the maps read: a path among them is theirs, also where it looks
+    like a question of ThingsBoard's devices.
+    """
     fixed = _PATHS.get(head.path)
     if fixed is not None:
         return fixed
@@ -131,8 +138,13 @@ def form_of(head: Head) -> Form:
         return Form.CLOUDEVENTS
     if head.content_type in _SENML | _SENML_CBOR:
         return Form.SENML
-    if _thingsboard(head.path) is not None:
+    kind = thingsboard_kind(head)
+    if kind in _THINGSBOARD_READINGS:
         return Form.THINGSBOARD
+    if kind:
+        topic = _topic(head)
+        is_theirs = any(matches(one, topic) for one in filters)
+        return Form.OTHER if is_theirs else Form.THINGSBOARD
     return Form.OWNTRACKS if head.path.startswith("/owntracks/") else Form.OTHER
 
 
@@ -187,19 +199,19 @@ def probe(head: Head) -> Reply | None:
     return None
 
 
-def shown_token(head: Head) -> str:
+def shown_token(head: Head, form: Form | None = None) -> str:
     """Returns the token that a client sent, wherever its form puts it; empty: none."""
     scheme, _, shown = head.headers.get("authorization", "").partition(" ")
     if scheme.lower() in ("bearer", "token"):
         return shown.strip()
     if scheme.lower() == "basic":
         return _of_basic(head)[1]
-    if (own := _thingsboard(head.path)) is not None:
+    if form is not Form.OTHER and (own := _thingsboard(head.path)) is not None:
         return own[0]
     return head.query.get("p", head.query.get("token", ""))
 
 
-def shown_login(head: Head) -> tuple[str, str]:
+def shown_login(head: Head, form: Form | None = None) -> tuple[str, str]:
     """Returns name and password that a client sent; empty: none.
 
     Basic; `NAME:PASSWORD` where a client has one word for both; InfluxDB's `u` and `p`.
@@ -207,9 +219,10 @@ def shown_login(head: Head) -> tuple[str, str]:
     scheme, _, _ = head.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "basic":
         return _of_basic(head)
-    if not scheme and _thingsboard(head.path) is None and "p" in head.query:
+    has_path = form is not Form.OTHER and _thingsboard(head.path) is not None
+    if not scheme and not has_path and "p" in head.query:
         return head.query.get("u", ""), head.query["p"]
-    name, _, password = shown_token(head).partition(":")
+    name, _, password = shown_token(head, form).partition(":")
     return name, password
 
 
@@ -397,7 +410,6 @@ def _of_thingsboard(head: Head, body: bytes, _now_ms: int) -> list[HttpMessage]:
 
 def _other(head: Head, body: bytes, _now_ms: int) -> list[HttpMessage]:
     """Uses the path as the topic. The query of a GET, and a form's fields, become an object."""
-    topic = "/".join(level(unquote(one)) for one in head.path.strip("/").split("/"))
     document: Any = MISSING
     if head.method == "GET":
         secrets = _shown_in_query(head)
@@ -405,7 +417,12 @@ def _other(head: Head, body: bytes, _now_ms: int) -> list[HttpMessage]:
     elif head.content_type == FORM_BODY:
         pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
         document = {name: _cell(value) for name, value in pairs}
-    return [HttpMessage(topic, body or b"{}", document)]
+    return [HttpMessage(_topic(head), body or b"{}", document)]
+
+
+def _topic(head: Head) -> str:
+    """The topic that a path is."""
+    return "/".join(level(unquote(one)) for one in head.path.strip("/").split("/"))
 
 
 def _shown_in_query(head: Head) -> frozenset[str]:

@@ -51,12 +51,12 @@ def identified(
         return refusal(form, head, 403, NO_BROWSER)
     if (found := probe(head)) is not None:
         return found
-    shown = shown_token(head)
+    shown = shown_token(head, form)
     holder = certified
     if holder is None and tokens is not None:
         holder = tokens.holder_of(shown)
     if holder is None and passwords is not None:
-        holder = passwords.holder_of(*shown_login(head))
+        holder = passwords.holder_of(*shown_login(head, form))
     is_known = holder is not None or (
         token is not None and hmac.compare_digest(shown.encode(), token.encode())
     )

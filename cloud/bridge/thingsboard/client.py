@@ -292,6 +292,7 @@ class Client:
 
     def _say_chunk(self, word: words.Chunk, found: bytes) -> None:
         """Send it whatever the filters: ThingsBoard's own client asks for `v2/fw/response/+`."""
+        self.door.bridge.account(self.holder.device).pay_for(0, len(found))
         qos = self._qos(word.topic) or 0
         packet_id = self._packet_id() if qos else None
         self._say(mqtt5.PublishPacket(word.topic, found, qos=mqtt5.QoS(qos), packet_id=packet_id))

@@ -8,7 +8,8 @@
     POST …/claim                             is taken, and means nothing here
     GET  …/firmware?title=&version=&size=&chunk=, …/software     a file, or a piece of it
 
-Who waits in vain is answered 408, and asks again. A command is given to a device once, as by MQTT
+Who waits in vain is answered 408, and asks again; 429 and 503 say that there is no room for it now,
+or that what is offered is not known yet. A command is given to a device once, as by MQTT
 with QoS 0, and its number is the same at each bridge.
 """
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import orjson
@@ -29,7 +30,7 @@ from edgewake.cloud.bridge.thingsboard import words
 from edgewake.cloud.bridge.thingsboard.firmware import Firmware, Image, span
 from edgewake.cloud.bridge.thingsboard.memory import Memory
 from edgewake.cloud.bridge.thingsboard.pending import Pending
-from edgewake.cloud.bridge.web.door import NOT_NOW, TAKE_S, Taker
+from edgewake.cloud.bridge.web.door import NOT_NOW, ROOM_S, TAKE_S, Taker
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.downlink.down_message import Command
 from edgewake.protocol.downlink.down_row import DownRow
@@ -53,11 +54,13 @@ token that is taken back ends within a minute."""
 WAITING_MAX: Final = 4
 """Requests of a device that wait for the same; one more ends the oldest."""
 PIECE_BYTES: Final = 64 * 1024
-"""Bytes of a file that are in memory at once."""
+"""Bytes of a file that are in memory at once; of what is longer a device is sent one at a time."""
 FILE_S: Final = 300.0
 """Seconds for a client to take a file."""
 _UPDATES: Final = "attributes/updates"
 _FIRMWARE: Final[Mapping[str, str]] = {"firmware": "fw", "software": "sw"}
+_OF_FILES: Final = frozenset({"attributes", _UPDATES, *_FIRMWARE})
+"""Questions whose answer may tell of a file: a version that is not known is refused for good."""
 
 
 def _nothing() -> None:
@@ -78,19 +81,24 @@ class DeviceApi:
         outbox: Outbox,
         memory: Memory,
         firmware: Firmware,
+        looked: asyncio.Event,
         clock: Clock,
         prefix: str,
     ) -> None:
+        """`looked`: is set when the files of `firmware` are known."""
         self._bridge = bridge
         self._outbox = outbox
         self._memory = memory
         self._firmware = firmware
+        self._looked = looked
         self._clock = clock
         self._prefix = prefix
         self._waiting: dict[tuple[str, bool], list[asyncio.Future[DownRow | None]]] = {}
         """By device, and whether for attributes; the oldest first."""
         self._handed: set[str] = set()
         """Ids of commands that were given to a request which has not said so yet."""
+        self._loading: set[str] = set()
+        """Devices that are sent a file of more than one piece."""
         outbox.ways.append(self.reach)
 
     # Commands
@@ -167,8 +175,10 @@ class DeviceApi:
         expected = _methods(kind)
         if head.method not in expected:
             return _refused(head, 405, f"expected {' or '.join(expected)}")
+        if kind in _OF_FILES and not self._looked.is_set():
+            return _refused(head, 503, "the files of firmware_dir are still being read: ask again")
         if kind in _FIRMWARE:
-            return self._file(head, device, _FIRMWARE[kind])
+            return self._file(head, device, _FIRMWARE[kind], account)
         if kind == "claim":
             return Reply(200)
         if kind == "attributes":
@@ -222,9 +232,11 @@ class DeviceApi:
 
     async def _taken(self, part: Part, device: str) -> bool:
         settled = asyncio.Event()
-        self._bridge.take([part], device, settled.set, is_named=False)
         try:
             async with asyncio.timeout(TAKE_S):
+                while self._bridge.is_full:
+                    await self._clock.sleep(ROOM_S)
+                self._bridge.take([part], device, settled.set, is_named=False)
                 await settled.wait()
         except TimeoutError:
             return False
@@ -279,7 +291,7 @@ class DeviceApi:
             return None
         return row
 
-    def _file(self, head: Head, device: str, kind: str) -> Reply | Download:
+    def _file(self, head: Head, device: str, kind: str, account: Account) -> Reply | Download:
         shared = self._memory.of(device).shared
         named = tuple(head.query.get(word, "") for word in ("title", "version"))
         if named != tuple(str(shared.get(f"{kind}_{word}")) for word in ("title", "version")):
@@ -291,19 +303,36 @@ class DeviceApi:
         size, piece = (_whole(head.query.get(word, "0")) for word in ("size", "chunk"))
         if size is None or piece is None:
             return _refused(head, 400, "size and chunk: expected whole numbers")
-        return Download(image, *span(image, size, piece))
+        begin, count = span(image, size, piece)
+        if count <= PIECE_BYTES:
+            account.pay_for(0, count)
+            return Download(image, begin, count, _nothing)
+        if device in self._loading:
+            why = "another file is being sent to this device: wait for its end, or ask for pieces"
+            return _refused(head, 429, why)
+        account.pay_for(0, count)
+        self._loading.add(device)
+        return Download(image, begin, count, lambda: self._loading.discard(device))
 
 
 class Download:
     """A file, or a piece of it, that goes to a client."""
 
-    def __init__(self, image: Image, begin: int, size: int) -> None:
+    def __init__(self, image: Image, begin: int, size: int, over: Callable[[], None]) -> None:
+        """`over`: is called when it has ended, well or badly."""
         self.image = image
         self.begin = begin
         self.size = size
+        self._over = over
 
     async def send(self, send: Send) -> None:
         """Send it piece by piece. Raises TimeoutError where the client does not take it."""
+        try:
+            await self._send(send)
+        finally:
+            self._over()
+
+    async def _send(self, send: Send) -> None:
         name = self.image.path.name.encode("ascii", "replace").replace(b'"', b"_")
         headers = [
             (b"content-type", b"application/octet-stream"),

@@ -41,6 +41,7 @@ from edgewake.protocol.maps.http_forms import (
     Outcome,
     Reply,
     is_question,
+    thingsboard_kind,
     unpacked,
 )
 from edgewake.protocol.maps.http_identity import NO_BROWSER, is_from_a_page
@@ -185,24 +186,11 @@ class Door:
         self, scope: Scope, receive: Receive, send: Send, asked: Asked, account: Account
     ) -> None:
         """Answer a device of ThingsBoard that asks."""
-        client, chunks = self._client(scope, _headers(scope)), list[bytes]()
-        try:
-            refused = await self._read(receive, client, chunks)
-            body = b"".join(chunks)
-        finally:
-            self._release(client, chunks)
-        if refused is None and self._questions is None:
-            refused = Outcome(404, detail="nobody here answers devices of ThingsBoard")
-        if refused is not None or self._questions is None:
-            assert refused is not None, "it says why"
-            self._outcomes["refused"] += 1
-            await _response(asked.reply(refused), RETRY_S)(scope, receive, send)
-            return
-        account.pay(len(body), 0.0)
-        found = await self._questions.answer(asked.head, body, account, receive)
+        client = self._client(scope, _headers(scope))
+        found = await self._found(receive, asked, account, client)
         if isinstance(found, Reply):
             self._outcomes["asked" if found.status in (200, 408) else "refused"] += 1
-            await _response(found)(scope, receive, send)
+            await _response(found, RETRY_S)(scope, receive, send)
             return
         self._outcomes["asked"] += 1
         try:
@@ -214,6 +202,24 @@ class Door:
                 str(error) or "not taken in time",
                 extra={"event": "bridge.http_file", "device": asked.payer},
             )
+
+    async def _found(
+        self, receive: Receive, asked: Asked, account: Account, client: str
+    ) -> Reply | Sending:
+        """The answer. It may take a minute, and the body counts until then."""
+        chunks: list[bytes] = []
+        try:
+            refused = await self._read(receive, client, chunks)
+            if refused is None and self._questions is None:
+                refused = Outcome(404, detail="nobody here answers devices of ThingsBoard")
+            if refused is not None or self._questions is None:
+                assert refused is not None, "it says why"
+                return asked.reply(refused)
+            body = b"".join(chunks)
+            account.pay(len(body), 0.0)
+            return await self._questions.answer(asked.head, body, account, receive)
+        finally:
+            self._release(client, chunks)
 
     def _release(self, client: str, chunks: Sequence[bytes]) -> None:
         """These bytes are held no more."""
@@ -280,10 +286,20 @@ class Door:
         readings = readings_in(parts)
         status = 422 if readings and whole.refused >= readings else 200
         taken = max(readings - whole.refused, 0)
-        if status == 200 and asked.form is Form.THINGSBOARD and self._questions is not None:
-            coding = asked.head.headers.get("content-encoding", "")
-            self._questions.heard(asked.head, unpacked(body, coding, self._body_bytes_max))
+        is_heard = asked.form is Form.THINGSBOARD and thingsboard_kind(asked.head) == "attributes"
+        if status == 200 and is_heard and self._questions is not None:
+            self._questions.heard(asked.head, await self._plain(asked.head, body, account))
         return Outcome(status, taken, whole.refused, whole.detail), 0
+
+    async def _plain(self, head: Head, body: bytes, account: Account) -> bytes:
+        """A body without its content coding, which was right before."""
+        coding = head.headers.get("content-encoding", "")
+        if not coding or len(body) <= ASIDE_BYTES:
+            return unpacked(body, coding, self._body_bytes_max)
+        # No turn of `_readers`: its readings are in Kafka, and its client waits no longer than 5 s.
+        plain, busy_s = await asyncio.to_thread(_unpacked, body, coding, self._body_bytes_max)
+        account.pay(0, busy_s)
+        return plain
 
     def _too_much_of_one(self, parts: Sequence[Part]) -> tuple[Outcome, float] | None:
         """All or nothing: a request is let in where each device in it may send."""
@@ -313,6 +329,13 @@ def _timed(
     began_s = time.thread_time()
     parts = requests.parts(asked, body, now_ms)
     return parts, time.thread_time() - began_s
+
+
+def _unpacked(body: bytes, coding: str, most: int) -> tuple[bytes, float]:
+    """The body, and the seconds of processor time that it took."""
+    began_s = time.thread_time()
+    plain = unpacked(body, coding, most)
+    return plain, time.thread_time() - began_s
 
 
 def _headers(scope: Scope) -> dict[str, str]:

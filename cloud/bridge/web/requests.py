@@ -110,7 +110,7 @@ class Requests:
         certificate that came with it.
         """
         is_own = head.path.startswith(OWN)
-        form = Form.OTHER if is_own else form_of(head)
+        form = Form.OTHER if is_own else form_of(head, self.mapper.maps.filters)
         certified = None
         if shown is not None and self._certificates is not None:
             certified = self._certificates.holder_of(shown)

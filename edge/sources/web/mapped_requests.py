@@ -80,13 +80,13 @@ class MappedRequests:
         `token`: what all clients must send, unless they send a device's own.
         """
         head = Head.of(method, target, headers)
-        form = form_of(head)
+        form = form_of(head, self.maps.filters)
         if form is Form.OTHER and head.path == "/" and head.content_type in KINDS:
             return None
         found = identified(head, token, self.tokens, form=form)
         if isinstance(found, Reply):
             return found
-        if is_question(found):
+        if form is Form.THINGSBOARD and is_question(found):
             return refusal(form, head, 404, NO_QUESTIONS)
         asked = asked_of(headers)
         if isinstance(asked, Refusal):

@@ -125,7 +125,9 @@ async def test_who_reads_no_whole_file_holds_up_no_other(
             site.door.memory.keep(name, name, "shared", named)
         async with site.client("DEAF", "a") as deaf, site.client(token, "b") as other:
             deaf.writer.write(WHOLE)
+            whole = site.bridge.account("other").bytes
             await eventually(lambda: site.waiting("deaf") > 1 << 20, "it is sent the file")
+            assert site.bridge.account("deaf").bytes <= whole - (16 << 20), "at its expense"
             other.writer.write(WHOLE)
             await other.is_heard()
             assert why in caplog.text

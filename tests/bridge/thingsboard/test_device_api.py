@@ -5,6 +5,9 @@ what it is given.
 from __future__ import annotations
 
 import asyncio
+import gzip
+import random
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,24 +18,31 @@ import mqtt5
 import orjson
 import pytest
 
+from edgewake.cloud.bridge import service
 from edgewake.cloud.bridge.admission.allowance import Account, Allowance, DeviceConfig
 from edgewake.cloud.bridge.admission.mapped import Mapper, Part
+from edgewake.cloud.bridge.config import BridgeConfig
 from edgewake.cloud.bridge.mqtt.ack_ledger import Awaited
 from edgewake.cloud.bridge.outbox import Outbox
 from edgewake.cloud.bridge.thingsboard import device_api, words
 from edgewake.cloud.bridge.thingsboard.device_api import DeviceApi
 from edgewake.cloud.bridge.thingsboard.firmware import Firmware
 from edgewake.cloud.bridge.thingsboard.memory import Memory
-from edgewake.cloud.bridge.web.door import Door
-from edgewake.cloud.bridge.web.requests import Requests
+from edgewake.cloud.bridge.web import door as web_door
+from edgewake.cloud.bridge.web.door import ASIDE_BYTES, RETRY_S, Door
+from edgewake.cloud.bridge.web.requests import Asked, Requests
 from edgewake.cloud.client_share import Bound, Clients
-from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.clock import FakeClock, SystemClock
 from edgewake.protocol.downlink.down_message import Command
 from edgewake.protocol.downlink.down_row import DownRow, key_of
 from edgewake.protocol.downlink.downlink import DownKind
 from edgewake.protocol.maps.compiling import compile_presets
 from edgewake.protocol.maps.device_tokens import DeviceTokens
-from tests.services import PATIENCE_S
+from edgewake.protocol.maps.http_forms import Head, unpacked
+from edgewake.protocol.maps.map_file import MapFile
+from tests.bridge.thingsboard.alone import away, bridge
+from tests.feeds import eventually
+from tests.services import PATIENCE_S, free_ports, port_is_open
 
 DATA = bytes(range(256)) * 5
 HOUR_MS = 3_600_000
@@ -89,7 +99,11 @@ class Here:
         self.bridge, self.outbox = Given(), Outbox()
         self.memory, self.clock = Memory("one", "bridge-1"), SystemClock()
         self.outbox.is_loaded = True
-        api = DeviceApi(self.bridge, self.outbox, self.memory, firmware, self.clock, "web-")
+        self.looked = asyncio.Event()
+        self.looked.set()
+        api = DeviceApi(
+            self.bridge, self.outbox, self.memory, firmware, self.looked, self.clock, "web-"
+        )
         mapper = Mapper(compile_presets(["thingsboard"], needs_names=True), "web-")
         self.door = Door(
             Requests(mapper, DeviceTokens(tokens), "web-", 1 << 20),
@@ -296,6 +310,161 @@ async def test_an_answer_that_kafka_does_not_have_is_asked_for_again(
     assert again.status_code == 503
     here.bridge.is_away = False
     assert (await here.http.post(f"/T-BOILER/rpc/{number}", json={})).status_code == 200
+
+
+async def test_an_answer_that_finds_no_room_is_not_taken_and_asked_for_again(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here.command("boiler", "c-1", "open_valve")
+    number = (await here.get("/T-BOILER/rpc")).json()["id"]
+    with monkeypatch.context() as short:
+        short.setattr(device_api, "TAKE_S", 0.05)
+        here.bridge.is_full = True
+        again = await here.http.post(f"/T-BOILER/rpc/{number}", json={"done": True})
+    assert (again.status_code, again.headers["Retry-After"]) == (503, str(RETRY_S))
+    assert here.bridge.packets == []
+    here.bridge.is_full = False
+    assert (await here.http.post(f"/T-BOILER/rpc/{number}", json={})).status_code == 200
+    assert here.bridge.answers("boiler") == [("c-1", "done", "{}")]
+
+
+async def test_a_long_file_is_paid_for_and_a_device_is_sent_one_at_a_time(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_api, "PIECE_BYTES", 500)
+    named = {"title": "heater", "version": "2.0"}
+    for device in ("boiler", "oven"):
+        shared = {f"fw_{word}": text for word, text in named.items()}
+        here.memory.keep(device, device, "shared", shared)
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(_message: Any) -> None:
+        begun.set()
+        await goes_on.wait()
+
+    whole = here.bridge.account("boiler").bytes
+    path = b"/api/v1/T-BOILER/firmware"
+    scope = {"type": "http", "method": "GET", "path": path.decode(), "raw_path": path}
+    scope |= {"query_string": b"title=heater&version=2.0", "headers": [], "client": ("::1", 1)}  # type: ignore[dict-item]
+    first = asyncio.create_task(here.door(scope, receive, send))  # type: ignore[arg-type]
+    async with asyncio.timeout(PATIENCE_S):
+        await begun.wait()
+    second = await here.get("/T-BOILER/firmware", **named)
+    assert (second.status_code, second.headers["Retry-After"]) == (429, str(RETRY_S))
+    piece = await here.get("/T-BOILER/firmware", **named, size="500", chunk="2")
+    assert (piece.status_code, len(piece.content)) == (200, 280)
+    assert (await here.get("/T-OVEN/firmware", **named)).content == DATA, "another device"
+    goes_on.set()
+    async with asyncio.timeout(PATIENCE_S):
+        await first
+    assert (await here.get("/T-BOILER/firmware", **named)).content == DATA
+    assert whole - here.bridge.account("boiler").bytes == 2 * len(DATA) + 280
+
+
+async def test_while_the_files_are_read_what_may_tell_of_one_is_asked_for_again(
+    here: Here,
+) -> None:
+    """A version that is not known is refused for good, so nobody is told what is known so far."""
+    here.looked.clear()
+    here.command("boiler", "s-1", "set_attributes", '{"fw_title": "heater", "fw_version": "2.0"}')
+    here.command("boiler", "c-1", "open_valve")
+    for path in ("attributes", "attributes/updates", "firmware", "software"):
+        later = await here.get(f"/T-BOILER/{path}")
+        assert (later.status_code, later.headers["Retry-After"]) == (503, str(RETRY_S))
+    assert here.bridge.packets == []
+    assert (await here.get("/T-BOILER/rpc")).json()["method"] == "open_valve"
+    for kind in ("telemetry", "attributes"):
+        assert (await here.http.post(f"/T-BOILER/{kind}", json={"a": 1})).status_code == 200
+    here.looked.set()
+    shared = (await here.get("/T-BOILER/attributes")).json()["shared"]
+    assert shared["fw_size"] == len(DATA)
+
+
+async def test_the_door_for_http_is_open_before_the_files_of_firmware_are_read(
+    tmp_path: Path,
+) -> None:
+    (port,) = free_ports(1)
+    config = BridgeConfig.model_validate(
+        {"http": {"port": port}, "thingsboard": {"firmware_dir": tmp_path}}
+    )
+    clock, stop = FakeClock(), asyncio.Event()
+    made, memory = bridge(clock, away(10)), Memory("one", "bridge-1")
+    doors = dict(service._doors(config, made, Outbox(), memory, clock, stop))
+    served = asyncio.create_task(doors["http"])
+    reading = None
+    try:
+        await eventually(lambda: port_is_open(port), "it is served")
+        async with httpx.AsyncClient(timeout=PATIENCE_S) as client:
+            at = f"http://127.0.0.1:{port}"
+            assert (await client.get(f"{at}/ping")).status_code == 204
+            asked = f"{at}/api/v1/boiler/attributes"
+            assert (await client.get(asked)).status_code == 503
+            reading = asyncio.create_task(doors["firmware"])
+            async with asyncio.timeout(PATIENCE_S):
+                while (answer := await client.get(asked)).status_code == 503:
+                    await asyncio.sleep(0.01)
+            assert answer.json() == {}
+    finally:
+        stop.set()
+        if reading is None:
+            doors["firmware"].close()
+        else:
+            reading.cancel()
+        async with asyncio.timeout(PATIENCE_S):
+            await served
+
+
+async def test_the_body_of_a_question_counts_until_it_is_answered(here: Here) -> None:
+    body = b"x" * 100_000
+    asking = asyncio.create_task(here.http.request("GET", "/T-BOILER/rpc", content=body))
+    await eventually(lambda: here.waiting == 1, "it waits")
+    assert here.door._held.total() == len(body)
+    here.command("boiler", "c-1", "open_valve")
+    async with asyncio.timeout(PATIENCE_S):
+        assert (await asking).json()["method"] == "open_valve"
+    assert here.door._held.total() == 0
+
+
+async def test_only_attributes_are_unpacked_once_more_and_large_ones_beside_the_loop(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside: list[bool] = []
+
+    def noted(body: bytes, coding: str, most: int) -> bytes:
+        beside.append(threading.current_thread() is not threading.main_thread())
+        return unpacked(body, coding, most)
+
+    monkeypatch.setattr(web_door, "unpacked", noted)
+
+    async def send(kind: str, values: dict[str, str]) -> None:
+        packed = gzip.compress(orjson.dumps(values))
+        headers = {"Content-Encoding": "gzip"}
+        sent = await here.http.post(f"/T-BOILER/{kind}", content=packed, headers=headers)
+        assert sent.status_code == 200
+
+    large = random.Random(1).randbytes(ASIDE_BYTES).hex()
+    await send("telemetry", {"large": large})
+    assert beside == []
+    await send("attributes", {"small": "x"})
+    await send("attributes", {"large": large})
+    assert beside == [False, True]
+    kept = (await here.get("/T-BOILER/attributes")).json()["client"]
+    assert kept == {"small": "x", "large": large}
+
+
+@pytest.mark.parametrize(
+    ("topic", "form"), [("api/v1/{device}/rpc", "other"), ("x/{device}", "thingsboard")]
+)
+def test_a_path_that_the_map_file_reads_is_no_question(topic: str, form: str) -> None:
+    text = f'[[map]]\ntopic = "{topic}"\ndevice = "{{device}}"\nstream = "s"\n'
+    maps = MapFile(None, text=text, needs_names=True).maps
+    head = Head.of("POST", "/api/v1/press/rpc", {})
+    asked = Requests(Mapper(maps, ""), None, "", 1 << 20).asked(head)
+    assert isinstance(asked, Asked)
+    assert asked.form == form
 
 
 async def test_what_a_device_asks_of_its_server_is_answered_and_a_claim_taken(here: Here) -> None:

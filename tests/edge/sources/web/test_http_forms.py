@@ -33,6 +33,7 @@ from edgewake.protocol.maps import http_forms
 from edgewake.protocol.maps.applying import apply
 from edgewake.protocol.maps.compiling import compile_presets
 from edgewake.protocol.maps.decoders import senml_cbor
+from edgewake.protocol.maps.device_tokens import DeviceTokens
 from edgewake.protocol.maps.http_forms import (
     Form,
     Head,
@@ -42,6 +43,7 @@ from edgewake.protocol.maps.http_forms import (
     reply,
     unpacked,
 )
+from edgewake.protocol.maps.http_identity import identified
 from tests.edge.sources.cage import Caged, caged
 from tests.services import PATIENCE_S, free_ports, port_is_open
 
@@ -275,6 +277,7 @@ async def test_any_path_is_a_topic_of_a_map_file(tmp_path: Path) -> None:
         '[[map]]\ntopic = "report/{device}"\ndevice = "{device}"\n'
         '[[map]]\ntopic = "plain/{device}"\ndevice = "{device}"\npayload = "csv"\n'
         'columns = ["t", "temp"]\ntime = "t"\n'
+        '[[map]]\ntopic = "api/v1/{device}/rpc"\ndevice = "{device}"\n'
     )
     async with intake(tmp_path, presets=[], maps=str(maps)) as (one, url):
         async with httpx.AsyncClient(timeout=PATIENCE_S) as client:
@@ -287,11 +290,13 @@ async def test_any_path_is_a_topic_of_a_map_file(tmp_path: Path) -> None:
                 f"{url}/plain/logger", content=line, headers={"Content-Type": "text/csv"}
             )
             assert got.json() == {"taken": 2, "refused": 0}
+            got = await client.post(f"{url}/api/v1/press/rpc", json={"temp": 25.5})
+            assert got.json() == {"taken": 1, "refused": 0}
             got = await client.post(f"{url}/nobody", content="{}")
             assert (got.status_code, "no map takes" in got.json()["error"]) == (422, True)
-        await one.until(lambda: len(one.times()) == 4, "four readings")
+        await one.until(lambda: len(one.times()) == 5, "five readings")
         assert readings(one, "thing", "temp") == [
-            ("ht", 21.5), ("form", 22.5), ("logger", 23.5), ("logger", 24.5),
+            ("ht", 21.5), ("form", 22.5), ("logger", 23.5), ("logger", 24.5), ("press", 25.5),
         ]  # fmt: skip
 
 
@@ -405,6 +410,27 @@ def test_a_request_of_thousands_is_taken_in_messages_that_a_map_reads() -> None:
 )
 def test_a_form_is_known_by_its_head(target: str, headers: dict[str, str], form: Form) -> None:
     assert form_of(Head.of("POST", target, headers)) is form
+
+
+@pytest.mark.parametrize("kind", ["rpc", "rpc/7", "claim", "attributes/updates", "firmware"])
+def test_a_path_that_the_maps_read_is_their_topic_and_no_question(
+    tmp_path: Path, kind: str
+) -> None:
+    head = Head.of("GET", f"/api/v1/press/{kind}?temp=21.5&token=T", {})
+    assert form_of(head, ["api/v1/+/other", "api/v1/+/+/+/x"]) is Form.THINGSBOARD
+    presets = compile_presets(http_forms.PRESETS)
+    assert form_of(head, presets.filters) is Form.THINGSBOARD
+    form = form_of(head, ["api/v1/#"])
+    assert form is Form.OTHER
+    tokens = tmp_path / "tokens"
+    tokens.write_text("T boiler\n")
+    tokens.chmod(0o600)
+    known = identified(head, None, DeviceTokens(tokens), form=form)
+    assert isinstance(known, Head), "its token is where other clients show theirs"
+    (found,) = messages(form, known, b"", T_MS)
+    assert (found.topic, found.document) == (f"api/v1/press/{kind}", {"temp": 21.5})
+    sends = Head.of("POST", "/api/v1/T/telemetry", {})
+    assert form_of(sends, ["api/v1/#"]) is Form.THINGSBOARD, "as it was before"
 
 
 @pytest.mark.parametrize(
