@@ -16,7 +16,7 @@ from typing import Final
 
 from edgewake.protocol.errors import LocalError
 
-VERSION: Final = 3
+VERSION: Final = 4
 """The version of what the folder holds: Kafka's topics and records, the agent's log, checkpoints,
 names of files. Grows with each change that an older or newer Edgewake cannot read. 1 had no
 number."""

@@ -5,12 +5,12 @@ Every error is a problem, with the statuses that occur.
 FastAPI documents its own shape for 422 and nothing else. `describe` replaces it when the document
 is first asked for: 422 where there is something to validate, 413 where there is a body, 401 and 403
 where a key is needed, 400 (a parameter that is not known), 421 and 503 everywhere, and what a route
-declares with `problems`.
+declares with `problems`. Where wrong keys have to wait, 429 with a key, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -31,6 +31,8 @@ TEXTS: Final[Mapping[int, str]] = {
     501: "A library that is needed is not installed.",
     503: "Something that is needed is away, or a limit is reached; try again after Retry-After.",
 }
+OF_KEYS: Final = (401, 403)
+"""Statuses where a key is needed."""
 PROBLEM: Final[Mapping[str, Any]] = {
     "type": "object",
     "title": "Problem",
@@ -55,15 +57,15 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: _answer(status) for status in statuses}
 
 
-def describe(app: FastAPI) -> None:
-    """Complete the document of `app`."""
+def describe(app: FastAPI, of_keys: Sequence[int] = OF_KEYS) -> None:
+    """Complete the document of `app`; `of_keys`: the statuses where a key is needed."""
     made = app.openapi
 
     def completed() -> dict[str, Any]:
         if app.openapi_schema is None:
             document = made()
             for operation in _operations(document):
-                _complete(operation)
+                _complete(operation, of_keys)
             schemas = document.setdefault("components", {}).setdefault("schemas", {})
             for name in ("HTTPValidationError", "ValidationError"):
                 schemas.pop(name, None)
@@ -101,7 +103,7 @@ def _operations(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield from methods.values()
 
 
-def _complete(operation: dict[str, Any]) -> None:
+def _complete(operation: dict[str, Any], of_keys: Sequence[int]) -> None:
     answers = operation["responses"]
     needed = [400, 421, 503]
     if "422" in answers:
@@ -109,6 +111,6 @@ def _complete(operation: dict[str, Any]) -> None:
     if "requestBody" in operation:
         needed.append(413)
     if operation.get("security"):
-        needed += [401, 403]
+        needed += of_keys
     for status in needed:
         answers[str(status)] = _answer(status)

@@ -20,6 +20,8 @@ from edgewake.protocol.clock import Clock
 
 log = logging.getLogger("edgewake.ops")
 
+TOO_MANY_TRIES: Final = 429
+"""The status of who showed too many wrong keys."""
 KNOWN_MAX: Final = 1000
 """Pairs of client and key that are remembered as right; who came longest ago is forgotten."""
 
@@ -74,7 +76,7 @@ def too_many(wait_s: float) -> Problem:
     """The answer to who was wrong too often."""
     seconds = ceil(wait_s)
     return Problem(
-        429,
+        TOO_MANY_TRIES,
         "too_many_tries",
         f"too many wrong keys came from your address: try again in {seconds} s",
         headers={"Retry-After": str(seconds)},

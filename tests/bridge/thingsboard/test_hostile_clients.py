@@ -128,7 +128,9 @@ async def here(folder: Path, **more: Any) -> AsyncIterator[Here]:
     file.chmod(0o600)
     bridge = Told()
     config = ThingsBoardConfig(port=1, tokens_file=file, **more)
-    door = Door(config, bridge, Outbox(), Memory("one", "bridge-1"), Firmware(None), SystemClock())
+    firmware = Firmware(config.firmware_dir)
+    firmware.look()
+    door = Door(config, bridge, Outbox(), Memory("one", "bridge-1"), firmware, SystemClock())
     server = await asyncio.start_server(door.serve, "127.0.0.1", 0)
     async with server:
         yield Here(door, bridge, server.sockets[0].getsockname()[1])

@@ -43,7 +43,7 @@ async def test_the_printed_link_leads_into_the_pages_and_every_byte_is_our_own(
             )
             await page.goto(link[0])
             await expect(page.get_by_text("devices online")).to_be_visible()
-            await page.get_by_role("link", name="API").click()
+            await page.get_by_role("link", name="API", exact=True).click()
             await expect(page.get_by_text("/v1/devices", exact=True).first).to_be_visible()
             # "Try it out": reading, and changing something, by the session's cookie alone.
             await page.locator("#operations-devices-devices_v1_devices_get").click()
