@@ -121,7 +121,10 @@ COUNTED: Final = {
 def hop_row(hop: Item) -> tuple[str, str, str, str, str]:
     """Name, rate, delay, what is there, and the state of a hop from devices to clients."""
     name = printable(hop["name"])
+    behind = hop["behind"] or 0
     delay = "–" if hop["delay_s"] is None else f"{hop['delay_s']:,.1f} s"
+    if hop["delay_s"] is None and behind > 0:  # nothing moves, so nobody knows how long it takes
+        delay = f"{behind:,} wait"
     there = f"{hop['count']} {COUNTED.get(name, '')}".rstrip()
     return name, _number(hop["per_s"]), delay, there, printable(hop["state"])
 

@@ -215,15 +215,20 @@ def ensure_partitions(
                 raise _refused_or_away(name, error.args[0]) from error
 
 
-def alter_settings(client: Admin, topic: str, settings: Mapping[str, str]) -> None:
-    """Change some settings of a topic; the others stay. Raises Unavailable or LocalError."""
+def alter_settings(
+    client: Admin, topic: str, settings: Mapping[str, str], *, is_trial: bool = False
+) -> None:
+    """Change some settings of a topic; the others stay. Raises Unavailable or LocalError.
+
+    `is_trial`: Kafka says what it would say, and changes nothing.
+    """
     changes = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         for name, value in settings.items()
     ]
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=changes)
     for future in client.incremental_alter_configs(
-        [resource], request_timeout=METADATA_TIMEOUT_S
+        [resource], validate_only=is_trial, request_timeout=METADATA_TIMEOUT_S
     ).values():
         try:
             future.result()

@@ -43,6 +43,8 @@ first."""
 HOLD_S: Final = 15.0
 """Seconds for which a session goes on that the provider could not be asked about, until it is
 asked again."""
+TURN_S: Final = 5.0
+"""Seconds for which a login waits for others from its address that the provider is asked of."""
 LOOK_S: Final = 1.0
 COOKIE_BYTES_MAX: Final = 3800
 """Bytes of a session in a cookie: browsers keep 4096 with its name and attributes."""
@@ -124,6 +126,8 @@ class Desk:
         self._used: OrderedDict[str, None] = OrderedDict()
         """Logins of which the provider was asked: who comes back once more makes nobody ask it
         again."""
+        self._asking: dict[str, set[asyncio.Future[None]]] = {}
+        """Client → its logins of which the provider is asked now; each is done when it ends."""
         self._renewing: dict[str, asyncio.Task[tuple[Session, str]]] = {}
         self.on_end: list[Callable[[str], None]] = []
         """Called with the id of each session that ends here."""
@@ -212,26 +216,52 @@ class Desk:
     async def _exchange(self, begun: Pending, code: str, client: str) -> Given:
         """Ask the provider, once for each login; where it is away the same one may be tried again.
 
-        Who has it asked in vain too often has to wait: a provider that is asked too much by one
-        client of ours may refuse all of them. Raises as `Provider.exchange` does, and LoginFailed.
+        Who has it refuse too often has to wait: a provider that is asked too much by one client
+        of ours may refuse all of them. Raises as `Provider.exchange` does, and LoginFailed.
         """
-        wait_s = self._tries.take(client)
-        if wait_s > 0:
-            seconds = ceil(wait_s)
-            why = f"too many logins from your address failed: try again in {seconds} s"
-            raise LoginFailed(429, why, seconds)
         self._used[begun.state] = None
         while len(self._used) > KNOWN_MAX:
             self._used.popitem(last=False)
+        try:
+            await self._try(client)
+        except (LoginFailed, Unavailable):
+            self._used.pop(begun.state, None)
+            raise
+        ended = asyncio.get_running_loop().create_future()
+        self._asking.setdefault(client, set()).add(ended)
         try:
             given = await self._provider.exchange(
                 code=code, nonce=begun.nonce, verifier=begun.verifier
             )
         except Unavailable:
             self._used.pop(begun.state, None)
+            self._tries.give_back(client)
             raise
+        finally:
+            ended.set_result(None)
+            self._asking[client].discard(ended)
+            if not self._asking[client]:
+                del self._asking[client]
         self._tries.give_back(client)
         return given
+
+    async def _try(self, client: str) -> None:
+        """Spend a try of a client's. Raises LoginFailed, and Unavailable after TURN_S.
+
+        The tries of logins under way are spent until they end well: who comes meanwhile waits for
+        the end of one, so that many who log in at once from one address are not taken for wrong.
+        """
+        try:
+            async with asyncio.timeout(TURN_S):
+                while (wait_s := self._tries.take(client)) > 0:
+                    under_way = self._asking.get(client)
+                    if not under_way:
+                        seconds = ceil(wait_s)
+                        why = f"too many logins from your address failed: try again in {seconds} s"
+                        raise LoginFailed(429, why, seconds)
+                    await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError:
+            raise Unavailable("many logins from your address are under way") from None
 
     async def look(self, text: str) -> Seen:
         """The session in a cookie. Raises Over, and Unavailable."""

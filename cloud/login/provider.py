@@ -155,6 +155,8 @@ class Provider:
             found = description.parse(body, self._config.issuer)
         except ConfigError as error:
             if self._description is not None:
+                # It is believed a little longer: else each caller that waits here asks once more.
+                self._described_s = self._clock.monotonic_s() - DESCRIBED_S + AGAIN_S
                 return self._description
             why = Unavailable(f"the login server does not answer as it should: {error}")
             self._failed = (self._clock.monotonic_s(), why)

@@ -128,8 +128,6 @@ IdempotencyKey = Annotated[
 ]
 
 
-LOOK_S: Final = 0.5
-"""Seconds between two looks whether a client still waits."""
 T = TypeVar("T")
 After = Annotated[int, Query(ge=0, le=2**53)]
 WaitSeconds = Annotated[float, Query(ge=0, le=WAIT_S_MAX)]
@@ -334,14 +332,22 @@ async def while_there(http: Request, work: Coroutine[Any, Any, T]) -> T | None:
     Then the work is cut off, and so is what another proxy does for us: it waits for nobody.
     """
     working = asyncio.create_task(work)
+    gone: asyncio.Task[None] | None = None
     try:
-        while not working.done():
-            await asyncio.wait({working}, timeout=LOOK_S)
-            if not working.done() and await http.is_disconnected():
-                return None
-        return working.result()
+        await http.body()  # who passes the request on has it then; what comes next is the hang-up
+        gone = asyncio.create_task(_gone(http))
+        waited: set[asyncio.Task[Any]] = {working, gone}
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
     finally:
         working.cancel()
+        if gone is not None:
+            gone.cancel()
+
+
+async def _gone(http: Request) -> None:
+    while (await http.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _headers_of(request: Request) -> Mapping[str, str]:

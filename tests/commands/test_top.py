@@ -79,6 +79,12 @@ def test_each_hop_has_its_rate_and_its_delay():
     assert "81.5" in text_of(found(hops=[hop | {"state": "well"}]))
 
 
+def test_what_waits_at_a_hop_that_stands_still_is_counted():
+    stands = {"name": "sequencer", "per_s": 0.0, "behind": 12_345, "delay_s": None, "count": 0}
+    assert hop_row(stands | {"state": "bad"})[2] == "12,345 wait"
+    assert hop_row(stands | {"state": "well", "behind": 0})[2] == "–"
+
+
 @pytest.mark.services
 def test_it_draws_a_running_system_once(ops: Ops):
     shown = run(ops, "top", "--once", "--table")

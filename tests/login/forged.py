@@ -28,8 +28,10 @@ class Forged:
     """In place of a right one."""
     status: int = 200
     nonce: str = ""
-    """Of the login that is under way."""
+    """Of the login that is under way; empty: the code is the nonce, for many at once."""
     is_silent: bool = False
+    holds_tokens: asyncio.Event | None = None
+    """What its token endpoint waits for before it answers."""
     asked: list[str] = field(default_factory=list)
     forms: list[Mapping[str, list[str]]] = field(default_factory=list)
 
@@ -55,7 +57,7 @@ class Forged:
             "aud": "edgewake",
             "sub": "ann",
             "groups": ["staff"],
-            "nonce": self.nonce,
+            "nonce": self.nonce or form.get("code", [""])[0],
             "iat": time.time(),
             "exp": time.time() + 600,
         }
@@ -78,6 +80,8 @@ class Forged:
         if self.is_silent:
             await reader.read()
         else:
+            if path == "/token" and self.holds_tokens is not None:
+                await self.holds_tokens.wait()
             status, body = self.answer(urlsplit(path).path, form)
             sent = body if isinstance(body, bytes) else json.dumps(body).encode()
             writer.write(

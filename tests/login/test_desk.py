@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from edgewake.cloud.login import desk as desk_module
 from edgewake.cloud.login import provider as provider_module
 from edgewake.cloud.login.desk import COOKIE_BYTES_MAX, LOGIN_S, Desk, LoginFailed, Over
 from edgewake.cloud.login.provider import Provider
@@ -22,6 +23,7 @@ from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import ConfigError, Unavailable
 from tests.login.forged import Forged, config_of, logged_in, of_address
 from tests.rights.forge import Maker, write
+from tests.services import PATIENCE_S
 
 
 class World:
@@ -410,6 +412,92 @@ async def test_who_fails_again_and_again_asks_the_provider_no_more_and_keeps_nob
     assert seen.session.subject == "ann", "who succeeds spends nothing"
     world.clock.advance(OWN_S)
     await logged_in(world.desk, world.forged)
+
+
+async def comes_back(world: World) -> Any:
+    """One of many who log in at once, each with a code of its own."""
+    begun = await world.desk.begin("/", None)
+    return await world.desk.finish(
+        state=begun.state,
+        code=of_address(begun)["nonce"],
+        issuer=None,
+        refused="",
+        pending=begun.cookie,
+        client="192.0.2.1",
+    )
+
+
+async def test_logins_at_the_same_time_are_no_failed_ones(world: World) -> None:
+    """An office behind one address, while the provider is slow: the eleventh was refused."""
+    world.forged.holds_tokens = asyncio.Event()
+    coming = [asyncio.create_task(comes_back(world)) for _ in range(2 * OWN_MAX + 1)]
+    async with asyncio.timeout(PATIENCE_S):
+        while world.forged.asked.count("/token") < OWN_MAX:
+            await asyncio.sleep(0.01)
+        assert not any(one.done() for one in coming)
+        assert world.forged.asked.count("/token") == OWN_MAX, "the others wait for their turn"
+        world.forged.holds_tokens.set()
+        found = await asyncio.gather(*coming)
+    assert len({seen.session.id for seen, _ in found}) == 2 * OWN_MAX + 1
+
+
+async def test_wrong_logins_at_the_same_time_are_as_few_as_one_after_the_other(
+    world: World,
+) -> None:
+    world.forged.holds_tokens = asyncio.Event()
+    world.forged.token_answer, world.forged.status = {"error": "invalid_grant"}, 400
+    coming = [asyncio.create_task(comes_back(world)) for _ in range(3 * OWN_MAX)]
+    async with asyncio.timeout(PATIENCE_S):
+        while world.forged.asked.count("/token") < OWN_MAX:
+            await asyncio.sleep(0.01)
+        world.forged.holds_tokens.set()
+        found = await asyncio.gather(*coming, return_exceptions=True)
+    failed = [one.status for one in found if isinstance(one, LoginFailed)]
+    assert (failed.count(403), failed.count(429)) == (OWN_MAX, 2 * OWN_MAX), failed
+    assert world.forged.asked.count("/token") == OWN_MAX
+
+
+async def test_a_provider_that_is_away_costs_nobody_a_try(world: World) -> None:
+    world.forged.token_answer, world.forged.status = "later", 503
+    for _ in range(OWN_MAX + 1):
+        with pytest.raises(LoginFailed, match="answers 503"):
+            await logged_in(world.desk, world.forged)
+    world.forged.token_answer, world.forged.status = None, 200
+    await logged_in(world.desk, world.forged)
+
+
+async def test_who_waits_for_a_turn_waits_for_a_bounded_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk_module, "TURN_S", 0.05)
+    world.forged.holds_tokens = asyncio.Event()
+    coming = [asyncio.create_task(comes_back(world)) for _ in range(OWN_MAX)]
+    async with asyncio.timeout(PATIENCE_S):
+        while world.forged.asked.count("/token") < OWN_MAX:
+            await asyncio.sleep(0.01)
+        with pytest.raises(LoginFailed, match="under way") as failed:
+            await comes_back(world)
+        world.forged.holds_tokens.set()
+        await asyncio.gather(*coming)
+    assert failed.value.status == 503
+
+
+async def test_a_provider_that_hangs_is_asked_once_by_all_who_wait_with_an_old_description(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One after the other asked it, each for as long as it may take."""
+    monkeypatch.setattr(issuers, "FETCH_S", 0.2)
+    await world.desk.begin("/", None)
+    asked = len(world.forged.asked)
+    world.forged.is_silent = True
+    for _ in range(2):
+        world.clock.advance(provider_module.DESCRIBED_S + 1)
+        await asyncio.gather(*(world.desk.begin("/", None) for _ in range(20)))
+        asked += 1
+        assert len(world.forged.asked) == asked
+    world.clock.advance(provider_module.AGAIN_S + 1)
+    await world.desk.begin("/", None)
+    assert len(world.forged.asked) == asked + 1, "it is asked again soon"
 
 
 async def test_many_who_come_at_once_have_the_provider_describe_itself_once(world: World) -> None:

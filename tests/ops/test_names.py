@@ -204,3 +204,13 @@ def test_an_operator_decides_how_long_a_stream_is_kept(
     eventually(lambda: client.get(f"/v1/streams/{row.name}"), bool)
     unmade = client.get(f"/v1/streams/{row.name}/retention")
     assert (unmade.status_code, "comes with the first reading" in unmade.text) == (404, True)
+    # A change is done whole or not at all, whichever half is refused.
+    both = {"description": "Half of it", "retention_ms": 4 * 86_400_000}
+    assert client.patch(f"/v1/streams/{row.name}", json=both).status_code == 404
+    assert client.get(f"/v1/streams/{row.name}").json()["description"] == ""
+    unknown = both | {"fields": {"nobody_sent_it": {"unit": "m"}}}
+    assert client.patch(f"/v1/streams/{name}", json=unknown).status_code == 422
+    assert client.get(path).json()["kept_ms"] == kept["retention_ms"]
+    answer = client.patch(f"/v1/streams/{name}", json=both)
+    assert (answer.status_code, answer.json()["description"]) == (200, "Half of it"), answer.text
+    assert client.get(path).json()["kept_ms"] == both["retention_ms"]

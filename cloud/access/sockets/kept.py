@@ -157,6 +157,8 @@ class KeptCursors:
 
     def _write(self, holder: str, key: str, value: bytes) -> None:
         producer = self._connected()
+        if self._table.old(holder):  # another server may have kept one of them since
+            self._read()
         self._check(key)
         freed = self._table.old(holder)
         errors: list[KafkaError] = []

@@ -187,10 +187,14 @@ def router(services: Services) -> APIRouter:
         than a shorter retention are removed permanently.
         """
         found = _stream(services, name)
+        retention = body.retention_ms, body.retention_bytes
+        if retention != (None, None) and body.is_of_the_catalogue:
+            # Before the catalogue is written: what Kafka refuses would leave half of it done.
+            await services.retention.check(name, *retention)
         if body.is_of_the_catalogue:
             found = await services.editor.change(name, body)
-        if body.retention_ms is not None or body.retention_bytes is not None:
-            await services.retention.change(name, body.retention_ms, body.retention_bytes)
+        if retention != (None, None):
+            await services.retention.change(name, *retention)
         return _view(services, found)
 
     return routes

@@ -92,6 +92,12 @@ class RetentionDesk:
             )
         return retention_of(settings, self._config)
 
+    async def check(self, stream: str, kept_ms: int | None, bytes_max: int | None) -> None:
+        """Raises as `change` would, and changes nothing."""
+        await self.look(stream)
+        topic, settings = topics.stream_topic(stream), settings_of(kept_ms, bytes_max)
+        await self._alter(topic, settings, is_trial=True)
+
     async def change(self, stream: str, kept_ms: int | None, bytes_max: int | None) -> None:
         """Changes what is not None; returns when Kafka shows it.
 
@@ -99,9 +105,13 @@ class RetentionDesk:
         """
         await self.look(stream)
         topic, settings = topics.stream_topic(stream), settings_of(kept_ms, bytes_max)
+        await self._alter(topic, settings, is_trial=False)
+        await self._shown(topic, settings)
+
+    async def _alter(self, topic: str, settings: Mapping[str, str], *, is_trial: bool) -> None:
         try:
             await self._writer.blocking(
-                lambda: topic_admin.alter_settings(self._admin, topic, settings)
+                lambda: topic_admin.alter_settings(self._admin, topic, settings, is_trial=is_trial)
             )
         except LocalError as error:
             raise Problem(
@@ -110,7 +120,6 @@ class RetentionDesk:
                 f"Kafka refuses the change: {error}; let the user of the operations API alter "
                 "the settings of topics",
             ) from error
-        await self._shown(topic, settings)
 
     async def _shown(self, topic: str, settings: Mapping[str, str]) -> None:
         """A broker may describe a topic as it was for a moment. Raises Unavailable."""

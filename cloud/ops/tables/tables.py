@@ -107,8 +107,9 @@ class OpsTables:
     notes: dict[str, DeviceNote] = field(default_factory=dict)
     """People's notes on devices."""
     problems: dict[str, ProblemRecord] = field(default_factory=dict)
-    """Id → erasure, also of ended ones."""
+    """Id → problem, also of ended ones."""
     erasures: dict[str, Erasure] = field(default_factory=dict)
+    """Id → erasure, also of ended ones."""
     erased: dict[str, Report] = field(default_factory=dict)
     """`id|part` → what the lake or the analysis did of an erasure."""
     down: CommandTable = field(default_factory=CommandTable)

@@ -67,11 +67,15 @@ function OnePassword({ again }) {
     again();
     return "";
   };
+  const ways = given ? [
+    given.broker && `${given.broker.host}, port ${given.broker.port}, by MQTT, its name as user name`,
+    given.http && `${given.http} by HTTP`,
+  ].filter(Boolean) : [];
   return html`<details class="card"><summary>A password for one device</summary>
     <p class="actions"><label>Its name <input value=${name} maxlength="64" spellcheck=${false} autocomplete="off" onInput=${({ target }) => setName(target.value)} /></label>
       <${Do} act=${give} disabled=${!name}>Give a password<//></p>
     ${given && html`<div role="status"><p class="lead">${given.items[0].device}: <b>${given.items[0].password}</b></p>
-      <p class="quiet">It is shown this once.${given.broker ? ` It sends to ${given.broker.host}, port ${given.broker.port}, by MQTT, its name as user name` : ""}${given.http ? `, or by HTTP to ${given.http}` : ""}${given.broker ? "." : ""}${given.authority ? html` It trusts <a href="/v1/authority">this authority</a>.` : ""}</p></div>`}</details>`;
+      <p class="quiet">It is shown this once.${ways.length > 0 && ` It sends to ${ways.join(", or to ")}.`}${given.authority ? html` It trusts <a href="/v1/authority">this authority</a>.` : ""}</p></div>`}</details>`;
 }
 
 function Holders({ loaded }) {

@@ -48,9 +48,16 @@ const HOPS = { devices: ["devices", "online", "#/devices"], bridge: ["bridge", "
 /** The way of a reading, with what goes through each part and what waits for it. */
 const Chain = ({ hops }) => html`<ol class="card chain" aria-label="The way of a reading">${hops.map((hop) => {
   const [title, what, href] = HOPS[hop.name];
+  const waits = waitsSaid(hop);
   return html`<li><a href=${href}><span class="state"><i class="dot" data-state=${{ well: "well", soon: "late", bad: "bad" }[hop.state] ?? "off"}></i>${title}</span>
-    <b>${hop.per_s === null ? counted(hop.count, what) : rate(hop.per_s)}</b><small>${hop.per_s === null ? "" : counted(hop.count, what)}${hop.delay_s == null ? "" : html`${hop.per_s === null ? "" : " · "}<span title=${hop.behind == null ? null : `${counted(hop.behind, "records")} wait`}>${delaySaid(hop.delay_s)}</span>`}\u00a0</small></a></li>`;
+    <b>${hop.per_s === null ? counted(hop.count, what) : rate(hop.per_s)}</b><small>${hop.per_s === null ? "" : counted(hop.count, what)}${waits && html`${hop.per_s === null ? "" : " · "}<span title=${hop.behind == null ? null : `${counted(hop.behind, "records")} wait`}>${waits}</span>`}\u00a0</small></a></li>`;
 })}</ol>`;
+
+/** How long what waits takes; how much waits where nothing moves, since nobody knows how long that takes. */
+function waitsSaid({ delay_s: delay, behind }) {
+  if (delay != null) return delaySaid(delay);
+  return behind > 0 ? `${whole(behind)} behind` : "";
+}
 
 /** How long what waits takes: to a tenth below ten seconds. */
 const delaySaid = (s) => (s < 0.1 ? "no delay" : `${s < 10 ? s.toFixed(1) : Math.round(s)} s behind`);

@@ -27,9 +27,10 @@ function Form({ stream, found, again }) {
   const { kept_ms: ms, bytes_max: most, default_ms: usual } = found;
   const [days, setDays, isDays] = useDraft(ms === null ? "" : `${ms / DAY_MS}`);
   const [size, setSize, isSize] = useDraft(most === null ? "" : `${most / GIGABYTE}`);
+  const hasDays = isDays && days !== "", hasSize = isSize && size !== ""; /* an emptied field asks for nothing */
   const keep = async () => {
-    const wanted = { ...(isDays && { retention_ms: Math.round(Number(days) * DAY_MS) }), ...(isSize && { retention_bytes: Math.round(Number(size) * GIGABYTE) }) };
-    const isLess = (isDays && (ms === null || wanted.retention_ms < ms)) || (isSize && (most === null || wanted.retention_bytes < most));
+    const wanted = { ...(hasDays && { retention_ms: Math.round(Number(days) * DAY_MS) }), ...(hasSize && { retention_bytes: Math.round(Number(size) * GIGABYTE) }) };
+    const isLess = (hasDays && (ms === null || wanted.retention_ms < ms)) || (hasSize && (most === null || wanted.retention_bytes < most));
     if (isLess && !confirm(`Keep less of ${stream}? Kafka removes what is older for good; who has not read it yet is told by a gap.`)) return "";
     await api("PATCH", `/v1/streams/${enc(stream)}`, wanted);
     again();
@@ -39,5 +40,5 @@ function Form({ stream, found, again }) {
   return html`<p>Readings stay ${ms === null ? "" : "for "}<b>${keptFor(ms)}</b>${most !== null && html`, at most <b>${value(most / GIGABYTE)} GB</b> of each partition`}; what comes first counts. <span class="quiet">A new stream: ${keptFor(usual)}.</span></p>
     <p class="actions"><label>Days <input class="short" ...${number} value=${days} onInput=${({ target }) => setDays(target.value)} /></label>
       <label>GB of each partition <input class="short" ...${number} value=${size} onInput=${({ target }) => setSize(target.value)} /></label>
-      <${Do} act=${keep} disabled=${!(isDays && days) && !(isSize && size)} label=${`Keep ${stream} for so long`}>Keep<//></p>`;
+      <${Do} act=${keep} disabled=${!hasDays && !hasSize} label=${`Keep ${stream} for so long`}>Keep<//></p>`;
 }

@@ -12,10 +12,11 @@ from edgewake.cloud.access.sockets.kept import (
     KEPT_MS,
     NAMES_MAX,
     TOTAL_MAX,
+    KeptCursors,
     Table,
 )
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.protocol.clock import FakeClock
+from edgewake.protocol.clock import FakeClock, SystemClock
 from tests.access.sockets.talk import places, talk
 from tests.access.world import Server, server
 from tests.feeds import Feed, unique
@@ -115,6 +116,23 @@ async def test_who_comes_back_goes_on_behind_what_it_acknowledged_at_another_ser
         await socket.say("subscribe", "c", after=again[-1]["cursor"], **words)
         feed.send()
         assert places(await socket.take(1, "c")) == [("dev-1", 21)]
+
+
+@pytest.mark.services
+async def test_an_acknowledgement_frees_nothing_that_another_server_kept_since(
+    kafka_config: KafkaConfig,
+) -> None:
+    now_ms = SystemClock().now_ms()
+    before = KeptCursors(kafka_config, "before", FakeClock(now_ms=now_ms - KEPT_MS - 60_000))
+    here, there = (KeptCursors(kafka_config, name, FakeClock(now_ms=now_ms)) for name in "ab")
+    holder = unique("ann")
+    for name in ("comes-back", "never"):
+        await before.keep(holder, name, "v1")
+        assert await here.cursor(holder, name) is None, "it is free again"
+    await there.keep(holder, "comes-back", "v2")
+    await here.keep(holder, "another", "v3")
+    assert await there.cursor(holder, "comes-back") == "v2"
+    assert f"{holder}|never" not in there._table._kept, "what is free is freed"
 
 
 @pytest.mark.services

@@ -48,6 +48,12 @@ async def test_how_long_a_stream_is_kept_is_shown_and_changed(
     await button.click()
     await expect(page.get_by_text("Readings stay for 36 h")).to_be_visible()
     assert len(asked) == 1
+    await days.fill("")  # an emptied field asks for nothing, beside another one too
+    await expect(button).to_be_disabled()
+    await page.get_by_label("GB of each partition").fill("2")
+    await button.click()
+    await expect(page.get_by_text("at most 2 GB of each partition")).to_be_visible()
+    assert ops.client.get(path).json()["kept_ms"] == 129_600_000
     await days.fill("0.001")
     await button.click()
     await expect(page.get_by_text("retention_ms")).to_be_visible()
