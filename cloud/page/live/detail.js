@@ -1,11 +1,12 @@
 /* One stream or one query, larger: a chart for each number, the latest of each device, the newest events. */
 
-import { html, useEffect, useRef } from "../vendor/htm/standalone.module.js";
-import { onThemeChange, themeColour } from "../dom.js";
+import { html, useRef } from "../vendor/htm/standalone.module.js";
+import { themeColour } from "../dom.js";
 import { age, clock, moment, words } from "./format.js";
 import { columnsOf, Table } from "./cards.js";
 import { PlaceMap } from "./map.js";
 import { KEPT_MS } from "./model.js";
+import { usePlot } from "./plot.js";
 
 const CHART_HEIGHT = 160;
 const DAY_MS = 86_400_000;
@@ -78,38 +79,23 @@ function hatch({ ctx, bbox, valToPos }, gaps) {
 export function Chart({ steps, name, span, gaps = [] }) {
   const missing = useRef(gaps);
   missing.current = gaps;
-  const element = useRef(null);
-  const plot = useRef(null);
   const shown = withGaps(steps);
-  const data = [shown.map((s) => s[0] / 1000), shown.map((s) => s[3]), shown.map((s) => s[2]), shown.map((s) => s[1])];
-  useEffect(() => {
-    const make = () => {
-      plot.current?.destroy();
-      const [line, grid, muted] = [themeColour("--cpu"), themeColour("--grid"), themeColour("--muted")];
-      const isLong = span && span[1] - span[0] > DAY_MS;
-      const format = isLong ? { month: "short", day: "numeric", hour: "2-digit", hour12: false } : { hour: "2-digit", minute: "2-digit", hour12: false };
-      const hour = (_, at) => at.map((s) => new Date(s * 1000).toLocaleString([], format));
-      const axis = { stroke: muted, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid } };
-      plot.current = new uPlot({
-        width: element.current.clientWidth || 300, height: element.current.clientHeight || CHART_HEIGHT, legend: { show: false }, cursor: { drag: { x: false, y: false } },
-        axes: [{ ...axis, values: hour, space: isLong ? 90 : 60 }, { ...axis, size: 58 }],
-        scales: { x: { time: true, range: () => (span ? [span[0] / 1000, span[1] / 1000] : [(Date.now() - KEPT_MS) / 1000, Date.now() / 1000]) } },
-        series: [{}, { stroke: "transparent", points: { show: false } }, { stroke: "transparent", points: { show: false } }, { stroke: line, width: 2, label: name }],
-        hooks: { drawAxes: [(drawn) => hatch(drawn, missing.current)] },
-        bands: [{ series: [1, 2], fill: themeColour("--band") }],
-      }, data, element.current);
-    };
-    make();
-    onThemeChange(make);
-    const size = new ResizeObserver(() => plot.current?.setSize({ width: element.current.clientWidth, height: element.current.clientHeight || CHART_HEIGHT }));
-    size.observe(element.current);
-    return () => {
-      document.removeEventListener("themechange", make);
-      size.disconnect();
-      plot.current.destroy();
-    };
-  }, [name, span && `${span[0]} ${span[1]}`]);
-  useEffect(() => plot.current?.setData(data));
+  const isLong = span && span[1] - span[0] > DAY_MS;
+  const format = isLong ? { month: "short", day: "numeric", hour: "2-digit", hour12: false } : { hour: "2-digit", minute: "2-digit", hour12: false };
+  const hour = (_, at) => at.map((s) => new Date(s * 1000).toLocaleString([], format));
+  const edge = { stroke: "transparent", points: { show: false } };
+  const element = usePlot({
+    data: [shown.map((s) => s[0] / 1000), shown.map((s) => s[3]), shown.map((s) => s[2]), shown.map((s) => s[1])],
+    key: `${name} ${span ?? ""}`,
+    height: (box) => box.clientHeight || CHART_HEIGHT,
+    options: (axis) => ({
+      axes: [{ ...axis, values: hour, space: isLong ? 90 : 60 }, { ...axis, size: 58 }],
+      scales: { x: { time: true, range: () => (span ? [span[0] / 1000, span[1] / 1000] : [(Date.now() - KEPT_MS) / 1000, Date.now() / 1000]) } },
+      series: [{}, edge, edge, { stroke: themeColour("--cpu"), width: 2, label: name }],
+      hooks: { drawAxes: [(drawn) => hatch(drawn, missing.current)] },
+      bands: [{ series: [1, 2], fill: themeColour("--band") }],
+    }),
+  });
   const said = gaps.length ? `, ${gaps.length} ${gaps.length === 1 ? "gap" : "gaps"}` : "";
   return html`<div class="chart" ref=${element} role="img" aria-label=${`${words(name)} over time${said}`}></div>`;
 }

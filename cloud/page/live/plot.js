@@ -1,0 +1,38 @@
+/* A plot in its element: made anew when the theme changes, as wide as the element, gone with it. */
+
+import { useEffect, useRef } from "../vendor/htm/standalone.module.js";
+import { onThemeChange, themeColour } from "../dom.js";
+
+/** How all plots draw an axis. */
+function axisOfTheme() {
+  return { stroke: themeColour("--muted"), grid: { stroke: themeColour("--grid"), width: 1 }, ticks: { stroke: themeColour("--grid") } };
+}
+
+/**
+ * The reference for the plot's element. `options`: given an axis, what uPlot wants beside size, legend and cursor;
+ * asked again when `key` or the theme changes. `height`: given the element, its pixels.
+ */
+export function usePlot({ data, options, key, height }) {
+  const element = useRef(null);
+  const plot = useRef(null);
+  useEffect(() => {
+    const make = () => {
+      plot.current?.destroy();
+      plot.current = new uPlot({
+        width: element.current.clientWidth || 300, height: height(element.current), legend: { show: false }, cursor: { drag: { x: false, y: false } },
+        ...options(axisOfTheme()),
+      }, data, element.current);
+    };
+    make();
+    onThemeChange(make);
+    const size = new ResizeObserver(() => plot.current?.setSize({ width: element.current.clientWidth, height: height(element.current) }));
+    size.observe(element.current);
+    return () => {
+      document.removeEventListener("themechange", make);
+      size.disconnect();
+      plot.current.destroy();
+    };
+  }, [key]);
+  useEffect(() => plot.current?.setData(data));
+  return element;
+}
