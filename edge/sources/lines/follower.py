@@ -79,7 +79,11 @@ class Taken:
 
 
 class OpenFile:
-    """A file being followed."""
+    """A file being followed.
+
+    Somebody may truncate and rewrite it between any two calls here, so what stands before a place
+    is remembered from the bytes that were read, and looked at again after each read.
+    """
 
     def __init__(self, fd: int, follow: Follow, now_s: float) -> None:
         self.fd = fd
@@ -93,40 +97,56 @@ class OpenFile:
         self.is_over = False
         """Its last line was given out although it had no end."""
         self._splitter = LineSplitter(start=follow.offset)
-        self._proof = self._bytes_before(follow.offset)
+        self._head = os.pread(fd, min(follow.offset, PROOF_BYTES), 0)
+        self._proof = self._bytes_before_read()
+        """Bytes before `read_to`."""
+        self._tail = self._proof
+        """Bytes before `offset`."""
 
     def read(self, now_s: float) -> list[Line] | None:
         """Lines that are complete now; None where other bytes stand where we had read."""
-        if self._bytes_before(self.read_to) != self._proof:
-            return None
-        while data := os.pread(self.fd, CHUNK_BYTES, self.read_to):
+        while True:
+            data = os.pread(self.fd, CHUNK_BYTES, self.read_to)
+            if self._bytes_before_read() != self._proof:
+                return None
+            if not data:
+                return []
             self.grown_s, self.is_over = now_s, False
+            before, begin = self._proof + data, self.read_to - len(self._proof)
             self.read_to += len(data)
-            self._proof = (self._proof + data)[-PROOF_BYTES:]
+            self._proof = before[-PROOF_BYTES:]
+            if len(self._head) < PROOF_BYTES:
+                self._head = (self._head + data)[:PROOF_BYTES]
             lines = self._splitter.feed(data)
             if lines:
                 self.offset = lines[-1].end
+                self._tail = before[: self.offset - begin][-PROOF_BYTES:]
                 return lines
-        return []
 
     def finish(self) -> list[Line]:
         """The last line, although it has no end."""
         self.is_over = True
         lines = self._splitter.last()
-        self.offset = self.read_to
+        self.offset, self._tail = self.read_to, self._proof
         self._splitter = LineSplitter(start=self.read_to)
         return lines
 
     def known(self) -> Known:
         """The state to remember."""
-        head, tail = min(self.offset, PROOF_BYTES), min(self.offset, PROOF_BYTES)
-        head_crc = zlib.crc32(os.pread(self.fd, head, 0))
-        tail_crc = zlib.crc32(os.pread(self.fd, tail, self.offset - tail))
-        return Known(self.seen.device, self.seen.inode, self.offset, head, head_crc, tail, tail_crc)
+        head = self._head[: self.offset]
+        return Known(
+            self.seen.device,
+            self.seen.inode,
+            self.offset,
+            len(head),
+            zlib.crc32(head),
+            len(self._tail),
+            zlib.crc32(self._tail),
+        )
 
-    def _bytes_before(self, offset: int) -> bytes:
-        length = min(offset, PROOF_BYTES)
-        return os.pread(self.fd, length, offset - length)
+    def _bytes_before_read(self) -> bytes:
+        length = min(self.read_to, PROOF_BYTES)
+        return os.pread(self.fd, length, self.read_to - length)
 
 
 class Follower:
@@ -336,6 +356,9 @@ class Follower:
         if fd is None:
             return
         file = OpenFile(fd, follow, now_s)
+        if known is not None and known.offset == follow.offset and file.known() != known:
+            self.truncations += 1  # since the look that had found it unchanged
+            file = OpenFile(fd, Follow(follow.file, 0), now_s)
         self._open[identity] = file
         self._known.pop(identity, None)
         self._remember(file.known())

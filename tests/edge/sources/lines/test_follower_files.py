@@ -101,14 +101,17 @@ def test_what_was_packed_while_nobody_read_is_said_and_what_was_read_before_is_n
     assert after.follower.packed == []
 
 
-def open_files() -> set[str]:
-    found = set()
+def open_files(folder: Path) -> list[str]:
+    """Names of the files of `folder` that this process holds open."""
+    found = []
     for entry in os.scandir("/proc/self/fd"):
         try:
-            found.add(str(Path(entry.path).readlink()))
+            target = Path(entry.path).readlink()
         except FileNotFoundError:
             continue
-    return found
+        if target.parent == folder:
+            found.append(target.name)
+    return sorted(found)
 
 
 def test_a_writer_that_does_not_append_loses_no_line_when_its_file_is_copied_and_emptied(
@@ -345,7 +348,6 @@ def test_a_large_file_is_given_out_in_pieces_each_with_its_own_place(path: Path)
 
 
 def test_files_that_are_over_are_closed_and_never_more_than_a_few_are_open(path: Path) -> None:
-    before = open_files()
     watch = Watch(path)
     for number in range(2 * OPEN_MAX):
         add(path, b"%d" % number)
@@ -355,12 +357,54 @@ def test_files_that_are_over_are_closed_and_never_more_than_a_few_are_open(path:
     add(path, b"last")
     watch.read()
     watch.read(LOOK_S)
-    assert len(open_files() - before) <= OPEN_MAX
+    assert 1 < len(open_files(path.parent)) <= OPEN_MAX
     watch.read(CLOSE_S + LOOK_S)
     watch.read(LOOK_S)
-    assert {Path(name).name for name in open_files() - before} == {"in.log"}
+    assert open_files(path.parent) == ["in.log"]
     watch.follower.close()
-    assert open_files() == before
+    assert open_files(path.parent) == []
+
+
+@pytest.mark.parametrize("is_new", [False, True], ids=["goes on", "begins again"])
+def test_a_file_is_truncated_and_grows_past_the_old_place_between_any_two_reads_of_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch, is_new: bool
+) -> None:
+    """Nobody looks in time; each call of the system is followed by it once."""
+    old, new = [b"%03d" % n for n in range(20)], [b"new %03d" % n for n in range(50)]
+    reads_left, rewritten = 0, True
+    read = os.pread
+
+    def then_rewrite(fd: int, length: int, offset: int) -> bytes:
+        nonlocal reads_left, rewritten
+        data = read(fd, length, offset)
+        reads_left -= 1
+        if reads_left == 0:
+            path.write_bytes(b"".join(line + b"\n" for line in new))
+            rewritten = True
+        return data
+
+    monkeypatch.setattr("edgewake.edge.sources.lines.follower.os.pread", then_rewrite)
+    rewrite_at = 0
+    while rewritten:
+        path.unlink(missing_ok=True)
+        add(path, *old)
+        watch = Watch(path)
+        before = watch.read()
+        if is_new:
+            watch = watch.again()
+            add(path, b"020")
+        rewrite_at += 1
+        reads_left, rewritten = rewrite_at, False
+        watch.read()
+        reads_left = 0
+        if rewritten:
+            watch.read()
+            taken = before + watch.taken if is_new else watch.taken
+            assert [line for line in taken if line != b"020"] == [*old, *new], rewrite_at
+            after = watch.again()
+            add(path, b"last")
+            assert after.read() == [b"last"], rewrite_at
+    assert rewrite_at > 4
 
 
 def test_the_places_of_so_many_files_are_kept_and_no_more(path: Path) -> None:
