@@ -1,10 +1,10 @@
-"""A second chance for tests of real services that share two processors with five others.
+"""A second chance for tests that share two processors with five processes of others.
 
-Such a test may find a service slower than anybody expected. Once the processes of a run have ended,
-each one that failed is run once more with the machine to itself. The end of the run says which
-tests needed that and what they said at first, for each of them is a finding for whoever reads it.
-Where tests of more than FORGIVEN_MAX files fail, those are no hiccups, and none is run again. Who
-runs tests in one process has none of this, and neither do tests that start no service.
+Such a test may find a service, or a thread of its own, slower than anybody expected. Once the
+processes of a run have ended, each one that failed is run once more with the machine to itself. The
+end of the run says which tests needed that and what they said at first, for each of them is a
+finding for whoever reads it. Where tests of more than FORGIVEN_MAX files fail, those are no
+hiccups, and none is run again. Who runs tests in one process has none of this.
 """
 
 from __future__ import annotations
@@ -38,10 +38,7 @@ def _may_be_forgiven(session: pytest.Session, failed: dict[str, pytest.TestRepor
         and session.config.getoption("numprocesses", None) is not None
         and _ALONE not in os.environ
         and 0 < len({name.split("::")[0] for name in failed}) <= FORGIVEN_MAX
-        and all(
-            isinstance(one, pytest.TestReport) and "services" in one.keywords
-            for one in failed.values()
-        )
+        and all(isinstance(one, pytest.TestReport) for one in failed.values())
     )
 
 

@@ -163,6 +163,8 @@ async def test_it_comes_again_after_the_time_it_was_told_with_the_last_id(
 
             browser_page.on("request", keep)
             await follow(browser_page, f"{base}/v1/streams/{feed.name}/events?absent=wait")
+            # It waits for the stream: who asks after the sending begins behind it.
+            await until(browser_page, "source.readyState === EventSource.OPEN")
             await browser_page.evaluate(
                 """source.addEventListener("error", () => { window.lost = performance.now(); });
                 source.addEventListener("open", () => { window.back = performance.now(); })"""

@@ -1,4 +1,4 @@
-"""A test of services that fails beside others is run once more alone, and is told of at the end."""
+"""A test that fails beside others is run once more alone, and is told of at the end."""
 
 from __future__ import annotations
 
@@ -14,12 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONFTEST = """
 from tests import second_chance
 def pytest_configure(config):
-    config.addinivalue_line("markers", "services: starts some")
     config.pluginmanager.register(second_chance.SecondChance())
-def pytest_collection_modifyitems(items):
-    for item in items:
-        if "services" in item.name:
-            item.add_marker("services")
 """
 FAILS_ONCE = """
 import pathlib
@@ -72,12 +67,11 @@ def test_a_fixture_that_fails_is_a_hiccup_too(tmp_path: Path) -> None:
     ("tests", "options"),
     [
         (FAILS.format(name="test_services"), BESIDE),
-        (FAILS_ONCE.format(name="test_without_any"), BESIDE),
-        (hiccups(1) + FAILS_ONCE.format(name="test_without_any"), BESIDE),
+        (hiccups(1) + FAILS.format(name="test_services"), BESIDE),
         (hiccups(1), ()),
         ({f"file_{n}": hiccups(1) for n in range(FORGIVEN_MAX + 1)}, BESIDE),
     ],
-    ids=["a fault", "no service", "one without", "alone", "too many"],
+    ids=["a fault", "one of two", "alone", "too many"],
 )
 def test_all_else_fails(
     tmp_path: Path, tests: str | dict[str, str], options: tuple[str, ...]
