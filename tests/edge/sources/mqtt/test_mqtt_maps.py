@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from edgewake.edge.commands.maps import map_group
+from edgewake.edge.intake.intake import Intake, OneWaySink
+from edgewake.edge.intake.intake_policy import Policy
+from edgewake.edge.sources.mqtt.mqtt_maps import SourceMaps
 from edgewake.edge.sources.mqtt.mqtt_subscribe import MqttSubscribeConfig
 from edgewake.protocol.broker import BrokerConfig
+from edgewake.protocol.clock import FakeClock
 from tests.edge.sources.cage import caged
 from tests.edge.sources.mqtt.test_mqtt_subscribe import send
 from tests.payloads.corpus import messages, payload_of
@@ -201,3 +206,24 @@ stream = "s"
 def test_a_map_that_cannot_be_used_is_refused_with_the_settings(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         config(1883, maps_text=text)
+
+
+def test_what_is_odd_in_a_message_is_said_by_the_source_of_its_stream(tmp_path: Path) -> None:
+    """Every source of a file hears the messages of all its maps."""
+    file = tmp_path / "maps.toml"
+    file.write_text(MAPS + '[[map]]\ntopic = "mm/{device}/any"\nstream = "{$.kind}"\n')
+    said: dict[str, tuple[Counter[str], Counter[str]]] = {}
+    for stream in ("s", "elsewhere"):
+        source = SourceMaps(file, (), stream=stream, zone="UTC")
+        sink = OneWaySink(lambda _: None, lambda *_: None)
+        intake = Intake(stream, sink, Policy.BLOCK, FakeClock())
+        for topic, payload in (
+            ("sensor", b'{"list": [{"at": "soon", "v": 1}]}'),
+            ("sensor", b"{"),
+            ("any", b'{"kind": "nobodys"}'),
+            ("any", b"{}"),
+        ):
+            source.bodies(intake, f"mm/d/{topic}", payload, 1_790_000_000_000)
+        said[stream] = intake.remarks, intake.refused
+    assert said["s"] == ({"no time in at": 1}, {"json": 1, "shape": 1})
+    assert said["elsewhere"] == ({}, {"shape": 1}), "its map alone does not say whose it is"
