@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import pty
 from pathlib import Path
 
 import pytest
 
 from edgewake.edge.sources.lines.file_tail import FileTailConfig
 from edgewake.edge.sources.lines.line_format import LineFormat
-from edgewake.edge.sources.lines.serial_lines import SerialLinesConfig
 from edgewake.edge.sources.lines.tcp_lines import TcpLinesConfig
 from tests.edge.sources.cage import Handler, caged, served
 from tests.edge.sources.lines.test_nmea import RMC, sentence
@@ -97,41 +94,6 @@ async def test_a_server_that_is_silent_or_gone_is_asked_again(tmp_path: Path) ->
 
     async with served(closing) as port, caged(tmp_path / "2", tcp(port, LineFormat.TEXT)) as one:
         await one.failed("closed by the server")
-
-
-async def test_a_serial_port_is_read_and_opened_again_when_it_was_pulled_out(
-    tmp_path: Path,
-) -> None:
-    link = tmp_path / "port"
-    config = SerialLinesConfig(type="serial_lines", stream="s", path=link, baud=115_200)
-    async with caged(tmp_path / "log", config, answering=False) as one:
-        await one.failed("No such file")
-        for course in (10.5, 20.5):
-            ours, theirs = pty.openpty()
-            link.symlink_to(os.ttyname(theirs))
-            failures = one.supervisor.failures
-
-            def readings(course: float = course, ours: int = ours) -> bool:
-                if course in one.column("course_deg"):
-                    return True
-                os.write(ours, sentence(f"GPVTG,{course},T,,M,,N,,K") + b"\r\n")
-                return False
-
-            await one.until(readings, f"course {course}")
-            link.unlink()
-            os.close(ours)
-            os.close(theirs)
-            await one.until(
-                lambda failures=failures: one.supervisor.failures > failures, "the port is gone"
-            )  # type: ignore[misc]
-
-
-async def test_what_is_no_serial_port_is_said(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    async with caged(
-        tmp_path / "log", SerialLinesConfig(type="serial_lines", stream="s", path=tmp_path / "file")
-    ) as one:
-        await one.failed("is not a serial port")
 
 
 async def test_a_file_of_sentences_is_followed_as_any_other(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import statistics
 from base64 import b64decode
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -17,10 +18,23 @@ from hypothesis import strategies as st
 
 from edgewake.cloud.summaries import answers, intake
 from edgewake.cloud.summaries.summary import Summary, merged
-from edgewake.edge.sketches.kinds import MAKERS
+from edgewake.edge.sketches.kinds import (
+    BLOCK,
+    COUNT_MIN_WIDTH,
+    MAKERS,
+    TEXT_BYTES_MAX,
+    FilledBloom,
+    FilledCountMin,
+    FilledNumbers,
+    numbers_of,
+    texts_of,
+)
 from edgewake.edge.sketches.maker import Maker
 from edgewake.protocol.errors import Rejected
+from edgewake.protocol.sketches.bloom import Bloom
+from edgewake.protocol.sketches.count_min import DEPTH, CountMin
 from edgewake.protocol.sketches.sketch import (
+    BLOOM_BITS_MIN,
     SKETCH_BYTES_MAX,
     DeviceSketch,
     Numbers,
@@ -153,3 +167,96 @@ def test_the_largest_sketches_fit_into_a_reading() -> None:
     sizes = {(field, kind): len(b64decode(text)) for field, kind, _, text in maker.over(1)}
     assert len(sizes) == 3 + 5
     assert max(sizes.values()) <= SKETCH_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    ("values", "numbers"),
+    [
+        ([1, 2.5, -3], [1.0, 2.5, -3.0]),
+        ([True, False], []),
+        (["1", ""], []),
+        ([2**63], [2.0**63]),
+        ([], []),
+        ([1, True, "x", 2], [1.0, 2.0]),
+    ],
+)
+def test_a_truth_value_and_a_text_are_no_numbers(values: list[Any], numbers: list[float]) -> None:
+    assert numbers_of(values) == numbers
+    assert all(type(number) is float for number in numbers_of(values))
+
+
+@pytest.mark.parametrize(
+    ("text", "is_counted"),
+    [("", True), ("x" * TEXT_BYTES_MAX, True), ("x" * (TEXT_BYTES_MAX + 1), False),
+        ("ä" * (TEXT_BYTES_MAX // 2), True),
+     ("ä" * (TEXT_BYTES_MAX // 2) + "x", False),
+     ("\N{GRINNING FACE}" * (TEXT_BYTES_MAX // 4), True),
+     ("\N{GRINNING FACE}" * (TEXT_BYTES_MAX // 4) + "x", False)],
+    ids=["empty", "at the bound", "one byte more", "of two bytes each", "of two bytes and one more",
+        "of four bytes each",
+         "of four and one more"],
+)  # fmt: skip
+def test_a_text_is_counted_up_to_its_bytes(text: str, is_counted: bool) -> None:
+    assert len(texts_of([text])) == is_counted
+
+
+def test_one_and_one_point_nought_are_one_item_and_its_text_another() -> None:
+    assert texts_of([1, 1.0])[0] == texts_of([1, 1.0])[1]
+    assert len(set(texts_of([True, "other", 1]))) == 3
+
+
+CUTS = st.lists(st.integers(0, 2 * BLOCK + 3), max_size=6)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), max_size=2 * BLOCK + 3), CUTS)
+def test_figures_are_the_same_to_the_last_digit_however_the_values_were_cut(
+    values: list[float], cuts: list[int]
+) -> None:
+    whole, parts = FilledNumbers(), FilledNumbers()
+    whole.add(values)
+    places = [0, *sorted(min(cut, len(values)) for cut in cuts), len(values)]
+    for begins, ends in pairwise(places):
+        parts.add(values[begins:ends])
+        assert parts.readings == ends
+    assert parts.data() == whole.data()
+    assert parts.data() == parts.data(), "asked twice it answers the same"
+
+
+@pytest.mark.parametrize("count", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK])
+def test_figures_are_exact_around_a_block(count: int) -> None:
+    filled = FilledNumbers()
+    filled.add([float(value) for value in range(count)])
+    found = Numbers.decode(filled.data())
+    assert (found.count, filled.readings) == (count, count)
+    if count:
+        assert (found.min, found.max) == (0, count - 1)
+        assert found.mean == pytest.approx((count - 1) / 2)
+
+
+def test_counts_of_texts_are_those_of_the_sketch_that_the_cloud_knows() -> None:
+    filled = FilledCountMin()
+    filled.add(["a", "b", "a", 7, "x" * (TEXT_BYTES_MAX + 1)])
+    found = CountMin.decode(filled.data())
+    assert (found.readings, filled.readings, len(found.cells)) == (4, 4, DEPTH * COUNT_MIN_WIDTH)
+    assert sum(found.cells) == DEPTH * 4
+
+
+def test_which_values_there_were_is_in_the_filter_that_the_cloud_knows() -> None:
+    filled = FilledBloom()
+    filled.add(["a", "b", "a", 7.0, "", "x" * (TEXT_BYTES_MAX + 1)])
+    found = Bloom.decode(filled.data())
+    assert (filled.readings, found) == (5, Bloom.of(["a", "b", "7"]))
+
+
+def test_a_filter_holds_some_thousand_values_in_a_frames_text_and_of_more_none_is_sent() -> None:
+    filled = FilledBloom()
+    filled.add([f"v{i}" for i in range(4_500)])
+    data = filled.data()
+    found = Bloom.decode(data)
+    assert len(data) <= SKETCH_BYTES_MAX
+    assert found.bits >= BLOOM_BITS_MIN
+    assert found.false_positives <= found.error
+    filled.add([f"w{i}" for i in range(1_000)])
+    assert filled.readings == 0
+    with pytest.raises(ValueError, match="more values"):
+        filled.data()

@@ -7,16 +7,11 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from edgewake.protocol.errors import ConfigError, RejectReason
-from edgewake.protocol.maps.applying import Outcome, apply, device_of
+from edgewake.protocol.errors import RejectReason
+from edgewake.protocol.maps.applying import Outcome, apply
 from edgewake.protocol.maps.compiling import compile_maps
-from edgewake.protocol.maps.names import device_name, stream_name
-from edgewake.protocol.maps.path import Path
 from edgewake.protocol.maps.rule import READINGS_MAX, Maps
-from edgewake.protocol.maps.topic import Crossing, covers, matches, overlap, reduced
 
 NOW_MS = 1_790_000_000_000
 HEAD = '[[map]]\ntopic = "a/{device}"\ndevice = "{device}"\nstream = "s"\n'
@@ -37,93 +32,6 @@ def body(text: str, payload: object, topic: str = "a/d1") -> dict[str, Any]:
     assert not outcome.refused, outcome
     (reading,) = outcome.readings
     return reading.body
-
-
-DOCUMENT = {"a": {"b": [{"c": 1}, {"c": 2}], "x.y": 3}, "n": 4}
-
-
-@pytest.mark.parametrize(
-    ("path", "found"),
-    [
-        ("n", [("", 4)]),
-        ("a.b[0].c", [("", 1)]),
-        ("a.b[-1].c", [("", 2)]),
-        ("a.b[*].c", [("0", 1), ("1", 2)]),
-        ('a."x.y"', [("", 3)]),
-        ("$.n", [("", 4)]),
-        ("a.*", [("b", DOCUMENT["a"]["b"]), ("x.y", 3)]),  # type: ignore[index]
-        ("a.b[2].c", []),
-        ("n.m", []),
-        ("a[0]", []),
-    ],
-)
-def test_paths_lead_to_what_is_there(path: str, found: list[tuple[str, object]]) -> None:
-    assert list(Path.parse(path).all(DOCUMENT)) == found
-
-
-@pytest.mark.parametrize("text", ["", ".", "a..b", "a.", "a[x]", "a[", '"', ".a", "a.b" * 200])
-def test_a_path_that_cannot_be_read_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="path"):
-        Path.parse(text)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "topic", "is_one"),
-    [
-        ("a/+/c", "a/b/c", True),
-        ("a/+/c", "a/b/c/d", False),
-        ("a/#", "a/b/c", True),
-        ("a/#", "a", False),
-        ("+/b", "$SYS/b", False),
-        ("a/b", "a/b", True),
-    ],
-)
-def test_filters_take_topics(pattern: str, topic: str, is_one: bool) -> None:
-    assert matches(pattern, topic) is is_one
-
-
-def test_filters_that_others_cover_are_not_needed() -> None:
-    assert reduced(["a/+", "a/#", "b/c", "a/b/c", "b/c"]) == ("a/#", "b/c")
-    assert covers("a/#", "a/+/c")
-    assert not covers("a/+", "a/#")
-
-
-def test_filters_that_cross_are_found() -> None:
-    assert overlap("a/+", "+/b")
-    assert not overlap("a/+/x", "a/+/y")
-    assert list(Crossing(["a/+", "+/b", "c"]).numbered) == ["a/+"]
-
-
-LEVELS = st.sampled_from(["a", "b", "c"])
-FILTERS = st.lists(
-    st.lists(st.one_of(LEVELS, st.just("+")), min_size=1, max_size=3).flatmap(
-        lambda one: st.sampled_from(["/".join(one), "/".join([*one, "#"])])
-    ),
-    min_size=1,
-    max_size=6,
-    unique=True,
-)
-
-
-@given(FILTERS, st.lists(LEVELS, min_size=1, max_size=4).map("/".join))
-def test_of_the_copies_of_a_message_exactly_one_is_taken(filters: list[str], topic: str) -> None:
-    crossing = Crossing(filters)
-    copies = [
-        [number] if (number := crossing.numbered.get(one)) is not None else None
-        for one in filters
-        if matches(one, topic)
-    ]
-    taken = [one for one in copies if not crossing.is_repeat(topic, one)]
-    assert len(taken) == (1 if copies else 0)
-    together = [number for one in copies for number in one or ()]
-    if copies and None not in copies:  # one message, with the numbers of all
-        assert not crossing.is_repeat(topic, together)
-
-
-def test_a_number_of_other_filters_than_now_proves_nothing() -> None:
-    before, after = Crossing(["a/+", "+/b"]), Crossing(["a/+", "+/b", "#"])
-    assert before.is_repeat("a/b", [before.numbered["a/+"]])
-    assert not after.is_repeat("a/b", [before.numbered["a/+"]])
 
 
 def test_a_reading_has_its_device_stream_time_fields_and_tags() -> None:
@@ -320,114 +228,6 @@ def test_a_topic_without_a_map_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "legal"),
-    [
-        ("lamp-1", "lamp-1"),
-        ("kitchen/lamp", "kitchen.lamp"),
-        ("AA:BB:CC", "AA-BB-CC"),
-        ("Küche Lampe", "Kueche_Lampe-62160530"),
-    ],
-)
-def test_names_of_devices_are_made_legal(name: str, legal: str) -> None:
-    assert device_name(name) == legal
-
-
-def test_two_names_that_look_alike_stay_two() -> None:
-    assert device_name("Küche 1") != device_name("Küche_1") != device_name("Kueche_1")
-    assert len(device_name("ü" * 500)) <= 64
-    assert stream_name("Living Room/Temp") == "living_room_temp"
-    assert stream_name("1st") == "s_1st"
-
-
-def test_names_may_be_given_and_have_a_prefix() -> None:
-    found = maps(f'{HEAD}\n[devices]\n"d 1" = "hall"\n')
-    assert apply(found, "a/d 1", b"1", NOW_MS, prefix="zb-").readings[0].device == "zb-hall"
-    assert device_of(found, "a/d 1", "zb-") == "zb-hall"
-
-
-def test_a_presets_base_may_be_another() -> None:
-    text = 'base = "std"\n[[map]]\ntopic = "~/{device}"\n'
-    found = maps('presets = [{ name = "p", base = "x/y" }]\n', load_preset=lambda _: text)
-    assert found.filters == ("x/y/+",)
-    assert maps('presets = ["p"]\n', load_preset=lambda _: text).filters == ("std/+",)
-
-
-def test_the_version_changes_with_what_is_said() -> None:
-    first, second = maps(HEAD), maps(HEAD + "# remark\n")
-    assert len(first.version) == 12
-    assert first.version != second.version
-    assert first.version == maps(HEAD).version
-
-
-WRONG = {
-    'topic = "a/#/b"': "line 2: [[map]] 1: topic: #: expected alone, as the last level",
-    'topic = "a/{x}"\ndevice = "{y}"': "unknown part {y}: the topic has x",
-    'topic = "a"\nstrem = "s"': "line 3: [[map]] 1: strem: unknown key: did you mean 'stream'?",
-    'topic = "a"\nstream = "Hall"': "'Hall': expected a legal name, e.g. 'hall'",
-    'topic = "a"\npayload = "xml"': "payload: 'xml': expected one of auto, ",
-    'topic = "a"\ntime = { path = "x", format = "%Q" }': "time.format: '%Q': expected auto",
-    'topic = "a"\ntime = { path = "x", zone = "Mars" }': "time.zone: 'Mars': expected a time zone",
-    'topic = "a"\n[map.fields]\n"a..b" = "x"': "line 4: [[map]] 1: fields.a..b",
-    'topic = "a"\n[map.fields]\na = { as = "float" }': "expected number, text, string, boolean",
-    'topic = "a"\n[map.fields]\na = { scale = "x" }': "expected a number, found 'x'",
-    'topic = "a"\n[map.fields]\na = { as = "text", scale = 2 }': "only a number has scale",
-    'topic = "a"\n[map.fields]\n"a.*" = "x"': "a path with * needs a name with *",
-    'topic = "a"\nwhen = { path = "x" }': "expected one of `is`, `in`, `not`, `exists`",
-    'topic = "a"\nwhen = { part = "x", is = 1 }': "when.part: 'x': expected one of none",
-    'topic = "~/a"': "~ stands for `base`, which the file lacks",
-    'topic = "$SYS/#"': "topics that begin with $ are the broker's own",
-    'topic = "a"\npayload = "csv"': "columns: is missing",
-    'topic = "a"\nothers = "some"': "others: 'some': expected keep or drop",
-    'topic = 1': "topic: expected text, found '1'",
-    'stream = "s"': "topic: is missing",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("text", WRONG)
-def test_a_wrong_file_is_refused_with_line_key_and_what_was_expected(text: str) -> None:
-    with pytest.raises(ConfigError) as said:
-        maps(f"[[map]]\n{text}\n")
-    assert str(said.value).startswith("m.toml: line ")
-    assert WRONG[text] in str(said.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", "expected at least one [[map]]"),
-        ("map = 1", "map: expected a list"),
-        ("[[map", "not TOML"),
-        ('presets = ["tasmot"]', "did you mean 'tasmota'?"),
-        ("presets = [1]", "presets: 1: expected"),
-        ('[devices]\na = "b c"\n[[map]]\ntopic = "a"', "devices.a: 'b c': expected"),
-    ],
-)
-def test_a_file_that_is_none_is_refused(text: str, expected: str) -> None:
-    with pytest.raises(ConfigError) as said:
-        maps(text)
-    assert expected in str(said.value)
-
-
-@pytest.mark.parametrize("topic", ["#", "+/#", "ew/v1/x/up/s", "+/+/+/status", "ew/{a}/{b...}"])
-def test_at_a_bridge_no_map_takes_topics_of_edgewake_itself(topic: str) -> None:
-    text = f'[[map]]\ntopic = "{topic}"\ndevice = "d"\nstream = "s"\n'
-    maps(text)
-    with pytest.raises(ConfigError, match="takes topics of Edgewake itself"):
-        maps(text, needs_names=True)
-
-
-def test_at_a_bridge_each_map_says_device_and_stream() -> None:
-    with pytest.raises(ConfigError, match=r"device is missing.*\n.*stream is missing"):
-        maps('[[map]]\ntopic = "a"\n', needs_names=True)
-
-
-def test_every_wrong_map_is_said_at_once() -> None:
-    with pytest.raises(ConfigError) as said:
-        maps('[[map]]\ntopic = "a"\nx = 1\n[[map]]\ntopic = "b"\ny = 1\n')
-    assert len(str(said.value).splitlines()) == 2
-
-
-@pytest.mark.parametrize(
     ("presence", "payload", "is_there"),
     [
         ('"x"', b"true", True),
@@ -444,18 +244,3 @@ def test_a_field_may_say_whether_the_device_is_there(
     text = f'[[map]]\ntopic = "a"\ndevice = "d"\nstream = "s"\nvalue = "x"\npresence = {presence}\n'
     (one,) = apply(compile_maps(text), "a", payload, 0).readings
     assert one.is_there is is_there
-
-
-@pytest.mark.parametrize(
-    ("presence", "says"),
-    [
-        ('"no field"', "'no field': expected a field name"),
-        ("{ online = [] }", "expected a field name"),
-        ('{ field = "x", on = ["y"] }', "known are field, offline, online"),
-        ('{ field = "x", online = [1] }', "expected a list of texts"),
-        ("3", "expected text or a table"),
-    ],
-)
-def test_a_presence_that_cannot_be_is_refused(presence: str, says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        compile_maps(f'[[map]]\ntopic = "a"\npresence = {presence}\n')

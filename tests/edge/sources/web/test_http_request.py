@@ -8,8 +8,6 @@ import asyncio
 
 import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.web import http_intake
@@ -20,7 +18,6 @@ from edgewake.edge.sources.web.http_intake import (
     HttpIntakeConfig,
 )
 from edgewake.edge.sources.web.http_request import KEY_CHARS_MAX, Refusal, Wanted, wanted
-from edgewake.edge.sources.web.recent_keys import KEYS_MAX, RecentKeys
 from tests.edge.sources.cage import Written
 from tests.edge.sources.sink import MemorySink, context, intake_of
 
@@ -286,22 +283,6 @@ def test_without_a_header_nobody_is_let_in_where_a_token_is_asked_for() -> None:
 
 
 # keys
-
-
-@given(st.lists(st.integers(0, 3 * KEYS_MAX), max_size=4 * KEYS_MAX))
-def test_of_all_keys_the_last_ones_are_known(order: list[int]) -> None:
-    """Against a plain list; also after each of them was written and read."""
-    keys, model = RecentKeys(), list[int]()
-    for number in order:
-        keys.add(f"k{number}", b"")
-        model = [*(each for each in model if each != number), number][-KEYS_MAX:]
-    again = RecentKeys.decode(keys.encode())
-    assert [number for number in range(3 * KEYS_MAX + 1) if f"k{number}" in again] == sorted(model)
-
-
-@pytest.mark.parametrize("text", [None, "", "nonsense", "a b c", "\0"])
-def test_keys_that_cannot_be_read_are_none(text: str | None) -> None:
-    assert "k" not in RecentKeys.decode(text)
 
 
 async def test_a_key_is_taken_once_and_the_repetition_waits_until_the_first_is_kept() -> None:

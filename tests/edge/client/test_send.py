@@ -20,7 +20,7 @@ from edgewake.protocol import installation
 from edgewake.protocol.installation import Installation
 from tests.services import PATIENCE_S, Mosquitto, free_ports
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def send(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -4,15 +4,28 @@ windows or counted as late.
 
 from __future__ import annotations
 
+import math
+import statistics
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewake.edge.processors.operators.time_window import LATE_RUN_MAX, TimeWindow
+from tests.edge.processors.helpers import (
+    FLOATS,
+    T0,
+    at,
+    chain,
+    made,
+    remarks,
+    series,
+)
+from tests.examples import examples
 
 EVERY_MS = 1_000
 AGGREGATES = ("count", "sum", "min", "max", "first", "last")
@@ -201,3 +214,83 @@ def test_the_time_of_a_plain_window_is_its_start_and_it_has_nothing_but_its_fiel
     out, remarks, _ = run(window, [(1_700, 5), (1_200, 3), (2_000, 9)])
     assert out == [(1_000, {"x": 5, "y": None})]
     assert remarks == ["missing"] * 3
+
+
+@settings(max_examples=examples(60))
+@given(
+    st.lists(st.tuples(st.integers(0, 3000), FLOATS), min_size=1),
+    st.sampled_from([(1, 5), (5, 5), (2, 6)]),
+)
+def test_windows_of_time_agree_with_python(rows: list[tuple[int, float]], shape: tuple[int, int]):
+    every_s, size_s = shape
+    every_ms, size_ms = every_s * 1000, size_s * 1000
+    t, given_readings = T0, []
+    for step, value in rows:
+        t += step
+        given_readings.append((t, {"x": value}))
+    names = ["count", "mean", "sum", "min", "max", "range", "first", "last", "stddev"]
+    out = made(
+        chain(
+            {
+                "type": "window",
+                "fields": ["x"],
+                "size_s": size_s,
+                "every_s": every_s,
+                "aggregates": names,
+            }
+        ),
+        given_readings,
+    )
+    members: dict[int, list[float]] = defaultdict(list)
+    for when, fields in given_readings:
+        last = when // every_ms * every_ms
+        for start in range(last - size_ms + every_ms, last + every_ms, every_ms):
+            if start + size_ms <= t:
+                members[start].append(float(fields["x"]))
+    assert [start for start, _ in out] == sorted(members)
+    for start, fields in out:
+        values = members[start]
+        assert [fields["readings"], fields["x_count"], fields["x_min"], fields["x_max"],
+            fields["x_first"], fields["x_last"]] == [
+            len(values), len(values), min(values), max(values), values[0], values[-1],
+        ]  # fmt: skip
+        for name, expected in (
+            ("mean", statistics.fmean(values)),
+            ("sum", sum(values)),
+            ("stddev", statistics.pstdev(values)),
+        ):
+            assert math.isclose(float(fields[f"x_{name}"]), expected, rel_tol=1e-6, abs_tol=1e-3)  # type: ignore[arg-type]
+
+
+def test_grace_takes_in_what_comes_out_of_order_and_late_readings_are_counted():
+    window = {"type": "window", "fields": ["x"], "size_s": 10, "aggregates": ["sum"]}
+    given_readings = [at(1, x=1), at(11, x=2), at(9, x=4), at(21, x=8), at(35, x=0)]
+    without, graceful = chain(window), chain(window | {"grace_s": 5})
+    assert [fields["x_sum"] for _, fields in made(without, given_readings)] == [1, 2, 8]
+    assert [fields["x_sum"] for _, fields in made(graceful, given_readings)] == [5, 2, 8]
+    assert remarks(without, given_readings) == {"1 window": {"late": 1}}
+    assert remarks(graceful, given_readings) == {}
+
+
+def test_one_reading_of_the_far_future_costs_a_bounded_number_of_readings():
+    one = chain({"type": "window", "fields": ["x"], "size_s": 10, "aggregates": ["count"]})
+    given_readings = [at(1, x=1), at(10**9, x=1), *[at(2 + n, x=1) for n in range(100)]]
+    out = made(one, given_readings)
+    assert sum(int(fields["readings"]) for _, fields in out) == 2 + 100 - LATE_RUN_MAX - 2  # type: ignore[arg-type]  # two wait in the open window
+    assert remarks(one, given_readings) == {"1 window": {"late": LATE_RUN_MAX, "restarted": 1}}
+
+
+def test_readings_without_a_number_are_in_the_window_but_not_in_the_mean():
+    one = chain(
+        {"type": "window", "fields": ["x", "y"], "size_count": 4, "aggregates": ["mean", "count"]}
+    )
+    given_readings = [at(0, x=2), at(1, x="a"), at(2, x=True), at(3, x=4)]
+    assert made(one, given_readings) == [
+        at(3, readings=4, x_mean=3, x_count=2, y_mean=None, y_count=None)
+    ]
+    assert remarks(one, given_readings) == {"1 window": {"not_a_number": 2, "missing": 4}}
+
+
+def test_downsampling_keeps_the_names():
+    one = chain({"type": "downsample", "fields": ["x"], "every_s": 2})
+    assert made(one, series(1, 3, 5, 9, 11)) == [at(0, x=2), at(2, x=7)]
