@@ -110,6 +110,19 @@ def test_the_largest_event_after_an_almost_full_chunk_still_fits_and_a_larger_on
     )
 
 
+def test_texts_of_any_alphabet_count_by_their_bytes() -> None:
+    """A character of Chinese has three: a chunk that was counted in characters was larger than a
+    device takes, and it asked for the same one for ever.
+    """
+    gathering = Gathering(ASK)
+    fed(gathering, *(event(n, "雨" * 1000) for n in range(100)))
+    chunk = gathering.chunk()
+    assert decode(FeedChunk, chunk.to_json()) == chunk
+    assert (len(chunk.events), chunk.cursor) == (11, "c10")
+    large = fed(Gathering(ASK), event(1, "雨" * (ROOM_BYTES // 8))).chunk()
+    assert (large.events, large.gaps) == ((), ({"reason": "too_large", "lost": 1},))
+
+
 def test_gaps_are_bounded_and_a_problem_ends_it() -> None:
     gathering = fed(
         Gathering(ASK),
