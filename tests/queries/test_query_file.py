@@ -266,8 +266,10 @@ REFUSED = {
     "year of nothing": (query("max(year()) AS n"), "SELECT n: an argument is missing"),
     "unpivot of nothing": (query("max(v) AS n", source="host UNPIVOT (v FOR k IN ())"),
         "FROM: expected `stream UNPIVOT"),
-    "unit without a name": (query("count(*) AS n", group="date_trunc(JOIN host ON cpu, 'day', event_time)"),
-        "SQL: Cannot convert empty name"),
+    "unit without a name": (
+        query("count(*) AS n", group="date_trunc(JOIN host ON cpu, 'day', event_time)"),
+        "SQL: Cannot convert empty name",
+    ),
     "only keys": (query("device", group=f"{MINUTE}, device"), "at least one aggregate"),
     "name twice": (query("count(*) AS n, max(cpu) AS n"), "the name 'n' twice"),
     "reserved name": (query("count(*) AS revision"), "'revision' is reserved"),
