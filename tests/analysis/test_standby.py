@@ -4,13 +4,11 @@ members.
 
 from __future__ import annotations
 
-import os
 import random
-import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.standby import Standby
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.kafka.leadership import Leadership, Role, after_answer, after_loss
+from edgewake.cloud.kafka.leadership import Leadership, Role
 from edgewake.protocol import topics
 from edgewake.protocol.errors import LocalError
 from tests.analysis.support import unique
@@ -29,44 +27,6 @@ from tests.services import PATIENCE_S, freeze, thaw, wait_until
 
 SESSION_S = 4.0
 """Long enough for a busy machine, whose threads may wait a second for their turn."""
-
-
-@pytest.mark.parametrize(
-    ("happens", "role"),
-    [
-        ([], Role.JOINING),
-        ([False], Role.STANDBY),
-        ([False, True], Role.LEADER),
-        ([True, False], Role.LEADER),
-        ([True, None], Role.UNSURE),
-        ([True, None, True], Role.LEADER),
-        ([True, None, False], Role.DEPOSED),
-        ([False, None, False], Role.STANDBY),
-    ],
-)
-def test_roles(happens: Sequence[bool | None], role: Role) -> None:
-    """True, False: the group shared its partition out, to this one or to none or another; None: it
-    took it away.
-    """
-    found = Role.JOINING
-    for given in happens:
-        found = after_loss(found) if given is None else after_answer(found, is_given=given)
-    assert found is role
-
-
-def test_a_folder_has_one_user_and_a_copy_of_it_another_name(tmp_path: Path) -> None:
-    folder, copy = tmp_path / "data", tmp_path / "copy"
-    held = data_dir_lock.lock(folder)
-    assert held is not None
-    assert data_dir_lock.lock(folder) is None
-    name = data_dir_lock.name_of(folder)
-    assert data_dir_lock.name_of(folder) == name
-    shutil.copytree(folder, copy)
-    assert len({name, data_dir_lock.name_of(copy), data_dir_lock.name_of(folder, "elsewhere")}) == 3
-    os.close(held)
-    again = data_dir_lock.lock(folder)
-    assert again is not None, "its user is gone"
-    os.close(again)
 
 
 @contextmanager

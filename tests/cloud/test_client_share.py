@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from edgewake.cloud.client_share import ADDRESS_CHARS_MAX, UNKNOWN, Bound, Clients, _read
-from edgewake.cloud.web.connections import Connections
 
 VIEWS = Bound("views", 500, 0.25)
 
@@ -62,16 +61,6 @@ def test_a_client_is_the_last_address_that_is_no_proxy_of_ours(
 
 def test_who_is_no_proxy_of_ours_cannot_choose_its_address() -> None:
     assert Clients().of("192.0.2.7", ["198.51.100.9"]) == "192.0.2.7"
-
-
-def test_connections_of_one_client_are_bounded_and_those_of_a_proxy_only_together() -> None:
-    connections = Connections(100, share=0.1, clients=Clients(["10.0.0.5"]))
-    let_in = [connections.refusal("192.0.2.7") is None for _ in range(12)]
-    assert (let_in.count(True), connections.refused) == (10, 2)
-    assert all(connections.refusal("10.0.0.5") is None for _ in range(60))
-    connections.leave("192.0.2.7")
-    assert (connections.refusal("192.0.2.7"), len(connections)) == (None, 70)
-    assert b"you hold 10 connections" in (connections.refusal("192.0.2.7") or b"")
 
 
 def test_what_somebody_invents_as_an_address_is_not_remembered() -> None:

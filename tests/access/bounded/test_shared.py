@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from edgewake.cloud.access.bounded.answer import Form, Page, response
-from edgewake.cloud.access.bounded.bodies import Bodies
+from edgewake.cloud.access.bounded.answer import Page
 from edgewake.cloud.access.bounded.shared import SharedReads, ShowSoFar
 from edgewake.protocol.errors import Unavailable
 
@@ -90,16 +89,3 @@ async def test_what_goes_wrong_is_told_to_all_who_wait() -> None:
         with pytest.raises(Unavailable):
             await one
     assert len(shared) == 0
-
-
-def test_a_page_whose_wait_ran_out_is_kept_by_no_cache() -> None:
-    """Nothing is known of what follows: who asks a moment later may find an event."""
-    late, whole = (Page((), "c", live=False, is_whole=one) for one in (False, True))
-    kept = [
-        response(
-            page, Form.JSON, Bodies(), "me", resumes=True, is_public=True, if_none_match=""
-        ).headers
-        for page in (late, whole)
-    ]
-    assert kept[0]["cache-control"] == "no-store"
-    assert "max-age" in kept[1]["cache-control"], "the control"
