@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from edgewake.protocol.errors import RejectReason
+from edgewake.protocol.errors import ConfigError, RejectReason
 from edgewake.protocol.maps.applying import Outcome, apply
 from edgewake.protocol.maps.compiling import compile_maps
 from edgewake.protocol.maps.rule import READINGS_MAX, Maps
