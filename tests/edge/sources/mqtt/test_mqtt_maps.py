@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from edgewake.protocol.clock import FakeClock
 from tests.edge.sources.cage import caged
 from tests.edge.sources.mqtt.test_mqtt_subscribe import send
 from tests.payloads.corpus import messages, payload_of
-from tests.services import PATIENCE_S, Mosquitto
+from tests.services import PATIENCE_S, Mosquitto, free_ports
 
 MAPS = """
 [[map]]
@@ -166,6 +167,36 @@ async def test_map_watch_shows_messages_as_they_come(tmp_path: Path, mosquitto: 
     result = watching.result()
     assert result.exit_code == 0, result.output
     assert "mm5/d/sensor: map 1" in result.output
+
+
+async def test_map_watch_ends_quietly_where_its_reader_has_enough(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
+    file = tmp_path / "maps.toml"
+    file.write_text(MAPS.replace("mm/", "mm6/"))
+    program = "from edgewake.edge.commands.maps import map_group; map_group()"
+    order = f"watch {file} --mqtt {mosquitto.host}:{mosquitto.port}"
+    watching = await asyncio.create_subprocess_shell(
+        f"{sys.executable} -c '{program}' {order} | head -n 1",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    ended = asyncio.create_task(watching.communicate())
+    async with asyncio.timeout(PATIENCE_S):
+        while not ended.done():
+            await send(mosquitto, "mm6/d/sensor", '{"list":[{"v":1}]}')
+            await asyncio.sleep(0.05)
+    shown, wrong = await ended
+    assert (shown.decode()[:8], wrong.decode()) == ("watching", "")
+
+
+def test_a_broker_that_is_not_there_is_said_in_words(tmp_path: Path) -> None:
+    file = tmp_path / "maps.toml"
+    file.write_text(MAPS)
+    (port,) = free_ports(1)
+    result = CliRunner().invoke(map_group, ["watch", str(file), "--mqtt", f"127.0.0.1:{port}"])
+    assert result.exit_code == 1
+    assert result.output == f"edgewake map: 127.0.0.1:{port}: nothing listens there\n"
 
 
 async def test_settings_from_the_cloud_bring_their_map_along(
