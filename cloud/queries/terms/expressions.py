@@ -114,8 +114,8 @@ class Scope:
         )
 
 
-def translate(node: exp.Expr, scope: Scope, clause: str, depth: int = 0) -> Typed:
-    """Our tree and its type. `clause` names the place in error texts."""
+def translate(node: exp.Expr | None, scope: Scope, clause: str, depth: int = 0) -> Typed:
+    """Our tree and its type. `clause` names the place in error texts; without a node, a fault."""
 
     def inner(part: exp.Expr) -> Typed:
         return translate(part, scope, clause, depth + 1)
@@ -123,6 +123,8 @@ def translate(node: exp.Expr, scope: Scope, clause: str, depth: int = 0) -> Type
     with scope.faults.within(node):
         if depth > DEPTH_MAX:
             raise QueryError(f"{clause}: nested deeper than {DEPTH_MAX}")
+        if node is None:
+            raise QueryError(f"{clause}: an argument is missing, as in count(*), avg(x), year(x)")
         read = None if scope.special is None else scope.special(node)
         return _of_bounded_size(
             _translate(node, scope, clause, inner) if read is None else read, node, clause
