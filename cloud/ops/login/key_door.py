@@ -27,7 +27,7 @@ KNOWN_MAX: Final = 1000
 
 
 class KeyDoor:
-    """See the module."""
+    """Knows the holder of a key; a client that shows wrong ones has to wait."""
 
     def __init__(self, keys: Keys, clock: Clock) -> None:
         self._keys, self._clock = keys, clock
