@@ -30,7 +30,7 @@ PARSING: Final = ("tests/house/test_imports.py", "tests/house/test_layout.py")
 TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
     "tests/access/": (
         "tests/access/",
-        "tests/client/",
+        "tests/edge/client/",
         "tests/kafka/test_mortal.py",
         "tests/lake/",
         "tests/log/",

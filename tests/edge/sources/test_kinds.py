@@ -254,3 +254,23 @@ def test_the_documents_source_is_installed_and_run(tmp_path: Path) -> None:
         [*command, "check", "--config", str(path)], capture_output=True, text=True, check=False
     )
     assert (without.returncode, "no kind of source is called 'dice'" in without.stderr) == (2, True)
+
+
+@pytest.fixture(scope="module")
+def imported() -> set[str]:
+    code = (
+        "import sys\nimport edgewake.edge.run, edgewake.edge.commands.cli\n"
+        "from edgewake.edge.sources.config import kinds\nkinds()\n"
+        "import edgewake.edge.sources.lines.json_lines\n"
+        "import edgewake.edge.sources.web.http_intake\n"
+        "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(said.stdout.split())
+
+
+def test_an_agent_without_these_sources_imports_none_of_their_libraries(imported: set[str]) -> None:
+    libraries = {"asyncua", "can", "cantools", "bleak", "serial", "pymodbus", "google",
+        "opentelemetry", "cbor2", "cryptography"}  # fmt: skip
+    assert imported & libraries == set()
+    assert "edgewake" in imported, "control"
