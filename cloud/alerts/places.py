@@ -25,7 +25,7 @@ the process."""
 
 
 class Places:
-    """See the module."""
+    """The places of all destinations."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -96,7 +96,7 @@ class Seen:
 
 
 class Desk:
-    """See the module. Raises ConfigError."""
+    """Begins and ends logins, and looks at sessions. Raises ConfigError."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ log = logging.getLogger("edgewake.rights")
 
 
 class ReaderDoor:
-    """See the module."""
+    """Knows who shows a key or token; a client that shows wrong ones has to wait."""
 
     def __init__(self, rights: Rights, clock: Clock) -> None:
         self._rights = rights

@@ -24,7 +24,10 @@ ago is forgotten."""
 
 
 class ShownKeys:
-    """See the module. `event`: the name of its lines in `log`."""
+    """Remembers who came in by what, and counts what was wrong.
+
+    `event`: the name of its lines in `log`.
+    """
 
     def __init__(self, clock: Clock, log: Logger, event: str) -> None:
         self._clock, self._log, self._event = clock, log, event

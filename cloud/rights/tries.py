@@ -52,7 +52,7 @@ class _Left:
 
 
 class Tries:
-    """See the module."""
+    """Counts wrong tries of each client and of all, and says who has to wait."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

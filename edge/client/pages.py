@@ -57,7 +57,7 @@ class Page:
 
 
 class Pages:
-    """See the module. Raises ValueError for a server that is not a URL."""
+    """Reads pages of one subscription. Raises ValueError for a server that is not a URL."""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ log = logging.getLogger("edgewake.ops")
 
 
 class KeyDoor:
-    """See the module."""
+    """Knows the holder of a key; a client that shows wrong ones has to wait."""
 
     def __init__(self, keys: Keys, clock: Clock) -> None:
         self._keys = keys
