@@ -75,15 +75,23 @@ class SourceMaps:
             intake.remark("messages of topics without a map passed over")
             return []
         outcome = apply(maps, topic, payload, now_ms)
+        own = [one for one in outcome.readings if one.stream in ("", self._stream)]
+        if not own and self._is_foreign(outcome):
+            return []
         for one in outcome.refused:
             intake.refuse(one.why.reason, one.why.detail, one.readings)
         for what in outcome.remarks:
             intake.remark(what)
-        found: list[dict[str, Any]] = []
-        for reading in outcome.readings:
-            if reading.stream in ("", self._stream):
-                found.append(_of_thing(reading))
-        return found
+        return [_of_thing(one) for one in own]
+
+    def _is_foreign(self, outcome: Outcome) -> bool:
+        """Is a message another source's, whose stream it gives? Then that one speaks of it."""
+        if outcome.readings:
+            return True
+        of = [one.stream for one in self._file.maps.maps if one.name == outcome.map]
+        return bool(of) and all(
+            one is not None and one.constant not in (None, self._stream) for one in of
+        )
 
 
 def _of_thing(reading: Mapped) -> dict[str, Any]:

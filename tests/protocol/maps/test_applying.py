@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from edgewake.protocol.errors import RejectReason
+from edgewake.protocol.errors import ConfigError, RejectReason
 from edgewake.protocol.maps.applying import Outcome, apply
 from edgewake.protocol.maps.compiling import compile_maps
 from edgewake.protocol.maps.rule import READINGS_MAX, Maps
@@ -84,6 +84,51 @@ def test_a_list_is_taken_apart_and_a_wrong_item_costs_itself() -> None:
         RejectReason.TIME, RejectReason.SHAPE, RejectReason.TIME,
     ]  # fmt: skip
     assert outcome.refused[0].item["v"] == 2
+
+
+def test_lists_in_lists_are_taken_apart_each_item_with_its_own_time() -> None:
+    text = 'each = "blocks[*].rows[*]"\ntime = "at"\ntags = { block = "{outer}", row = "{key}" }\n'
+    blocks = [
+        {"rows": [{"at": 1_790_000_000, "v": 1}, {"at": 1_790_000_001, "v": 2}]},
+        {"rows": []},
+        {"rows": [{"at": "2026-09-21T14:13:22Z", "v": 3}, [4]]},
+    ]
+    outcome = of(text, {"blocks": blocks})
+    assert [one.body for one in outcome.readings] == [
+        {"v": 1, "t": 1_790_000_000_000, "block": "0", "row": "0"},
+        {"v": 2, "t": 1_790_000_001_000, "block": "0", "row": "1"},
+        {"v": 3, "t": 1_790_000_002_000, "block": "2", "row": "0"},
+    ]
+    assert [(one.item, one.why.reason) for one in outcome.refused] == [([4], RejectReason.SHAPE)]
+
+
+def test_a_condition_tells_objects_lists_and_values_apart() -> None:
+    text = HEAD + 'when = { path = "$", kind = "object" }\n'
+    text += HEAD + 'when = { path = "$", kind = "list" }\nname = "many"\n'
+    text += HEAD + 'when = { path = "$", kind = "value" }\nvalue = "power"\n'
+    found = maps(text)
+
+    def by(payload: bytes) -> list[dict[str, Any]]:
+        return [one.body for one in apply(found, "a/d", payload, NOW_MS).readings]
+
+    assert by(b'{"v": 1}') == [{"v": 1}]
+    assert by(b'[{"v": 1}, {"v": 2}]') == [{"v": 1}, {"v": 2}]
+    assert by(b"21.5") == [{"power": 21.5}]
+    assert by(b"single") == [{"power": "single"}]
+    for wrong in ('{ path = "$", kind = "number" }', '{ part = "device", kind = "value" }'):
+        with pytest.raises(ConfigError, match="expected object, list, value, of a `path`"):
+            maps(HEAD + f"when = {wrong}\n")
+
+
+@pytest.mark.parametrize("at", ["1970-01-01T00:00:08", 8, "8", 3_600_000])
+def test_a_clock_that_was_not_set_says_no_time(at: object) -> None:
+    """Devices without a battery begin in 1970 and send before they know better."""
+    outcome = of('time = "at"\n', {"at": at, "v": 1})
+    assert [(one.body, outcome.remarks) for one in outcome.readings] == [
+        ({"at": at, "v": 1}, ["no time in at"])
+    ]
+    refused = of('time = { path = "at", unreadable = "refuse" }\n', {"at": at, "v": 1})
+    assert [one.why.reason for one in refused.refused] == [RejectReason.TIME]
 
 
 def test_an_object_is_taken_apart_too_with_its_names_as_key() -> None:

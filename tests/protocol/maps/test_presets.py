@@ -15,7 +15,7 @@ from edgewake.protocol.maps.preview import preview
 from tests.payloads.corpus import FOLDER, messages, payload_of
 
 NOW_MS: Final = 1_790_000_000_000
-PAYLOADS_MIN: Final = 280
+PAYLOADS_MIN: Final = 380
 
 
 @pytest.mark.parametrize("preset", presets.names())
