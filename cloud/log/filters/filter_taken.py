@@ -24,6 +24,10 @@ _FOUND: Final = re.compile(
 )
 """A text or a quoted name, which is passed (a polygon is not), a list of texts, or a named set."""
 _POLYGON: Final = re.compile(r"'\s*POLYGON", re.IGNORECASE)
+_ARGUMENTS: Final = re.compile(r"\bin_polygon\s*\([^()']*$", re.IGNORECASE)
+"""What stands before a polygon: any other text may begin so, too."""
+_ARGUMENTS_CHARS: Final = 200
+"""Characters of the arguments before a polygon: two names of fields."""
 _LISTED: Final = re.compile(_TEXT)
 _PLACE: Final = "\0"
 """Stands before the kind and number of what was taken out; no text may have it."""
@@ -87,7 +91,7 @@ def take_out(text: str) -> Taken:
         elif found["set"] is not None:
             sets.append(_unquoted(found["set"]))
             stand = f"IN ('{_PLACE}s{len(sets) - 1}')"
-        elif found["text"] is not None and _POLYGON.match(found["text"]):
+        elif found["text"] is not None and _is_polygon(text, found):
             sizes[1] += len(found["text"].encode("utf-8", "replace"))
             polygons.append(_unquoted(found["text"]))
             stand = f"'{_PLACE}p{len(polygons) - 1}'"
@@ -112,6 +116,14 @@ def take_out(text: str) -> Taken:
             f"where: polygons of {sizes[1]} bytes, expected at most {POLYGON_BYTES_MAX} together"
         )
     return Taken("".join(parts), lists, polygons, sets, cuts)
+
+
+def _is_polygon(text: str, found: re.Match[str]) -> bool:
+    first = max(0, found.start() - _ARGUMENTS_CHARS)
+    return (
+        _POLYGON.match(found["text"]) is not None
+        and _ARGUMENTS.search(text, first, found.start()) is not None
+    )
 
 
 def _unquoted(text: str) -> str:

@@ -70,7 +70,7 @@ The device's own times are corrected (clock_correction.py).
 READING: Final = ("device", *TIMES.values())
 """What each reading has beside its fields."""
 
-AGGREGATES: Final = (
+AGGREGATE_FUNCTIONS: Final = (
     "count", "sum", "avg", "min", "max", "count_if", "stddev", "stddev_pop", "variance", "var_pop",
     "corr", "covar_pop", "covar_samp",
     "regr_slope", "regr_intercept", "first", "last", "min_by", "max_by", "bool_and", "bool_or",
@@ -317,7 +317,7 @@ def refused(node: exp.Expr, clause: str) -> QueryError:
         return QueryError(
             f"{clause}: {text!r}: {name.lower()}() does not take these arguments (docs/queries.md)"
         )
-    close = get_close_matches(name.lower(), [*allowed, *AGGREGATES], n=1)
+    close = get_close_matches(name.lower(), [*allowed, *AGGREGATE_FUNCTIONS], n=1)
     what = f"function {name}() is not allowed" if name else f"{text!r} is not supported"
     expected = (
         f"did you mean {close[0]}?"

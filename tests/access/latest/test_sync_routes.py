@@ -21,7 +21,7 @@ from tests.access.world import Server, server
 from tests.feeds import DEADLINE_S, Feed
 from tests.services import Kafka, wait_until
 
-DOC = Path(__file__).parents[2] / "docs/sync.md"
+DOC = Path(__file__).parents[3] / "docs/sync.md"
 
 
 # The decisions, without I/O.

@@ -17,7 +17,7 @@ from edgewake.cloud.analysis.checkpoints import checkpoint
 from edgewake.cloud.analysis.lanes import micro_batch
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.batch_commit import Novelty
-from edgewake.cloud.analysis.results.transaction import Transactions
+from edgewake.cloud.analysis.results.transaction import LaneTransactions
 from edgewake.protocol import topics
 from edgewake.protocol.errors import EdgewakeError
 from tests.analysis.support import (
@@ -148,14 +148,14 @@ def _before_it_is_told(fault: pytest.MonkeyPatch) -> None:
 
 
 def _in_the_middle_of_the_transaction(fault: pytest.MonkeyPatch) -> None:
-    produce = Transactions._produce
+    produce = LaneTransactions._produce
 
-    def produce_some(self: Transactions, output: emit.Output) -> None:
+    def produce_some(self: LaneTransactions, output: emit.Output) -> None:
         produce(self, output)
         if output.topic.startswith(topics.QUERY_PREFIX):
             _break_off()
 
-    fault.setattr(Transactions, "_produce", produce_some)
+    fault.setattr(LaneTransactions, "_produce", produce_some)
 
 
 def _before_spark_knows_of_it(fault: pytest.MonkeyPatch) -> None:
