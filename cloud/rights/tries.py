@@ -1,4 +1,4 @@
-"""How often a client may be wrong: with a key of the operations API, or at a login.
+"""How often a client may be wrong: with a key or token, or at a login.
 
     OWN_MAX at once, one more each OWN_S      of one client: its keys cannot be guessed
     ALL_MAX at once, one more each ALL_S      of all clients together: what is asked elsewhere of a
@@ -60,30 +60,44 @@ class Tries:
         self._own: OrderedDict[str, _Left] = OrderedDict()
         """Clients that were wrong lately; who was so longest ago is the first."""
 
-    def take(self, client: str, word: bytes = b"") -> float:
-        """Spend a try of a client's: 0, or the seconds that it has to wait for one.
+    def wait_s(self, client: str, word: bytes = b"") -> float:
+        """Seconds that a client has to wait before its next try; 0: none. Spends nothing.
 
         `word`, a digest of what is tried: the same wrong one again (a program with an old key) is
-        no new guess, and spends nothing.
+        no new guess.
         """
-        now_s = self._clock.monotonic_s()
-        self._all.fill(now_s)
-        own = self._own.get(client) or _Left(OWN_MAX, OWN_S, OWN_MAX, now_s)
-        own.fill(now_s)
+        own = self._own_of(client)
         if word and word[:SHORT_BYTES] in own.wrong:
             return 0.0
         if own.left < 1:
             return own.wait_s
         if self._all.left < 1 and own.left < OWN_MAX:
             return self._all.wait_s
+        return 0.0
+
+    def take(self, client: str, word: bytes = b"") -> float:
+        """Spend a try of a client's: 0, or the seconds that it has to wait for one.
+
+        A `word` that was wrong before spends nothing.
+        """
+        wait_s, own = self.wait_s(client, word), self._own_of(client)
+        if wait_s > 0 or (word and word[:SHORT_BYTES] in own.wrong):
+            return wait_s
         own.left -= 1
         self._all.left = max(0.0, self._all.left - 1)
         if word:
             own.wrong = [*own.wrong, word[:SHORT_BYTES]][-OWN_MAX:]
         self._own[client] = own
         self._own.move_to_end(client)
-        self._forget(now_s)
+        self._forget(own.at_s)
         return 0.0
+
+    def _own_of(self, client: str) -> _Left:
+        now_s = self._clock.monotonic_s()
+        self._all.fill(now_s)
+        own = self._own.get(client) or _Left(OWN_MAX, OWN_S, OWN_MAX, now_s)
+        own.fill(now_s)
+        return own
 
     def give_back(self, client: str, word: bytes = b"") -> None:
         """It was right."""
