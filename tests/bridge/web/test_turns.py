@@ -25,8 +25,8 @@ from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.maps.device_tokens import DeviceTokens
 from edgewake.protocol.maps.map_file import MapFile
 
-DEAR = b"cpu v=1" + b"".join(b",f%d=1" % i for i in range(90_000)) + b"\n"
-"""Half a second of a processor."""
+DEAR = (b"cpu v=1" + b"".join(b",f\\ %d=1" % i for i in range(200)) + b"\n") * 440
+"""Half a second of a processor: a space that is escaped makes each character count."""
 ATTACKS = 12
 
 
