@@ -20,9 +20,9 @@ from edgewake.protocol.sparkplug.host import (
     Event,
     Host,
     Odd,
-    Presence,
     Reading,
     Rebirth,
+    ThingPresence,
     address_of,
     is_death,
     state,
@@ -140,7 +140,7 @@ def rebirths(events: list[Event]) -> list[str]:
 
 
 def presences(events: list[Event]) -> list[tuple[str, bool]]:
-    return [(one.thing, one.is_online) for one in events if isinstance(one, Presence)]
+    return [(one.thing, one.is_online) for one in events if isinstance(one, ThingPresence)]
 
 
 def test_topics() -> None:
@@ -256,7 +256,7 @@ def test_a_node_takes_its_devices_with_it() -> None:
     own = {"name": "bdSeq", "datatype": 4, "long_value": 0}
     found = one("NDEATH", message(None, own, t=5))
     assert presences(found) == [("g/n/d", False), ("g/n", False)]
-    assert {event.t for event in found if isinstance(event, Presence)} == {T + 999}, "our time"
+    assert {event.t for event in found if isinstance(event, ThingPresence)} == {T + 999}, "our time"
     assert rebirths(one("NDATA", message(2, {"alias": 1, "double_value": 1.0})))
 
 
