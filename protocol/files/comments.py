@@ -9,7 +9,7 @@ _COMMENT: Final = re.compile(r"(?:^|\s)#")
 
 
 def without_comment(line: str) -> str:
-    """A line without its comment, which `#` begins at the line's beginning and behind a blank.
+    """The line without its comment: `#` begins one at the beginning and behind a blank.
 
     Within a word it is a character as others: of a subject, or of a key that somebody made up.
     """
