@@ -20,7 +20,7 @@ from edgewake.protocol.maps.rule import (
     Condition,
     FieldRule,
     Map,
-    Presence,
+    PresenceField,
     TimeAt,
 )
 from edgewake.protocol.maps.tables import Table, Wrong
@@ -84,7 +84,7 @@ def map_of(row: Mapping[str, Any], number: int, *, zone: tzinfo, base: str | Non
     return found
 
 
-def _presence(table: Table) -> Presence | None:
+def _presence(table: Table) -> PresenceField | None:
     found = table.get("presence", str, dict)
     if found is None:
         return None
@@ -102,7 +102,7 @@ def _presence(table: Table) -> Presence | None:
         row.done()
     if not is_field(field):
         raise table.wrong("presence", f"{field!r}: expected a field name, such as is_online")
-    return Presence(field, words)
+    return PresenceField(field, words)
 
 
 def _is_word(row: Table, name: str, word: object) -> bool:

@@ -84,7 +84,7 @@ class FieldRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Presence:
+class PresenceField:
     """The field that says whether a device is online."""
 
     field: str
@@ -114,7 +114,7 @@ class Map:
     each: Path | None = None
     device: Text | None = None
     stream: Text | None = None
-    presence: Presence | None = None
+    presence: PresenceField | None = None
     """The field that says whether the device is online; None: no field does."""
     seq: Path | None = None
     time: TimeAt | None = None

@@ -268,6 +268,7 @@ async def page(kafka: Kafka, tmp_path: Path) -> AsyncIterator[tuple[Any, Ops]]:
         async with chromium() as browser:
             opened = await open_page(browser, viewport={"width": 390, "height": 844})
             await opened.goto(ops.url + ops.client.post("/v1/tickets").json()["path"])
+            await expect(opened.get_by_role("link", name="Streams", exact=True)).to_be_visible()
             yield opened, ops
 
 

@@ -58,6 +58,7 @@ async def test_keys_of_a_file(clock: ManualClock, tmp_path: Path) -> None:
         ("anna cars annas-own-key-000002", "claim 'device'"),
         ("anna cars annas-own-key-000002 car-*", "claim 'device'"),
         ("anna guest short", "key: expected at least 16"),
+        ("anna guest annas-own-key-000002#x", "key: expected no #"),
         ("an/na guest annas-own-key-000002", "name"),
         ("board guest annas-own-key-000002", "expected each once"),
         ("anna guest everything-key-0001", "expected each once"),

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.cloud.rights.config import (
-    RightsConfig,
-)
+from edgewake.cloud.rights.config import RightsConfig
+from edgewake.cloud.rights.principal import Kind, Proof
+from edgewake.cloud.rights.revoked import parse
 from edgewake.cloud.rights.rights import End, Rights
 from edgewake.cloud.rights.tokens import Refused
 from tests.push.builders import ManualClock
@@ -47,3 +47,11 @@ async def test_what_is_taken_back(clock: ManualClock, tmp_path: Path) -> None:
     with pytest.raises(Refused, match="revoked"):
         await rights.principal(held[2])
     await rights.principal(held[0])
+
+
+def test_a_subject_may_have_a_hash_in_it() -> None:
+    """What stood behind it was taken for a comment, and somebody else was shut out."""
+    found = parse("sub https://id/#anna # left in May\n# sub ben\n")
+    subjects = ("https://id/#anna", "https://id/", "ben")
+    taken_back = [found.has(Proof(Kind.TOKEN, b"", subject=one)) for one in subjects]
+    assert taken_back == [True, False, False]

@@ -16,6 +16,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import ceil
 from typing import Any, Final, Protocol
 
@@ -324,12 +325,24 @@ class Door:
         now_ms = self._clock.now_ms()
         if _is_short(body, asked.head.headers.get("content-encoding", "")):
             return self._requests.parts(asked, body, now_ms)
-        async with self._readers:
-            if account.wait_s(self._clock.monotonic_s()) > 0:
-                return None
-            parts, busy_s = await asyncio.to_thread(_timed, self._requests, asked, body, now_ms)
-        account.pay(len(body), busy_s)
+        await self._readers.acquire()
+        if account.wait_s(self._clock.monotonic_s()) > 0:
+            self._readers.release()
+            return None
+        reading = asyncio.ensure_future(
+            asyncio.to_thread(_timed, self._requests, asked, body, now_ms)
+        )
+        reading.add_done_callback(partial(self._was_read, account, len(body)))
+        parts, _ = await asyncio.shield(reading)  # no thread ends where nobody waits any more
         return parts
+
+    def _was_read(
+        self, account: Account, size: int, reading: asyncio.Future[tuple[Sequence[Part], float]]
+    ) -> None:
+        """A body was read, whether its request still waits for it or not: it costs the same."""
+        self._readers.release()
+        if not reading.cancelled() and reading.exception() is None:
+            account.pay(size, reading.result()[1])
 
 
 def _timed(

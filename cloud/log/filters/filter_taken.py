@@ -21,8 +21,10 @@ _TEXT: Final = r"'(?:[^']|'')*+'"
 _FOUND: Final = re.compile(
     rf"""(?P<text>{_TEXT})|"(?:[^"]|"")*+"|\b(?i:IN)\s*\(\s*(?P<list>{_TEXT}(?:\s*,\s*{_TEXT})++)\s*\)"""
     rf"""|\b(?i:IN)\s+(?i:SET)\s*\(\s*(?P<set>{_TEXT})\s*\)"""
+    r"""|--[^\n]*|(?P<block>/\*)"""
 )
-"""A text or a quoted name, which is passed (a polygon is not), a list of texts, or a named set."""
+"""A text, a quoted name or a comment, which is passed (a polygon is not), a list of texts, or a
+named set. Comments in `/* */` may be in one another: where one begins nothing is taken out."""
 _POLYGON: Final = re.compile(r"'\s*POLYGON", re.IGNORECASE)
 _ARGUMENTS: Final = re.compile(r"\bin_polygon\s*\([^()']*$", re.IGNORECASE)
 """What stands before a polygon: any other text may begin so, too."""
@@ -73,7 +75,7 @@ NOTHING: Final = Taken("")
 
 def take_out(text: str) -> Taken:
     """Raises FilterError where there is too much of it."""
-    if _PLACE in text or "--" in text or "/*" in text:  # a quote in a comment begins no text
+    if _PLACE in text:
         return Taken(text)
     lists: list[tuple[str, ...]] = []
     polygons: list[str] = []
@@ -84,6 +86,8 @@ def take_out(text: str) -> Taken:
     at = length = 0
     for found in _FOUND.finditer(text):
         stand = found[0]
+        if found["block"] is not None:
+            return Taken(text)
         if found["list"] is not None:
             sizes[0] += len(found["list"].encode("utf-8", "replace"))
             lists.append(tuple(dict.fromkeys(map(_unquoted, _LISTED.findall(found["list"])))))

@@ -11,12 +11,10 @@ import pytest
 from edgewake.edge.intake.intake import Intake, LogSink
 from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.config import LogConfig
-from edgewake.edge.log.event_log import Commit
 from edgewake.edge.log.mode import LogMode
 from edgewake.edge.log.state import LogBusyError
 from edgewake.edge.log.tables.schema import LOG_NAME
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.errors import LocalError
 from tests.edge.helpers import Sent, frame_of, opened, put, reading
 from tests.edge.log.test_event_log import NOTHING, crash_runner, edit
 from tests.services import PATIENCE_S, wait_until
@@ -235,29 +233,3 @@ def test_memory_is_bounded_by_the_queue_where_there_is_no_log(tmp_path: Path) ->
         status = events.status()
     assert status.stored_bytes <= 1 << 20
     assert status.lost["quota"] > 0
-
-
-def test_a_log_that_holds_readings_is_never_left_behind(tmp_path: Path) -> None:
-    sent = Sent()
-    with opened(tmp_path, config=config(LogMode.HML)) as events:
-        put(events, range(1, 6))
-    with (
-        pytest.raises(LocalError, match="readings wait for the cloud"),
-        opened(tmp_path, config=config(LogMode.NONE)),
-    ):
-        pass
-    with opened(tmp_path, sent=sent, config=config(LogMode.HML)) as events:
-        events.start_sending()
-        sent.until(1)
-        sent.acknowledge(events)
-        wait_until(lambda: not events.status().backlog_readings, "acknowledged")
-        events.append(Commit({}, {"tail": "5"}))
-        put(events, range(6, 7))
-        wait_until(
-            lambda: sent.acknowledge(events) or not events.status().backlog_readings, "acknowledged"
-        )
-    with opened(tmp_path, config=config(LogMode.NONE)) as events:
-        assert events.position("tail") == "5", "a source does not read again what it has read"
-    assert not (tmp_path / LOG_NAME).exists()
-    with opened(tmp_path, config=config(LogMode.HML)) as events:
-        put(events, range(7, 8))

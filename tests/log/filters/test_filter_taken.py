@@ -36,6 +36,7 @@ def test_lists_sets_and_polygons_leave_marks_that_stand_for_them() -> None:
         "\"in\" = 'x'",
         "a IN ('x')",
         "a = 1 -- IN ('x', 'y')",
+        "a = 1 /* ' /* */ ' */ AND b IN ('x', 'y')",
     ],
 )
 def test_everything_else_stays(text: str) -> None:
@@ -51,6 +52,15 @@ def test_a_text_that_begins_like_a_polygon_is_compared_as_any_other(where: str) 
     """It was taken out as one: the condition passed nothing, without a word."""
     condition = compile_where(where)
     assert [condition.passes({"name": name}) for name in ("Polygon 7", "other")] == [True, False]
+
+
+@pytest.mark.parametrize("name", ["d--7", "a/*b", "it''s --"])
+def test_a_text_may_look_like_a_comment(name: str) -> None:
+    """A device may be called `d--7`. Beside it no set was found, and a list could not be long."""
+    many = ", ".join(f"'d{number}'" for number in range(500))
+    found = take_out(f"a = '{name}' AND b IN SET('fleet') AND c IN ({many}) -- it's all")
+    assert found.text == f"a = '{name}' AND b IN ('\0s0') AND c IN ('\0l0') -- it's all"
+    assert (found.sets, len(found.lists[0])) == (["fleet"], 500)
 
 
 def test_a_place_behind_what_was_shortened_is_that_of_the_clients_text() -> None:

@@ -19,7 +19,7 @@ def port(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "content",
     [None, b"", b"# none\n", b"short", "schlüssel-schlüssel".encode(), b"\xff" * 20, b"a read",
-        b"a owner " + b"k" * 20,
+        b"a owner " + b"k" * 20, b"a read " + b"k" * 20 + b"#k",
      b"\xc3\xa4 read " + b"k" * 20, b"a read " + b"k" * 20 + b"\na read " + b"l" * 20],
 )  # fmt: skip
 def test_a_key_file_that_cannot_be_used_is_named_and_its_keys_are_not(

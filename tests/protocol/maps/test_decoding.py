@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.maps import presets
 from edgewake.protocol.maps.applying import apply
 from edgewake.protocol.maps.compiling import compile_maps, compile_presets
+from edgewake.protocol.maps.decoders import influx
 from edgewake.protocol.maps.decoding import known_kinds
 from edgewake.protocol.maps.preview import preview, sample_topic
 from edgewake.protocol.maps.rule import Maps
@@ -107,3 +109,21 @@ def test_what_passes_is_json() -> None:
         GENERAL, "k/json/d", b'{"list":[{"a":{"x":2}}],"a":"s","ts":1790000000}', NOW_MS
     )
     assert orjson.dumps(outcome.readings[0].body)
+
+
+@given(st.lists(st.text("ab=, \r\n1.5i", max_size=20), max_size=6))
+def test_lines_of_influx_mean_the_same_beside_one_with_quotes_and_escapes(lines: list[str]) -> None:
+    """Without either they are split by a faster way."""
+    text = "\n".join(lines)
+    plain = influx.points(text.encode())
+    beside = influx.points(f'm,a\\ b=1 v="x\\"\ny"\n{text}'.encode())
+    shown = [one if isinstance(one, dict) else str(one.why) for one in plain]
+    assert [one if isinstance(one, dict) else str(one.why) for one in beside[1:]] == shown
+
+
+def test_a_line_of_influx_with_too_many_fields_is_refused_by_itself() -> None:
+    many = ",".join(f"f{n}=1" for n in range(influx.FIELDS_OF_LINE_MAX + 1))
+    refused, taken = influx.points(f"m {many}\nm v=1".encode())
+    assert refused.why.reason is RejectReason.SHAPE
+    assert "1001 fields: expected at most 1000" in str(refused.why)
+    assert taken["fields"] == {"v": 1.0}

@@ -22,6 +22,7 @@ from edgewake.edge.sources.lines.follower import (
 )
 from edgewake.edge.sources.lines.rotation import KNOWN_MAX
 from edgewake.protocol.errors import LocalError
+from tests.open_files import open_files
 
 
 class Watch:
@@ -99,19 +100,6 @@ def test_what_was_packed_while_nobody_read_is_said_and_what_was_read_before_is_n
     after = again.again()
     after.read()
     assert after.follower.packed == []
-
-
-def open_files(folder: Path) -> list[str]:
-    """Names of the files of `folder` that this process holds open."""
-    found = []
-    for entry in os.scandir("/proc/self/fd"):
-        try:
-            target = Path(entry.path).readlink()
-        except FileNotFoundError:
-            continue
-        if target.parent == folder:
-            found.append(target.name)
-    return sorted(found)
 
 
 def test_a_writer_that_does_not_append_loses_no_line_when_its_file_is_copied_and_emptied(

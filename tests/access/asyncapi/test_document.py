@@ -33,8 +33,8 @@ from tests.services import PATIENCE_S
 
 ALL_QUIET = {"checkpoint", "reading", "result", "gap", "watermark", "heartbeat"}
 """Blocks of a stream whose reader takes all."""
-JS = Path(__file__).parents[1] / "js"
-PROTOCOL = (Path(__file__).parents[2] / "docs/protocol.md").read_text()
+JS = Path(__file__).parents[2] / "js"
+PROTOCOL = (Path(__file__).parents[3] / "docs/protocol.md").read_text()
 
 
 def read(made: dict[str, Any], directory: Path) -> subprocess.CompletedProcess[str]:

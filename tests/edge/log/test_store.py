@@ -4,16 +4,22 @@ order, or is said to be lost.
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgewake.edge.log.damage.salvage import is_damage
 from edgewake.edge.log.keeping.lanes import Lane
 from edgewake.edge.log.keeping.quota import AtQuota, LaneQuota
 from edgewake.edge.log.keeping.work import Work
 from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.log.tables.consumers import Passed
+from edgewake.edge.log.tables.schema import LOG_NAME, PAGE_BYTES
 from edgewake.protocol.errors import RejectReason
 from tests.edge.helpers import reading
 from tests.edge.log.bare_log import LIMITS, BareLog, Cloud, drained, place, readings_after
@@ -235,3 +241,22 @@ def test_what_only_a_consumer_needs_has_its_bound_and_the_consumer_hears_of_ever
         assert all(got in ("lagged", due) for due, got in enumerate(heard + more))
         assert cloud.heard("speed") == list(range(n)), "the cloud has what the consumer missed"
         log.close()
+
+
+def test_a_log_whose_clocks_are_damaged_is_closed_again(tmp_path: Path) -> None:
+    """They are read first: nobody else knows of the connection by then."""
+    log = BareLog(tmp_path)
+    log.put({"speed": [reading(1)]})
+    log.close()
+    path = tmp_path / LOG_NAME
+    with closing(sqlite3.connect(path)) as db:
+        find = "SELECT rootpage FROM sqlite_master WHERE name = 'clocks'"
+        (page,) = db.execute(find).fetchone()
+    with path.open("r+b") as file:
+        file.seek((page - 1) * PAGE_BYTES)
+        file.write(bytes(PAGE_BYTES))
+    with pytest.raises(sqlite3.DatabaseError) as error:
+        BareLog(tmp_path)
+    assert is_damage(error.value)
+    opened = [one for one in Path("/proc/self/fd").iterdir() if one.exists()]
+    assert not any(one.samefile(path) for one in opened)
