@@ -49,6 +49,7 @@ from edgewake.cloud.ops.services.device_commands import DeviceCommands
 from edgewake.cloud.ops.services.eraser import EraserDesk
 from edgewake.cloud.ops.services.named_desk import NamedDesk
 from edgewake.cloud.ops.services.previews import PreviewDesk
+from edgewake.cloud.ops.services.push_proxy import PushProxy, PushProxyConfig
 from edgewake.cloud.ops.services.queries import Checked, NotThereYet, Registry
 from edgewake.cloud.ops.services.reader import Reader
 from edgewake.cloud.ops.services.repairs import RepairDesk
@@ -137,6 +138,7 @@ class OpsConfig(config.Config):
     """Seconds after which nothing of a stream comes from the analysis any more that was erased
     then; summaries are removed once more after it. More than twice its `summary_interval_s`."""
     faults: FaultsConfig | None = None
+    push: PushProxyConfig | None = None
     kafka: KafkaConfig = KafkaConfig()
 
 
@@ -292,6 +294,7 @@ async def run(settings: OpsConfig) -> None:
         certificate_broker=settings.certificate_broker,
         access_urls=settings.access_urls,
         faults=None if settings.faults is None else FaultControl(settings.faults),
+        push=None if settings.push is None else PushProxy(settings.push),
         http_intake=settings.http_intake,
         enrolling_url=_network_url(settings),
     )

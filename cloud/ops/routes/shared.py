@@ -29,6 +29,7 @@ from edgewake.cloud.ops.services.device_commands import DeviceCommands
 from edgewake.cloud.ops.services.eraser import EraserDesk
 from edgewake.cloud.ops.services.named_desk import NamedDesk
 from edgewake.cloud.ops.services.previews import PreviewDesk
+from edgewake.cloud.ops.services.push_proxy import PushProxy
 from edgewake.cloud.ops.services.queries import Registry
 from edgewake.cloud.ops.services.repairs import RepairDesk
 from edgewake.cloud.ops.services.replies import Replies
@@ -117,6 +118,8 @@ class Services:
     """Addresses at which clients reach access servers."""
     faults: FaultControl | None = None
     """Injects faults; None where that is off."""
+    push: PushProxy | None = None
+    """Makes deliveries to webhooks; None where no push proxy is known."""
 
 
 def page_of(names: Iterable[str], make: Callable[[str], T], *, limit: int, total: int) -> Page[T]:
