@@ -27,6 +27,7 @@ from edgewake.cloud.lake.asking import Asking
 from edgewake.cloud.login.config import LoginConfig
 from edgewake.cloud.login.wiring import desk_of
 from edgewake.cloud.ops.app import make_app
+from edgewake.cloud.ops.clients.push_proxy import PushProxy, PushProxyConfig
 from edgewake.cloud.ops.credentials.desk import CredentialDesk
 from edgewake.cloud.ops.history.history_log import HistoryLog
 from edgewake.cloud.ops.history.problem_desk import ProblemDesk
@@ -49,7 +50,6 @@ from edgewake.cloud.ops.services.device_commands import DeviceCommands
 from edgewake.cloud.ops.services.eraser import EraserDesk
 from edgewake.cloud.ops.services.named_desk import NamedDesk
 from edgewake.cloud.ops.services.previews import PreviewDesk
-from edgewake.cloud.ops.services.push_proxy import PushProxy, PushProxyConfig
 from edgewake.cloud.ops.services.queries import Checked, NotThereYet, Registry
 from edgewake.cloud.ops.services.reader import Reader
 from edgewake.cloud.ops.services.repairs import RepairDesk

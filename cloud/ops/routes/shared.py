@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from edgewake.cloud.health import Health
 from edgewake.cloud.lake.asking import Asking
+from edgewake.cloud.ops.clients.push_proxy import PushProxy
 from edgewake.cloud.ops.credentials.desk import CredentialDesk
 from edgewake.cloud.ops.history.problem_desk import ProblemDesk
 from edgewake.cloud.ops.letters.dead_letters import DeadLetterIndex
@@ -29,7 +30,6 @@ from edgewake.cloud.ops.services.device_commands import DeviceCommands
 from edgewake.cloud.ops.services.eraser import EraserDesk
 from edgewake.cloud.ops.services.named_desk import NamedDesk
 from edgewake.cloud.ops.services.previews import PreviewDesk
-from edgewake.cloud.ops.services.push_proxy import PushProxy
 from edgewake.cloud.ops.services.queries import Registry
 from edgewake.cloud.ops.services.repairs import RepairDesk
 from edgewake.cloud.ops.services.replies import Replies
