@@ -27,7 +27,6 @@ from edgewake.cloud.lake.asking import Asking
 from edgewake.cloud.login.config import LoginConfig
 from edgewake.cloud.login.wiring import desk_of
 from edgewake.cloud.ops.app import make_app
-from edgewake.cloud.ops.clients.push_proxy import PushProxy, PushProxyConfig
 from edgewake.cloud.ops.credentials.desk import CredentialDesk
 from edgewake.cloud.ops.history.history_log import HistoryLog
 from edgewake.cloud.ops.history.problem_desk import ProblemDesk
@@ -40,6 +39,7 @@ from edgewake.cloud.ops.login.people import People
 from edgewake.cloud.ops.login.sessions import SESSION_LIFE_S, TICKET_LIFE_S, Passes
 from edgewake.cloud.ops.lookups.fault_control import FaultControl, FaultsConfig
 from edgewake.cloud.ops.lookups.kafka_lookup import KafkaLookup
+from edgewake.cloud.ops.lookups.push_proxy import PushProxy, PushProxyConfig
 from edgewake.cloud.ops.routes.shared import Services
 from edgewake.cloud.ops.services.alert_desk import AlertDesk
 from edgewake.cloud.ops.services.alert_levels import look_again_and_again

@@ -24,6 +24,8 @@ from tests.services import PATIENCE_S, Kafka
 
 pytestmark = [pytest.mark.services, pytest.mark.asyncio(loop_scope="session")]
 READER = base64.b32encode(b"reader of the form").decode()
+ORDER = """() => [...document.querySelectorAll("main :is(nav, table, form)")]
+  .map((one) => one.tagName)"""
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +112,7 @@ async def test_a_delivery_is_made_by_keyboard_changed_and_ended(
         assert call.headers["x-mine"] == "yes"
         row = page.get_by_role("region", name="Deliveries").get_by_role("row").filter(has_text=name)
         await expect(row).to_contain_text("running")
+        assert await page.evaluate(ORDER) == ["NAV", "TABLE", "FORM"]
         await holds_in_both_themes_and_on_a_phone(page)
 
         await row.get_by_role("button", name=f"Change {name}").click()

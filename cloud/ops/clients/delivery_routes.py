@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from pydantic import BaseModel
 
-from edgewake.cloud.ops.clients.push_proxy import PushProxy
 from edgewake.cloud.ops.clients.shared_routes import DeliveryId
+from edgewake.cloud.ops.lookups.push_proxy import PushProxy
 from edgewake.cloud.ops.routes.shared import Services
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems

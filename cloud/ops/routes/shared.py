@@ -14,7 +14,6 @@ from pydantic import BaseModel
 
 from edgewake.cloud.health import Health
 from edgewake.cloud.lake.asking import Asking
-from edgewake.cloud.ops.clients.push_proxy import PushProxy
 from edgewake.cloud.ops.credentials.desk import CredentialDesk
 from edgewake.cloud.ops.history.problem_desk import ProblemDesk
 from edgewake.cloud.ops.letters.dead_letters import DeadLetterIndex
@@ -22,6 +21,7 @@ from edgewake.cloud.ops.letters.letter_replayer import LetterReplayer
 from edgewake.cloud.ops.login.auth import Access
 from edgewake.cloud.ops.lookups.fault_control import FaultControl
 from edgewake.cloud.ops.lookups.kafka_lookup import KafkaLookup
+from edgewake.cloud.ops.lookups.push_proxy import PushProxy
 from edgewake.cloud.ops.services.alert_desk import AlertDesk
 from edgewake.cloud.ops.services.board_desk import BoardDesk
 from edgewake.cloud.ops.services.catalogue_editor import CatalogueEditor

@@ -26,7 +26,7 @@ export function Deliveries() {
   const loaded = useDeliveries();
   return html`<nav class="crumbs"><a href="#/clients">Clients</a> › deliveries</nav>
     <${List} loaded=${loaded} change=${setChosen} />
-    <${DeliveryForm} key=${chosen?.id ?? ""} row=${chosen} leave=${() => setChosen(null)} again=${loaded.again} />`;
+    <div class="gap"><${DeliveryForm} key=${chosen?.id ?? "new"} row=${chosen} leave=${() => setChosen(null)} again=${loaded.again} /></div>`;
 }
 
 const useDeliveries = () => useLoaded(() => get("/v1/deliveries?limit=500"), "deliveries");

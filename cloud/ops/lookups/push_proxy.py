@@ -1,7 +1,7 @@
 """Makes and ends webhook deliveries at a push proxy, for the operations pages.
 
-A delivery belongs to whom the proxy knows as its owner: all that are made here belong to this
-server, by the key that it shows. The proxy checks the endpoint, and says what is wrong with it.
+The proxy knows this server by the key that it shows: the deliveries that are made here belong to
+this server. The proxy checks the endpoint, and says what is wrong with it.
 """
 
 from __future__ import annotations
