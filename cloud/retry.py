@@ -1,4 +1,4 @@
-"""The wait before the next attempt: exponential with full jitter.
+"""The wait before the next attempt: exponential, with jitter.
 
 So clients that lost the same server do not return all at once.
 """
@@ -9,7 +9,10 @@ import random
 
 
 class Backoff:
-    """Waits between 0 and `first_s`, then twice that, … up to `max_s`; `reset` after a success."""
+    """Waits a quarter of `first_s` to all of it, then twice that, … up to `max_s`.
+
+    `reset` it after a success.
+    """
 
     def __init__(self, rng: random.Random, *, first_s: float = 0.2, max_s: float = 5.0) -> None:
         self._rng = rng

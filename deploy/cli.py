@@ -19,6 +19,7 @@ HELP: Final = {
     "up": "Start the whole system on this machine.",
     "agent": "Run a device: sources, event log, uplink.",
     "tail": "Follow a stream or a query in the terminal.",
+    "sleep": "Read what there is, sleep until more has come, read on.",
     "status": "Show how the whole system is.",
     "top": "Watch the whole system, until Ctrl + C.",
     "open": "Open the operations pages in a browser.",
@@ -61,6 +62,7 @@ HELP: Final = {
 the name of their package."""
 
 OWN: Final = (
+    metadata.EntryPoint("sleep", "edgewake.edge.client.sleep_cli:sleep", GROUP),
     metadata.EntryPoint("send", "edgewake.edge.client.send_cli:send", GROUP),
     metadata.EntryPoint("map", "edgewake.edge.commands.maps:map_group", GROUP),
     metadata.EntryPoint("discover", "edgewake.edge.commands.discover:discover", GROUP),

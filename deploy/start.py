@@ -328,6 +328,7 @@ def run_file(plan: Plan) -> Installation:
     accesses = tuple(f"http://127.0.0.1:{plan.ports.access(i)}" for i in range(plan.access_servers))
     return Installation(
         access=accesses if plan.has("access") else (),
+        push=(f"http://127.0.0.1:{plan.ports.push}",) if plan.has("push") else (),
         ops=ops_url(plan) if plan.has("ops") else "",
         ops_key_file=str(plan.ops_key_file) if plan.has("ops") else "",
         mqtt=f"127.0.0.1:{plan.ports.mqtt}" if plan.has("mosquitto") else "",

@@ -2,8 +2,8 @@
 
 Other commands find them there.
 
-    <data>/run.json     {"access": ["http://127.0.0.1:8700"], "ops": "http://127.0.0.1:8702",
-                        "mqtt": "127.0.0.1:8710", …}
+    <data>/run.json     {"access": ["http://127.0.0.1:8700"], "push": ["http://127.0.0.1:8703"],
+                        "ops": "http://127.0.0.1:8702", "mqtt": "127.0.0.1:8710", …}
 
 The folder is $EDGEWAKE_DATA, or `data` here. The file counts only while the process that wrote it
 holds the folder's lock.
@@ -33,6 +33,8 @@ class Installation:
 
     access: tuple[str, ...] = ()
     """Addresses of access servers."""
+    push: tuple[str, ...] = ()
+    """Addresses of push proxies."""
     ops: str = ""
     """Address of the operations API."""
     ops_key_file: str = ""
@@ -56,7 +58,8 @@ def find(environment: Mapping[str, str] = os.environ) -> Installation:
         if not _is_locked(data / LOCK_FILE):
             return Installation()
         found = json.loads((data / RUN_FILE).read_text("utf-8"))
-        return Installation(**found | {"access": tuple(found.get("access", ()))})
+        several = {name: tuple(found.get(name, ())) for name in ("access", "push")}
+        return Installation(**found | several)
     except (OSError, ValueError, TypeError):
         return Installation()
 

@@ -16,7 +16,7 @@ OWN_SPARK: Final = ("tests/analysis/test_truth.py", "tests/analysis/test_process
 """Files of the analysis whose Spark is a process of its own."""
 SECOND_SPARK: Final = (
     "tests/analysis/lanes/test_checkpoint_files.py",
-    "tests/analysis/lanes/test_checkpoint_loss.py",
+    "tests/analysis/checkpoints/test_checkpoint.py",
     "tests/analysis/lanes/test_lane.py",
     "tests/analysis/schedule/test_slow.py",
     "tests/analysis/repair/test_repairs.py",
@@ -30,7 +30,7 @@ PARSING: Final = ("tests/house/test_imports.py", "tests/house/test_layout.py")
 TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
     "tests/access/": (
         "tests/access/",
-        "tests/client/",
+        "tests/edge/client/",
         "tests/kafka/test_mortal.py",
         "tests/lake/",
         "tests/log/",

@@ -52,6 +52,7 @@ from edgewake.cloud.login.door import Door
 from edgewake.cloud.login.reader import People
 from edgewake.cloud.rights import routes as rights_routes
 from edgewake.cloud.rights.guard import Guard, ReaderAsks
+from edgewake.cloud.rights.reader_door import ReaderDoor
 from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.rights.tickets import Tickets
 from edgewake.cloud.web import http_part
@@ -120,18 +121,20 @@ def build(
         "Edgewake access",
         description="Streams and results of continuous queries, exactly once, with a cursor.",
     )
+    clients = Clients(config.trusted_proxies)
     tickets = Tickets(clock, partial(secrets.token_urlsafe, TICKET_BYTES))
     app.add_middleware(http_part.BodyLimit, bytes_max=BODY_BYTES_MAX)  # it comes behind the guard
     app.add_middleware(
         Guard,
         rights=rights,
+        door=ReaderDoor(rights, clock),
+        clients=clients,
         tickets=tickets,
         open_paths=OPEN_PATHS | login_routes.OPEN_PATHS,
         open_folders=OPEN_FOLDERS,
         later=lambda: Later(LATER * streams.retry_ms()),
         reader=None if people is None else people.reader,
     )
-    clients = Clients(config.trusted_proxies)
     login_routes.add(app, None if people is None else people.desk, clients)
     if people is not None:
         app.add_middleware(Door, desk=people.desk)

@@ -128,7 +128,7 @@ def http_chunk(data: bytes) -> bytes:
 
 
 class Protocol(LimitedProtocol):
-    """See the module."""
+    """Puts a Connection into the scope of each request."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

@@ -150,7 +150,7 @@ class Rate:
 
 
 class Paced(Generic[C]):
-    """See the module. As a `Subscriber`, which it owns; `close` it.
+    """Gives events at a pace. As a `Subscriber`, which it owns; `close` it.
 
     With conflation it goes in rounds: it takes in what there is until that is all (or a round is
     over, or it holds as much as it may), gives it, and is due again an interval later. After a

@@ -18,7 +18,9 @@ import orjson
 
 from edgewake.cloud.alerts.destination import WEBHOOK, opened
 from edgewake.cloud.alerts.judge import Tried
+from edgewake.cloud.alerts.places import Places
 from edgewake.cloud.calls import sealing, webhook
+from edgewake.protocol.clock import Clock
 from edgewake.protocol.ops.alert import Destination, Note
 
 log = logging.getLogger("edgewake.alerts")
@@ -31,8 +33,6 @@ ERROR_CHARS_MAX: Final = 300
 """Characters of what went wrong."""
 SECRET_CHARS_MIN: Final = 6
 """Shorter words of an address are not keys, and may be words of the sentence."""
-CHILDREN_MAX: Final = 2
-"""Processes that send at the same time; each takes 60 MB."""
 _CHILD: Final = (sys.executable, "-m", "edgewake.cloud.alerts.apprise_child")
 
 
@@ -45,10 +45,11 @@ class Sender:
         sealer: sealing.Sealer | None,
         caller: webhook.Caller,
         allow_hosts: tuple[str, ...],
+        clock: Clock,
     ) -> None:
         self._destinations, self._sealer = destinations, sealer
         self._caller, self._allow_hosts = caller, allow_hosts
-        self._children = asyncio.Semaphore(CHILDREN_MAX)
+        self._places = Places(clock)
 
     async def send(self, note: Note) -> Tried:
         """One attempt; never raises for what the destination does."""
@@ -63,7 +64,7 @@ class Sender:
             return Tried(note.id, "this server has no seal_key_file, so it cannot read addresses")
         if destination.kind == WEBHOOK:
             return await self._call(target, note)
-        async with self._children:
+        async with self._places.of(note.destination):
             return await self._apprise(target, note)
 
     def _open(self, destination: Destination) -> sealing.Endpoint | None:

@@ -25,7 +25,9 @@ ATTEMPT_MS: Final = 60_000
 AT_ONCE_MAX: Final = 8
 """Attempts at the same time, and …"""
 AT_ONCE_EACH_MAX: Final = 2
-"""… of them to one destination, so that one that hangs keeps no other waiting."""
+"""… of them to one destination, so that one that hangs keeps no other waiting, and …"""
+AT_ONCE_FAILING_MAX: Final = 4
+"""… of them to all destinations together whose last attempt failed, however many are dead."""
 WAITING_EACH_MAX: Final = 200
 """Notes that wait for one destination; the oldest is given up for one more."""
 DONE_KEPT_MS: Final = 86_400_000
@@ -95,11 +97,19 @@ def due(notes: Iterable[Note], under_way: Mapping[str, str], now: int) -> Iterat
     for destination in under_way.values():
         each[destination] = each.get(destination, 0) + 1
     room = AT_ONCE_MAX - len(under_way)
-    for note in sorted(notes, key=lambda one: (one.next_at, one.made_at)):
-        if note.state is not NoteState.WAITING or note.next_at > now or note.id in under_way:
+    notes = sorted(notes, key=lambda one: (one.next_at, one.made_at))
+    waiting = [note for note in notes if note.state is NoteState.WAITING]
+    failing = {note.destination for note in waiting if note.error}
+    again = sum(destination in failing for destination in under_way.values())
+    for note in waiting:
+        if note.next_at > now or note.id in under_way:
             continue
         if room <= 0 or each.get(note.destination, 0) >= AT_ONCE_EACH_MAX:
             continue
+        if note.destination in failing:
+            if again >= AT_ONCE_FAILING_MAX:
+                continue
+            again += 1
         room -= 1
         each[note.destination] = each.get(note.destination, 0) + 1
         yield note

@@ -6,7 +6,8 @@ The queries that are shipped are registered here, once in the life of what is ke
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import orjson
@@ -118,7 +119,7 @@ class QueryTables:
         A user who removes one does not get it back.
         """
         known = self._config.kept_dir / "built_in_queries.json"
-        done = set(orjson.loads(known.read_bytes())) if known.exists() else set()
+        done = names_in(known)
         now_ms = self._clock.now_ms()
         wanted = [
             Registration(
@@ -134,8 +135,8 @@ class QueryTables:
             )
         if self._producer.flush(FLUSH_S) > 0:
             raise Unavailable("the built-in queries could not be registered")
-        known.parent.mkdir(parents=True, exist_ok=True)
-        known.write_bytes(orjson.dumps(sorted(done | set(built_in()))))
+        if not done.issuperset(built_in()):
+            write_names(known, done.union(built_in()))
 
     def _claimed(self, wanted: Sequence[Registration]) -> list[Registration]:
         """Return the registrations that got their names. Raises Unavailable.
@@ -158,3 +159,25 @@ class QueryTables:
                     extra={"event": "query.name_taken"},
                 )
         return [one for one in wanted if names[one.name].claim == one.claim]
+
+
+def names_in(path: Path) -> frozenset[str]:
+    """The names in a file; none where it is missing, or a power cut has torn it."""
+    try:
+        found = orjson.loads(path.read_bytes())
+    except FileNotFoundError:
+        return frozenset()
+    except ValueError:
+        log.warning(
+            "%s: cannot be read, and is written again", path, extra={"event": "query.names"}
+        )
+        return frozenset()
+    return frozenset(map(str, found)) if isinstance(found, list) else frozenset()
+
+
+def write_names(path: Path, names: Collection[str]) -> None:
+    """Write them whole or not at all: a process that is killed leaves the file as it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_suffix(".new")
+    new.write_bytes(orjson.dumps(sorted(names)))
+    new.replace(path)

@@ -66,7 +66,7 @@ class Beat:
         return None
 
 
-class Presence:
+class BridgePresence:
     """What one bridge knows of all."""
 
     def __init__(self, own: str) -> None:

@@ -82,7 +82,8 @@ class Gathering:
             self._take(block.get("event", ""), block["data"], block.get("id"))
 
     def _take(self, kind: str, data: str, cursor: str | None) -> None:
-        is_gap = kind == "gap" or (kind == "" and len(data) > ROOM_BYTES - CHUNK_BYTES)
+        size = len(data.encode()) if kind == "" else 0
+        is_gap = kind == "gap" or size > ROOM_BYTES - CHUNK_BYTES
         self._is_over = bool(self._events) if is_gap else bool(self._gaps) and kind == ""
         if self._is_over:
             return
@@ -92,7 +93,7 @@ class Gathering:
             )
         elif kind == "":
             self._events.append(orjson.loads(data))
-            self._bytes += len(data)
+            self._bytes += size
         elif kind == "problem":
             self._error = str(orjson.loads(data).get("detail", ""))[:1000] or "the stream ended"
         self._cursor = cursor or self._cursor

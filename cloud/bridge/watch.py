@@ -15,7 +15,7 @@ from edgewake.cloud.bridge.admission.register import Register, Standing
 from edgewake.cloud.bridge.mqtt.adoption import Adoption, Ended
 from edgewake.cloud.bridge.mqtt.handover import Handover
 from edgewake.cloud.bridge.mqtt.mqtt_source import MqttSource
-from edgewake.cloud.bridge.presence import BEAT_S, Beat, Presence
+from edgewake.cloud.bridge.presence import BEAT_S, Beat, BridgePresence
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import RemoteError
@@ -54,7 +54,7 @@ class Watch:
         self._new_adoption = new_adoption
         self._handover = handover
         self._clock = clock
-        self._presence = Presence(name)
+        self._presence = BridgePresence(name)
         self._adopting: str | None = None
         self.adoption: Adoption | None = None
         self.adopted = 0

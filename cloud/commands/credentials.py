@@ -177,7 +177,7 @@ def _certificate_lines(device: str, folder: Path, broker: dict[str, Any] | None)
         device,
         f"  certificate  {cert}",
         f"  its key      {key}{'' if key.exists() else ' (on the device)'}",
-        f"  trusted CA      {authority}",
+        f"  trusted CA   {authority}",
     ]
     if broker is None:
         return found

@@ -18,7 +18,7 @@ PATH: Final = "/.well-known/openid-configuration"
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """Its addresses; empty for what it has not."""
+    """Its addresses; empty for what it does not have, or writes as null."""
 
     authorize: str
     token: str
@@ -43,7 +43,8 @@ def parse(body: bytes, issuer: str) -> Description:
             f"it calls itself {str(found.get('issuer'))[:200]!r}, and issuer = {issuer!r} is "
             "configured: they must be the same, character for character"
         )
-    if "S256" not in found.get("code_challenge_methods_supported", ["S256"]):
+    methods = found.get("code_challenge_methods_supported")
+    if methods is not None and not (isinstance(methods, list) and "S256" in methods):
         raise WrongProvider("it cannot do PKCE with S256")
     values = {
         name: _address(found, key, is_needed=is_needed)
@@ -61,7 +62,7 @@ def parse(body: bytes, issuer: str) -> Description:
 
 
 def _address(found: dict[str, object], key: str, *, is_needed: bool) -> str:
-    text = found.get(key, "")
+    text = found.get(key) or ""
     if text == "" and not is_needed:
         return ""
     try:

@@ -25,7 +25,7 @@ from edgewake.cloud.login.box import Sealed
 from edgewake.cloud.login.config import LoginConfig
 from edgewake.cloud.login.failures import ProviderRefuses, Unusable, WrongProvider
 from edgewake.cloud.login.session import Session
-from edgewake.cloud.login.tries import Tries
+from edgewake.cloud.rights.tries import Tries
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.files.changing_file import ChangingFile
@@ -96,7 +96,7 @@ class Seen:
 
 
 class Desk:
-    """See the module. Raises ConfigError."""
+    """Begins and ends logins, and looks at sessions. Raises ConfigError."""
 
     def __init__(
         self,

@@ -52,7 +52,7 @@ class Given:
 
 
 class Provider:
-    """See the module. Raises ConfigError where its secret cannot be read."""
+    """Asks one identity provider. Raises ConfigError where its secret cannot be read."""
 
     def __init__(self, config: LoginConfig, clock: Clock) -> None:
         self._config, self._clock = config, clock

@@ -24,7 +24,7 @@ EVERYBODY: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """See the module. Times are ms since 1970 UTC."""
+    """What a cookie says of a person who logged in. Times are ms since 1970 UTC."""
 
     id: str
     subject: str

@@ -18,7 +18,6 @@ from edgewake.cloud.ops.clients import routes as clients_routes
 from edgewake.cloud.ops.faults import routes as faults
 from edgewake.cloud.ops.login import pages
 from edgewake.cloud.ops.login.auth import Guard
-from edgewake.cloud.ops.login.key_door import TOO_MANY_TRIES
 from edgewake.cloud.ops.named import routes as named
 from edgewake.cloud.ops.routes import (
     acks,
@@ -46,7 +45,6 @@ from edgewake.cloud.web import http_part
 from edgewake.cloud.web import pages as web_pages
 from edgewake.cloud.web.app import application
 from edgewake.cloud.web.http_part import Problem
-from edgewake.cloud.web.openapi import OF_KEYS
 from edgewake.protocol.ops.query import QUERY_CHARS_MAX
 
 BODY_BYTES_MAX = 4 * QUERY_CHARS_MAX
@@ -64,9 +62,7 @@ def make_app(services: Services) -> FastAPI:
         Security(HTTPBearer(auto_error=False)),
         Security(APIKeyHeader(name="X-API-Key", auto_error=False)),
     ]
-    app = application(
-        "Edgewake operations", description=__doc__ or "", of_keys=(*OF_KEYS, TOO_MANY_TRIES)
-    )
+    app = application("Edgewake operations", description=__doc__ or "")
     app.add_middleware(
         http_part.BodyLimit,
         bytes_max=BODY_BYTES_MAX,

@@ -225,7 +225,7 @@ async def run(settings: OpsConfig) -> None:
         None if settings.seal_key_file is None else sealing.load(settings.seal_key_file, os.urandom)
     )
     caller = webhook.Caller(clock, allow_hosts=settings.alert_hosts)
-    sender = Sender(lambda: tables.alerts.destinations, sealer, caller, settings.alert_hosts)
+    sender = Sender(lambda: tables.alerts.destinations, sealer, caller, settings.alert_hosts, clock)
     alerts = AlertDesk(
         writer,
         tables,

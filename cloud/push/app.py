@@ -33,6 +33,7 @@ from edgewake.cloud.push.proxy import (
 )
 from edgewake.cloud.push.waking.relay import WAIT_S_MAX, TooManyWaiting
 from edgewake.cloud.rights.guard import Guard, ReaderAsks, cookie_of
+from edgewake.cloud.rights.reader_door import ReaderDoor
 from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.rights.tickets import Tickets
 from edgewake.cloud.web import http_part
@@ -154,7 +155,7 @@ def make_app(
     clients = clients or Clients()
     app = application("Edgewake push proxy", description=__doc__ or "")
     app.add_middleware(http_part.BodyLimit, bytes_max=BODY_BYTES_MAX)
-    _guard(app, rights, people, clock)
+    _guard(app, rights, people, clock, clients)
     _let_others_ask(app, allow_origins)
     _answer_refusals(app)
     _pass_on(app, peers, clients)
@@ -271,10 +272,14 @@ def _let_clients_ask(app: FastAPI, proxy: Proxy) -> None:
         return Problem(410, "lease_disabled", str(error)).response()
 
 
-def _guard(app: FastAPI, rights: Rights, people: People | None, clock: Clock) -> None:
+def _guard(
+    app: FastAPI, rights: Rights, people: People | None, clock: Clock, clients: Clients
+) -> None:
     app.add_middleware(
         Guard,
         rights=rights,
+        door=ReaderDoor(rights, clock),
+        clients=clients,
         tickets=Tickets(clock, lambda: ""),
         open_paths=OPEN_PATHS,
         open_folders=OPEN_FOLDERS,

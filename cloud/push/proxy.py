@@ -269,7 +269,11 @@ class Proxy:
                 raise Disabled(f"this lease wakes nobody any more: {lease.disabled}")
             if lease.relayed is not None and lease.relayed.number > after:
                 return self._signed(lease, lease.relayed)
-            if left_s <= 0 or not await self._leases.relay.wait(lease, left_s):
+            over_at = lease_rights.over_at(lease)
+            waits_s = left_s
+            if over_at is not None:  # then it is looked at again, and its client told
+                waits_s = min(left_s, max(0.0, (over_at - self._clock.now_ms()) / 1000))
+            if left_s <= 0 or not await self._leases.relay.wait(lease, waits_s):
                 return None
 
     def _signed(self, lease: Lease, wake: PendingWake) -> Relayed:

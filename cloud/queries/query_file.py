@@ -260,6 +260,8 @@ def _select(text: str) -> exp.Select:
         ) from error
     except RecursionError as error:
         raise QueryError("SQL: nested too deep; expected fewer brackets") from error
+    except ValueError as error:  # sqlglot's own, of an argument that it takes for a name
+        raise QueryError(f"SQL: {error}") from error
     if len(statements) != 1 or not isinstance(statements[0], exp.Select):
         found = [type(statement).__name__.upper() for statement in statements] or ["nothing"]
         is_union = isinstance(statements[0] if statements else None, exp.SetOperation)

@@ -9,7 +9,9 @@
                                             proves was looked at before (edgewake.cloud.login)
     nothing                                 the anonymous principal, where the configuration has one
 
-What is wrong is refused with 401 and never taken for nothing. A route finds its principal by
+What is wrong is refused with 401 and never taken for nothing; who shows too many wrong keys or
+tokens has to wait (429, edgewake.cloud.rights.shown_keys). A ticket has 32 random bytes, which
+nobody guesses in its 30 s, and is not counted. A route finds its principal by
 `ReaderAsks`; one that the guard did not see has none, and is refused.
 """
 
@@ -22,12 +24,16 @@ from urllib.parse import parse_qsl, urlencode
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from edgewake.cloud.client_share import Clients
 from edgewake.cloud.rights.principal import Principal
+from edgewake.cloud.rights.reader_door import ReaderDoor
 from edgewake.cloud.rights.rights import End, Rights
 from edgewake.cloud.rights.roles import NoRights
+from edgewake.cloud.rights.shown_keys import TOO_MANY_TRIES
 from edgewake.cloud.rights.tickets import Tickets
 from edgewake.cloud.rights.tokens import Refused
 from edgewake.cloud.web.host import is_local
@@ -58,18 +64,23 @@ class Guard:
         app: ASGIApp,
         *,
         rights: Rights,
+        door: ReaderDoor,
+        clients: Clients,
         tickets: Tickets,
         open_paths: Iterable[str],
         open_folders: tuple[str, ...] = (),
         later: Callable[[], Response] | None = None,
         reader: Callable[[Any], Principal] | None = None,
     ) -> None:
-        """`later`: the answer to a browser's EventSource, which 503 would stop permanently.
+        """`door`: where a key or token is shown; `clients` tells apart who shows it.
+
+        `later`: the answer to a browser's EventSource, which 429 or 503 would stop permanently.
 
         `reader`: gives a session its principal; raises NoRights.
         """
         self._later, self._reader = later, reader
         self._app, self._rights, self._tickets = app, rights, tickets
+        self._door, self._clients = door, clients
         self._open_paths, self._open_folders = frozenset(open_paths), open_folders
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,7 +96,8 @@ class Guard:
         is_event_source = scope["path"].endswith("/events") and any(
             name == b"sec-fetch-mode" for name, _ in scope["headers"]
         )
-        if self._later is not None and problem.status >= 500 and is_event_source:
+        is_for_now = problem.status >= 500 or problem.status == TOO_MANY_TRIES
+        if self._later is not None and is_for_now and is_event_source:
             return self._later()
         return problem.response()
 
@@ -114,7 +126,8 @@ class Guard:
                 raise unknown("key_missing", EXPECTED)
             return self._rights.anonymous
         try:
-            return await self._rights.principal(given)
+            client = self._clients.of_request(HTTPConnection(scope))
+            return await self._door.find(given, client)
         except Refused as error:
             raise unknown("key_refused", str(error)) from error
         except Unavailable as error:

@@ -1,8 +1,8 @@
 """The public keys of one issuer, as a JSON Web Key Set has them (RFC 7517). Pure.
 
 A key says which signatures it makes: RSA (2048 bits or more) RS and PS, P-256 ES256, P-384 ES384,
-P-521 ES512, Ed25519 and Ed448 EdDSA. Keys for other uses than signatures are skipped.
- A shared secret (`oct`) is never one.
+P-521 ES512, Ed25519 and Ed448 EdDSA. Keys for other uses than signatures are skipped, and so are
+shared secrets (`oct`). A member that is null is one that is not there: some issuers write all.
 """
 
 from __future__ import annotations
@@ -68,9 +68,10 @@ def parse(text: str | bytes) -> tuple[Key, ...]:
 def _key(entry: Mapping[str, Any]) -> Key | None:
     kind = str(entry.get("kty")), "" if entry.get("kty") == "RSA" else str(entry.get("crv"))
     algorithms = _ALGORITHMS.get(kind)
-    if algorithms is None or entry.get("use", "sig") != "sig":
+    if algorithms is None or entry.get("use") not in (None, "sig"):
         return None
-    if "verify" not in entry.get("key_ops", ["verify"]):
+    operations = entry.get("key_ops")
+    if operations is not None and not (isinstance(operations, list) and "verify" in operations):
         return None
     public_part = {name: value for name, value in entry.items() if name not in _PRIVATE}
     try:
@@ -79,8 +80,10 @@ def _key(entry: Mapping[str, Any]) -> Key | None:
         return None
     if isinstance(public, RSAPublicKey) and public.key_size < RSA_BITS_MIN:
         return None
-    if "alg" in entry:
+    if entry.get("alg") is not None:
         algorithms &= {str(entry["alg"])}
+    if not algorithms:
+        return None
     encoded = public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     kid = entry.get("kid", "")
     return Key(kid if isinstance(kid, str) else "", algorithms, sha256(encoded).hexdigest(), public)

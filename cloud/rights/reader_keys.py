@@ -3,7 +3,8 @@
     NAME ROLE KEY               e.g. `dashboard everything 4f0c…`
     NAME ROLE KEY DEVICE …      for a role whose grants name the claim `$device`
 
-One key a line, so that one can be added before another is removed; `#` begins a comment.
+One key a line, so that one can be added before another is removed; a comment begins
+with `#`, at the beginning of a line or behind a blank.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Final
 from edgewake.cloud.rights.principal import Principal, Proof
 from edgewake.cloud.rights.roles import NoRights, Roles
 from edgewake.protocol.errors import ConfigError
+from edgewake.protocol.files.comments import without_comment
 from edgewake.protocol.ops.proof import Kind
 
 KEY_CHARS_MIN: Final = 16
@@ -29,7 +31,7 @@ def parse(text: str, roles: Roles) -> Mapping[bytes, Principal]:
     found: dict[bytes, Principal] = {}
     names: set[str] = set()
     for number, line in enumerate(text.splitlines(), 1):
-        words = line.partition("#")[0].split()
+        words = without_comment(line).split()
         if not words:
             continue
         principal = _principal(words, number, roles)
@@ -54,6 +56,8 @@ def _principal(words: list[str], line: int, roles: Roles) -> Principal:
         raise ConfigError(f"line {line}: role {role[:40]!r}: expected one of [rights.roles]")
     if len(key) < KEY_CHARS_MIN or not key.isascii():
         raise ConfigError(f"line {line}: key: expected at least {KEY_CHARS_MIN} ASCII characters")
+    if "#" in key:
+        raise ConfigError(f"line {line}: key: expected no #; a comment stands behind a blank")
     proof = Proof(Kind.KEY, sha256(key.encode()).digest(), key=name)
     try:
         grants = roles.grants(role, {"device": devices} if devices else {})

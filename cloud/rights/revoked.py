@@ -4,7 +4,7 @@
     sub SUBJECT     all tokens of somebody
     key NAME        a key of the key file; to remove its line does the same
 
-One a line; `#` begins a comment.
+One a line; ` #` begins a comment, and so does a line that begins with `#`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final
 
 from edgewake.cloud.rights.principal import Proof
 from edgewake.protocol.errors import ConfigError
+from edgewake.protocol.files.comments import without_comment
 from edgewake.protocol.ops.proof import Kind
 
 ENTRIES_MAX: Final = 100_000
@@ -40,7 +41,7 @@ def parse(text: str) -> Revoked:
     """Raises ConfigError."""
     found: set[tuple[str, str]] = set()
     for number, line in enumerate(text.splitlines(), 1):
-        kind, _, value = line.partition("#")[0].strip().partition(" ")
+        kind, _, value = without_comment(line).partition(" ")
         if not kind:
             continue
         if kind not in KINDS or not value.strip():

@@ -22,7 +22,7 @@ from edgewake.cloud.rights.config import RightsConfig
 from edgewake.cloud.rights.issuers import Fetch, KeySet, fetch
 from edgewake.cloud.rights.principal import Principal, Proof
 from edgewake.cloud.rights.roles import Roles
-from edgewake.cloud.rights.tokens import Refused, UnknownKey
+from edgewake.cloud.rights.tokens import Lapsed, Refused, UnknownKey
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.files.changing_file import ChangingFile
 from edgewake.protocol.ops.proof import Kind
@@ -125,11 +125,19 @@ class Rights:
         """Those in `_expiring`, each once."""
         self._numbers = itertools.count()
         self._logged_out: OrderedDict[str, None] = OrderedDict()
+        self._listeners: list[Callable[[], None]] = []
+
+    def listen(self, told: Callable[[], None]) -> None:
+        """Call `told` whenever a right may have been taken back.
+
+        For who keeps rights of its own, which it has to look at again.
+        """
+        self._listeners.append(told)
 
     async def principal(self, credential: bytes) -> Principal:
         """The owner of a key or token.
 
-        Raises Refused, and Unavailable where that is unknown now.
+        Raises Refused, Lapsed where it is good no more, and Unavailable where that is unknown now.
         """
         if len(credential) > CREDENTIAL_BYTES_MAX:
             raise Refused(f"{len(credential)} bytes: expected at most {CREDENTIAL_BYTES_MAX}")
@@ -141,7 +149,7 @@ class Rights:
                 self._known.popitem(last=False)
         why = self.end_of(found)
         if why is not None:
-            raise Refused(f"this key or token is {why}")
+            raise Lapsed(f"this key or token is {why}")
         return found
 
     async def _by_token(self, text: bytes) -> Principal:
@@ -264,6 +272,8 @@ class Rights:
     def _check_all(self) -> None:
         for proof in list(self._open):
             self._check(proof)
+        for told in self._listeners:
+            told()
 
     def _check(self, proof: Proof) -> None:
         watches = list(self._open.get(proof, ()))

@@ -40,6 +40,10 @@ class Refused(Exception):
     """A key or token that proves nothing; `str` says why."""
 
 
+class Lapsed(Refused):
+    """A key or token that was given out, and proves nothing here and now: nobody guessed it."""
+
+
 class UnknownKey(Refused):
     """Signed by a key that its issuer's set does not have, as far as is known."""
 
@@ -83,18 +87,18 @@ def read(text: bytes) -> Token:
 
 
 def check(token: Token, issuer: Issuer, roles: Roles, *, now_s: float) -> Principal:
-    """Who a token of this issuer belongs to. Raises Refused, and UnknownKey."""
+    """Who a token of this issuer belongs to. Raises Refused, Lapsed and UnknownKey."""
     key, expires_s = verify(token, issuer, now_s=now_s)
     try:
         return _principal(token, key, issuer.config, roles, expires_s)
     except NoRights as error:
-        raise Refused(f"token: {error}") from error
+        raise Lapsed(f"token: {error}") from error
 
 
 def verify(token: Token, issuer: Issuer, *, now_s: float) -> tuple[Key, float]:
     """Verify a token of this issuer for this audience; return its key and its expiry.
 
-    The expiry is in s since 1970 UTC. Raises Refused, and UnknownKey.
+    The expiry is in s since 1970 UTC. Raises Refused, Lapsed and UnknownKey.
     """
     config, claims = issuer.config, token.claims
     key, algorithm = _key(token.header, issuer)
@@ -102,9 +106,9 @@ def verify(token: Token, issuer: Issuer, *, now_s: float) -> tuple[Key, float]:
         raise Refused("token: its signature is wrong")
     audience = claims.get("aud")
     if claims.get("iss") != config.issuer:
-        raise Refused("token: iss: it is another issuer's")
+        raise Lapsed("token: iss: it is another issuer's")
     if config.audience not in (audience if isinstance(audience, list) else [audience]):
-        raise Refused(f"token: aud: expected {config.audience!r}")
+        raise Lapsed(f"token: aud: expected {config.audience!r}")
     return key, _checked_times(claims, config, now_s)
 
 
@@ -126,19 +130,19 @@ def _key(header: Mapping[str, Any], issuer: Issuer) -> tuple[Key, str]:
 def _checked_times(claims: Mapping[str, Any], config: IssuerConfig, now_s: float) -> float:
     """When it expires, in s since 1970 UTC. Raises Refused."""
     if "exp" not in claims:
-        raise Refused("token: exp is missing")
+        raise Lapsed("token: exp is missing")
     times = {name: claims[name] for name in ("exp", "nbf", "iat") if name in claims}
     for name, value in times.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not -TIME_S_MAX < value < TIME_S_MAX:
-            raise Refused(f"token: {name}: expected seconds since 1970")
+            raise Lapsed(f"token: {name}: expected seconds since 1970")
     expires_s = float(times["exp"])
     if expires_s + config.leeway_s <= now_s:
-        raise Refused("token: it is expired")
+        raise Lapsed("token: it is expired")
     if expires_s > now_s + config.life_max_s + config.leeway_s:
-        raise Refused(f"token: it is good for more than {config.life_max_s:.0f} s")
+        raise Lapsed(f"token: it is good for more than {config.life_max_s:.0f} s")
     if max(times.get("nbf", 0), times.get("iat", 0)) > now_s + config.leeway_s:
-        raise Refused("token: it is not good yet; is the clock right here, and at its issuer?")
+        raise Lapsed("token: it is not good yet; is the clock right here, and at its issuer?")
     return expires_s
 
 

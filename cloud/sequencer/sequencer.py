@@ -32,7 +32,7 @@ from edgewake.cloud.sequencer.output_writer import OutputWriter, StreamTopics
 from edgewake.cloud.sequencer.replay import replay
 from edgewake.cloud.sequencer.shard import Shard, Turn
 from edgewake.cloud.sequencer.traces import SequencerTraces
-from edgewake.cloud.sequencer.transactions import Transactions
+from edgewake.cloud.sequencer.transactions import SessionTransactions
 from edgewake.cloud.sequencer.up_reader import UpReader
 from edgewake.cloud.traces.tracer import open_tracer
 from edgewake.protocol import topics
@@ -205,7 +205,7 @@ class Session:
             config.kafka, [topics.UP, topics.SEQUENCE, topics.DEVICES, topics.DEAD], client=admin
         )
         self._streams = StreamTopics(config.kafka, admin)
-        self._transactions = Transactions(config.kafka, transactional_id)
+        self._transactions = SessionTransactions(config.kafka, transactional_id)
         self._writer = OutputWriter(
             self._transactions.producer, part=config.name, streams=self._streams, traces=traces
         )

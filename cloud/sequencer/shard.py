@@ -22,7 +22,7 @@ from edgewake.cloud.sequencer.order.partition import Partition, Step
 from edgewake.cloud.sequencer.order.seen import Seen
 from edgewake.cloud.sequencer.order.state_rows import block_key, decode_block_key
 from edgewake.cloud.sequencer.output_writer import OutputWriter
-from edgewake.cloud.sequencer.transactions import Transactions, claim_key, claimed_by
+from edgewake.cloud.sequencer.transactions import SessionTransactions, claim_key, claimed_by
 from edgewake.cloud.traces.tracer import of_headers
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Unavailable
@@ -74,7 +74,7 @@ class Shard:
         *,
         part: str,
         bounds: Bounds,
-        transactions: Transactions,
+        transactions: SessionTransactions,
         is_wanted: Callable[[], bool],
     ) -> Shard:
         """Take over a shard that this session has claimed.

@@ -53,7 +53,7 @@ def claimed_by(key: str) -> str | None:
     return key.removeprefix(_CLAIM) if key.startswith(_CLAIM) else None
 
 
-class Transactions:
+class SessionTransactions:
     """The transactions of a session, one after the other; `shut_out` is for several threads."""
 
     def __init__(self, config: KafkaConfig, transactional_id: str) -> None:

@@ -53,7 +53,7 @@ class Item(Estimate):
     text: str
 
 
-class Presence(BaseModel):
+class Contained(BaseModel):
     """Did a text occur?"""
 
     text: str
@@ -263,7 +263,7 @@ def occurrences(summary: Summary, text: str) -> Item | None:
     )
 
 
-def presence(summary: Summary, texts: Sequence[str]) -> list[Presence]:
+def presence(summary: Summary, texts: Sequence[str]) -> list[Contained]:
     """Did these texts occur?
 
     The theta sketch says it while it has all values, else the Bloom filter.
@@ -272,7 +272,7 @@ def presence(summary: Summary, texts: Sequence[str]) -> list[Presence]:
     return [_presence(summary, known, text) for text in texts if known]
 
 
-def _presence(summary: Summary, known: _Known, text: str) -> Presence:
+def _presence(summary: Summary, known: _Known, text: str) -> Contained:
     size = len(text.encode())
     is_held = 0 < size <= TEXT_BYTES_MAX
     is_there = is_held and known.has(bloom.hash_of(_as_counted(summary, text)))
@@ -289,7 +289,7 @@ def _presence(summary: Summary, known: _Known, text: str) -> Presence:
             f"the values of {summary.readings - known.seen} of {summary.readings} readings are not "
             "known"
         )
-    return Presence(
+    return Contained(
         text=text,
         value=None if reason else is_there,
         false_positive=known.false_positives,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 
 from edgewake.cloud.summaries import answers
-from edgewake.cloud.summaries.answers import Estimate, Figures, Item, Presence, Quantile
+from edgewake.cloud.summaries.answers import Contained, Estimate, Figures, Item, Quantile
 from edgewake.cloud.summaries.summary import Step, Summary
 from edgewake.protocol.sketches.sketch import SketchKind
 
@@ -57,7 +57,7 @@ class Row(BaseModel):
     """Readings with low <= value < high."""
     frequent: list[Item] = []
     occurrences: list[Item] = []
-    contains: list[Presence] = []
+    contains: list[Contained] = []
     sample: list[str] = []
     """Some readings' values as text, each reading as likely as any other."""
 

@@ -6,13 +6,16 @@ What comes later makes it dirty again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Final
 
 from edgewake.cloud.summaries.gather import covering
-from edgewake.cloud.summaries.store import COVERS, Store, View
+from edgewake.cloud.summaries.store import COVERS, Store, TooMuch, View
 from edgewake.cloud.summaries.summary import Record, Series, Step, merged
 from edgewake.protocol.sketches.sketch import SketchKind
+
+log = logging.getLogger("edgewake.summaries")
 
 QUIET_MS: Final = 90_000
 """Without a change for so long an hour is rolled up: the analysis writes changed minutes once in 60
@@ -26,13 +29,25 @@ def rolled_up(
 ) -> Iterator[tuple[Step, Series, int, Record | None]]:
     """Hours and days that are due, hours first, each with its start and its record.
 
-    The record is None where it stays as it is.
+    The record is None where it stays as it is, or where there is too much to read.
     """
     for step in COVERS:
         for series, start in store.due(
             step, ended_before_ms=now_ms, changed_before_ms=now_ms - quiet_ms, limit=AT_ONCE_MAX
         ):
-            yield step, series, start, roll_up(view, series, step, start)
+            view.begin()  # each is a question of its own: after a replay many are due at once
+            try:
+                found = roll_up(view, series, step, start)
+            except TooMuch as error:
+                log.warning(
+                    "%s of %s is not rolled up: %s",
+                    step,
+                    series,
+                    error,
+                    extra={"event": "summaries.too_much", "stream": series.stream},
+                )
+                found = None
+            yield step, series, start, found
 
 
 def roll_up(view: View, series: Series, step: Step, start_ms: int) -> Record | None:

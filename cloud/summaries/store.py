@@ -290,6 +290,10 @@ class View:
         self._db = db
         self._rows = self._bytes = 0
 
+    def begin(self) -> None:
+        """Begin another question by the same connection: what was read before counts no more."""
+        self._rows = self._bytes = 0
+
     def known(self, *, stream: str | None = None, after: str = "", limit: int) -> list[Series]:
         """Series by name, of one stream or any, from after a key.
 

@@ -5,8 +5,6 @@ Its description is complete, with a page for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from fastapi import Depends, FastAPI
 
 from edgewake.cloud.web import docs as web_docs
@@ -15,13 +13,8 @@ from edgewake.cloud.web import openapi as web_openapi
 from edgewake.cloud.web.parameters import known_parameters
 
 
-def application(
-    title: str, *, description: str, of_keys: Sequence[int] = web_openapi.OF_KEYS
-) -> FastAPI:
-    """A FastAPI without routes but /openapi.json and /docs.
-
-    `of_keys`: the statuses of every operation that needs a key.
-    """
+def application(title: str, *, description: str) -> FastAPI:
+    """A FastAPI without routes but /openapi.json and /docs."""
     app = FastAPI(
         title=title,
         version="1",
@@ -32,5 +25,5 @@ def application(
     )
     http_part.install(app)
     web_docs.add(app)
-    web_openapi.describe(app, of_keys)
+    web_openapi.describe(app)
     return app

@@ -3,14 +3,14 @@
 Every error is a problem, with the statuses that occur.
 
 FastAPI documents its own shape for 422 and nothing else. `describe` replaces it when the document
-is first asked for: 422 where there is something to validate, 413 where there is a body, 401 and 403
-where a key is needed, 400 (a parameter that is not known), 421 and 503 everywhere, and what a route
-declares with `problems`. Where wrong keys have to wait, 429 with a key, too.
+is first asked for: 422 where there is something to validate, 413 where there is a body, 401, 403
+and 429 (too many wrong ones) where a key is needed, 400 (a parameter that is not known), 421 and
+503 everywhere, and what a route declares with `problems`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -31,7 +31,7 @@ TEXTS: Final[Mapping[int, str]] = {
     501: "A library that is needed is not installed.",
     503: "Something that is needed is away, or a limit is reached; try again after Retry-After.",
 }
-OF_KEYS: Final = (401, 403)
+OF_KEYS: Final = (401, 403, 429)
 """Statuses where a key is needed."""
 PROBLEM: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -57,15 +57,15 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: _answer(status) for status in statuses}
 
 
-def describe(app: FastAPI, of_keys: Sequence[int] = OF_KEYS) -> None:
-    """Complete the document of `app`; `of_keys`: the statuses where a key is needed."""
+def describe(app: FastAPI) -> None:
+    """Complete the document of `app`."""
     made = app.openapi
 
     def completed() -> dict[str, Any]:
         if app.openapi_schema is None:
             document = made()
             for operation in _operations(document):
-                _complete(operation, of_keys)
+                _complete(operation)
             schemas = document.setdefault("components", {}).setdefault("schemas", {})
             for name in ("HTTPValidationError", "ValidationError"):
                 schemas.pop(name, None)
@@ -103,7 +103,7 @@ def _operations(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield from methods.values()
 
 
-def _complete(operation: dict[str, Any], of_keys: Sequence[int]) -> None:
+def _complete(operation: dict[str, Any]) -> None:
     answers = operation["responses"]
     needed = [400, 421, 503]
     if "422" in answers:
@@ -111,6 +111,6 @@ def _complete(operation: dict[str, Any], of_keys: Sequence[int]) -> None:
     if "requestBody" in operation:
         needed.append(413)
     if operation.get("security"):
-        needed += of_keys
+        needed += OF_KEYS
     for status in needed:
         answers[str(status)] = _answer(status)

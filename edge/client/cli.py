@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -18,6 +19,32 @@ if TYPE_CHECKING:
 
 FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 DEFAULT_SERVER = "http://127.0.0.1:8700"
+
+
+CREDENTIALS: Final = (
+    click.option(
+        "--token-file",
+        type=FILE,
+        help="A file with a token for `Authorization: Bearer`. Or in EDGEWAKE_TOKEN.",
+    ),
+    click.option(
+        "--header",
+        "headers",
+        multiple=True,
+        metavar="NAME:VALUE",
+        help="A header to send; repeat it for more.",
+    ),
+    click.option("--ca-file", type=FILE, help="Certificates to trust beside the system's, PEM."),
+    click.option("--cert-file", type=FILE, help="Your own certificate, PEM."),
+    click.option("--key-file", type=FILE, help="Its key, where it is not in the same file."),
+)
+
+
+def with_credentials(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options for what it shows to servers."""
+    for option in reversed(CREDENTIALS):
+        command = option(command)
+    return command
 
 
 @click.command()
@@ -75,21 +102,7 @@ DEFAULT_SERVER = "http://127.0.0.1:8700"
     help="Default: a table on a terminal, JSON lines when piped.",
 )
 @click.option("--count", type=click.IntRange(min=1), help="End after N events.")
-@click.option(
-    "--token-file",
-    type=FILE,
-    help="A file with a token for `Authorization: Bearer`. Or in EDGEWAKE_TOKEN.",
-)
-@click.option(
-    "--header",
-    "headers",
-    multiple=True,
-    metavar="NAME:VALUE",
-    help="A header to send; repeat it for more.",
-)
-@click.option("--ca-file", type=FILE, help="Certificates to trust beside the system's, PEM.")
-@click.option("--cert-file", type=FILE, help="Your own certificate, PEM.")
-@click.option("--key-file", type=FILE, help="Its key, where it is not in the same file.")
+@with_credentials
 def tail(
     streams: tuple[str, ...],
     servers: tuple[str, ...],
@@ -144,7 +157,7 @@ def tail(
     except ValueError as error:  # too many, or not text
         raise click.UsageError(f"--devices-file: {error}") from error
     try:
-        credentials = _credentials(token_file, headers, ca_file, cert_file, key_file)
+        credentials = credentials_of(token_file, headers, ca_file, cert_file, key_file)
     except (OSError, ValueError) as error:
         raise click.UsageError(str(error)) from error
     try:
@@ -169,14 +182,14 @@ def tail(
     )
 
 
-def _credentials(
+def credentials_of(
     token_file: Path | None,
     headers: tuple[str, ...],
     ca_file: Path | None,
     cert_file: Path | None,
     key_file: Path | None,
 ) -> Credentials:
-    """Raises OSError and ValueError."""
+    """What the options say is shown to servers. Raises OSError and ValueError."""
     from edgewake.edge.client.credentials import Credentials
 
     token = (

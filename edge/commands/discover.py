@@ -87,7 +87,7 @@ def discover(
 def _lines(heard: Survey, found: Found, written: Path | None) -> list[str]:
     from edgewake.protocol.printable import printable
 
-    lines = [f"{heard.messages} messages on {len(heard.topics)} topics"]
+    lines = [f"{heard.messages} messages on {_topics(len(heard.topics))}"]
     if heard.unseen:
         lines.append(f"  {heard.unseen} more messages on topics that there was no room for")
     if found.own:
@@ -102,12 +102,12 @@ def _lines(heard: Survey, found: Found, written: Path | None) -> list[str]:
         ]
     for one in found.proposals:
         kind = "map of its own" if one.table else "preset"
-        lines.append(f"{kind} {printable(one.name)}: {len(one.topics)} topics")
+        lines.append(f"{kind} {printable(one.name)}: {_topics(len(one.topics))}")
         for topic in one.topics[:SHOWN]:
             sample = (heard.topics[topic] or [b"..."])[0].decode("utf-8", "replace")
             lines.append(f"  {printable(f'{topic} {sample}')[:CHARS]}")
     if found.left:
-        lines.append(f"nothing found for {len(found.left)} topics, such as")
+        lines.append(f"nothing found for {_topics(len(found.left))}, such as")
         lines += [f"  {printable(topic)[:CHARS]}" for topic in found.left[:LEFT_SHOWN]]
     if not heard.messages:
         lines.append("Nothing came. Do the devices publish to this broker? Try --seconds 120.")
@@ -118,6 +118,10 @@ def _lines(heard: Survey, found: Found, written: Path | None) -> list[str]:
     else:
         lines += ["", found.text, "Write it to a file by --write FILE."]
     return lines
+
+
+def _topics(count: int) -> str:
+    return "1 topic" if count == 1 else f"{count} topics"
 
 
 def _as_json(heard: Survey, found: Found) -> str:

@@ -37,8 +37,9 @@ def check_command(file: str, zone: str) -> None:
     """Check FILE; print its topics, and the rules that a broker with an access list needs."""
     maps = _maps(file, zone)
     click.echo(f"{file}: good; version {maps.version}, {len(maps.maps)} maps")
+    width = max(len(each.name) for each in maps.maps)
     for each in maps.maps:
-        click.echo(f"  {each.name:<24} {each.topic.filter}")
+        click.echo(f"  {each.name:<{width}} {each.topic.filter}")
     click.echo("For an access list of Mosquitto (bridges read; give each device its own topics):")
     for pattern in maps.filters:
         click.echo(f"  pattern read {pattern}")
@@ -130,11 +131,23 @@ def watch_command(
             password_file=password_file, ca_file=ca_file,
         )  # fmt: skip
         with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(watch(maps, broker, count=count, as_json=as_json, say=click.echo))
+            asyncio.run(watch(maps, broker, count=count, as_json=as_json, say=_say))
     except ConfigError as error:
         _fail(str(error), 2)
     except (Unavailable, RemoteError, OSError) as error:
         _fail(str(error), 1)
+
+
+def _say(text: str) -> None:
+    """Print; the end where who reads us has enough, such as `head`: no fault of the broker's."""
+    import os
+    import sys
+
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
 
 
 def _maps(file: str, zone: str) -> Maps:

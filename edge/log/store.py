@@ -131,12 +131,12 @@ class LogStore:
             )
         else:
             self._db = open_in_memory()
-        self._rows = LogRows(self._db)
-        self._repair = Repair(self._db, self._rows, clock, boot, limits.clock_wait_s)
-        self._retention = Retention(self._db, self._rows, limits)
-        self._frames = LogFrames(self._db, self._rows, self._retention, limits, clock)
-        self._window = FrameWindow(limits, self._frames)
         try:
+            self._rows = LogRows(self._db)
+            self._repair = Repair(self._db, self._rows, clock, boot, limits.clock_wait_s)
+            self._retention = Retention(self._db, self._rows, limits)
+            self._frames = LogFrames(self._db, self._rows, self._retention, limits, clock)
+            self._window = FrameWindow(limits, self._frames)
             self._open(known, boot, new_epoch, was_left_open)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             self._db.close()

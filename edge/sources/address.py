@@ -42,11 +42,11 @@ async def connected(
     except TimeoutError as error:
         raise Unavailable(f"{where}: no connection within {CONNECT_S:.0f} s") from error
     except OSError as error:
-        raise Unavailable(f"{where}: {error}") from error
+        raise Unavailable(f"{where}: {_why(error)}") from error
     try:
         yield reader, writer
     except OSError as error:
-        raise Unavailable(f"{where}: {error}") from error
+        raise Unavailable(f"{where}: {_why(error)}") from error
     finally:
         writer.transport.abort()
 
@@ -75,3 +75,10 @@ async def _open(
         except OSError as error:
             problem = error
     raise problem
+
+
+def _why(error: OSError) -> str:
+    """In words: asyncio's have a number and a tuple."""
+    if isinstance(error, ConnectionRefusedError):
+        return "nothing listens there"
+    return error.strerror or str(error) or type(error).__name__

@@ -21,6 +21,8 @@ SECONDS_MIN: Final = 946_684_800
 """2000-01-01 in seconds. A `t` from here to SECONDS_MAX would be a day of January or February 1970
 in ms: it is seconds."""
 SECONDS_MAX: Final = TIME_MS_MAX // 1000
+CLOCK_SET_MS: Final = 365 * 86_400_000
+"""1971-01-01. A machine whose clock was never set counts from the beginning of 1970."""
 UNITS_MS: Final = {"s": 1000.0, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
 """Milliseconds of each unit."""
 AUTO, ISO = "auto", "iso"
@@ -99,6 +101,17 @@ def to_ms(value: Any, style: str = AUTO, zone: tzinfo | None = None, *, fold: in
     if not 0 <= ms <= TIME_MS_MAX:
         raise ValueError(f"time {value!r}: expected 1970 to 2100")
     return round(ms)
+
+
+def of_device(value: Any, style: str = AUTO, zone: tzinfo | None = None) -> int:
+    """`to_ms` of what a running device says: its clock was not set if it says 1970.
+
+    Raises ValueError.
+    """
+    found = to_ms(value, style, zone)
+    if found < CLOCK_SET_MS:
+        raise ValueError(f"time {str(value)[:40]!r}: a clock that was not set")
+    return found
 
 
 def looks_like(value: object) -> str:
@@ -203,7 +216,7 @@ def with_time(body: Mapping[str, Any], rule: TimeRule, say: Say) -> Mapping[str,
     try:
         if value is None:
             raise ValueError("the time is missing")
-        return {**rest, "t": to_ms(value, rule.style, rule.zone)}
+        return {**rest, "t": of_device(value, rule.style, rule.zone)}
     except ValueError as error:
         if rule.refuses:
             raise Rejected(RejectReason.TIME, f"{rule.path}: {error}") from error

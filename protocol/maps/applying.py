@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.frames.event_time import AUTO, TimeRule, to_ms, with_time
+from edgewake.protocol.frames.event_time import AUTO, TimeRule, of_device, to_ms, with_time
 from edgewake.protocol.frames.field_names import ODD, ODD_CHARS_MAX
 from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.field_values import as_declared
@@ -166,11 +166,22 @@ def _holds(condition: Condition, parts: Mapping[str, str], own: Any) -> bool:
     )
     if condition.exists is not None:
         return condition.exists is (value is not MISSING and value is not None)
+    if condition.kind is not None:
+        return condition.kind == _kind(value)
     if condition.starts is not None:
         return isinstance(value, str) and value.startswith(condition.starts)
     if condition.one_of is not None:
         return any(_same(value, one) for one in condition.one_of)
     return not any(_same(value, one) for one in condition.none_of)
+
+
+def _kind(value: Any) -> str:
+    """Returns what a value is, of `rule.KINDS`; empty where there is none."""
+    if value is MISSING:
+        return ""
+    if isinstance(value, dict):
+        return "object"
+    return "list" if isinstance(value, list) else "value"
 
 
 def _same(value: Any, other: Scalar) -> bool:
@@ -314,7 +325,7 @@ class _Mapping:
             if value is MISSING or value is None:
                 continue
             try:
-                found = to_ms(_as_number(value), at.style, at.zone)
+                found = of_device(_as_number(value), at.style, at.zone)
             except (ValueError, OverflowError, TypeError) as error:
                 if at.refuses:
                     raise Rejected(RejectReason.TIME, f"{path.text}: {error}") from error

@@ -236,8 +236,12 @@ def _table(
     if is_scalar:
         name = "{value}" if "value" in names.values() else "value"
         lines.append(f"value  = {_quoted(name)}")
-    elif when := _time_of(sample):
-        lines.append(f"time   = {_quoted(when)}")
+    else:
+        each, inner = _list_in(sample)
+        if each:
+            lines.append(f"each   = {_quoted(each)}")
+        if when := _time_of(inner if each else sample):
+            lines.append(f"time   = {_quoted(when)}")
     tags = [name for name in names.values() if name.startswith("part_")]
     if tags:
         listed = ", ".join(f'{name} = "{{{name}}}"' for name in tags)
@@ -245,10 +249,33 @@ def _table(
     return "\n".join(lines) + "\n"
 
 
-def _time_of(sample: bytes) -> str:
-    """Returns `auto` where a value of the object looks like a time."""
+def _list_in(sample: bytes) -> tuple[str, object]:
+    """Returns the path of the one list of objects in an object, and its first item.
+
+    The path is empty where the object has none, or more than one.
+    """
     try:
         found = parse(sample)
+    except orjson.JSONDecodeError:
+        return "", None
+    lists = [
+        (name, value[0])
+        for name, value in (found.items() if isinstance(found, dict) else ())
+        if isinstance(value, list) and value and all(isinstance(one, dict) for one in value)
+    ]
+    if len(lists) != 1:
+        return "", None
+    name, first = lists[0]
+    return (name if name.isidentifier() else f'"{name}"'), first
+
+
+def _time_of(sample: object) -> str:
+    """Returns `auto` where a value of the object looks like a time.
+
+    `sample`: the object, or the bytes of a message.
+    """
+    try:
+        found = parse(sample) if isinstance(sample, bytes) else sample
     except orjson.JSONDecodeError:
         return ""
     if isinstance(found, list):

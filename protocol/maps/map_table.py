@@ -15,11 +15,12 @@ from edgewake.protocol.maps.names import device_name, stream_name
 from edgewake.protocol.maps.path import Path
 from edgewake.protocol.maps.rule import (
     FIELDS_MAX,
+    KINDS,
     TAGS_MAX,
     Condition,
     FieldRule,
     Map,
-    Presence,
+    PresenceField,
     TimeAt,
 )
 from edgewake.protocol.maps.tables import Table, Wrong
@@ -83,7 +84,7 @@ def map_of(row: Mapping[str, Any], number: int, *, zone: tzinfo, base: str | Non
     return found
 
 
-def _presence(table: Table) -> Presence | None:
+def _presence(table: Table) -> PresenceField | None:
     found = table.get("presence", str, dict)
     if found is None:
         return None
@@ -101,7 +102,7 @@ def _presence(table: Table) -> Presence | None:
         row.done()
     if not is_field(field):
         raise table.wrong("presence", f"{field!r}: expected a field name, such as is_online")
-    return Presence(field, words)
+    return PresenceField(field, words)
 
 
 def _is_word(row: Table, name: str, word: object) -> bool:
@@ -204,9 +205,12 @@ def _condition(row: Table, parts: Collection[str]) -> Condition:
         raise row.wrong("path", "expected a path to one value")
     is_, in_ = row.get("is"), row.get("in", list)
     not_, exists, starts = row.get("not"), row.get("exists", bool), row.get("starts", str)
+    kind = row.get("kind", str)
     row.done()
-    if sum(one is not None for one in (is_, in_, not_, exists, starts)) != 1:
-        raise Wrong(row.where, "expected one of `is`, `in`, `not`, `exists`, `starts`")
+    if sum(one is not None for one in (is_, in_, not_, exists, starts, kind)) != 1:
+        raise Wrong(row.where, "expected one of `is`, `in`, `not`, `exists`, `starts`, `kind`")
+    if kind is not None and (kind not in KINDS or path is None):
+        raise row.wrong("kind", f"{kind!r}: expected {', '.join(KINDS)}, of a `path`")
     for name, value in (("is", is_), ("not", not_)):
         if value is not None:
             _scalar(row, name, value)
@@ -217,7 +221,8 @@ def _condition(row: Table, parts: Collection[str]) -> Condition:
         one_of = tuple(in_)
     for value in one_of or ():
         _scalar(row, "in", value)
-    return Condition(path, part, one_of, () if not_ is None else (not_,), exists, starts)
+    none_of = () if not_ is None else (not_,)
+    return Condition(path, part, one_of, none_of, exists, starts, kind)
 
 
 def _scalar(table: Table, name: str, value: Any) -> Scalar:

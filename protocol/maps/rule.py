@@ -28,6 +28,10 @@ TOPICS_MAX: Final = 10_000
 """The most topics whose maps are cached; those of others are looked up each time."""
 
 
+KINDS: Final = ("object", "list", "value")
+"""What a value of a message can be; whatever holds no others is a value."""
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
     """A condition that an object or a part of the topic fulfils or not."""
@@ -40,6 +44,8 @@ class Condition:
     exists: bool | None = None
     starts: str | None = None
     """The text that the value must begin with."""
+    kind: str | None = None
+    """What the value must be: one of KINDS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +84,7 @@ class FieldRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Presence:
+class PresenceField:
     """The field that says whether a device is online."""
 
     field: str
@@ -108,7 +114,7 @@ class Map:
     each: Path | None = None
     device: Text | None = None
     stream: Text | None = None
-    presence: Presence | None = None
+    presence: PresenceField | None = None
     """The field that says whether the device is online; None: no field does."""
     seq: Path | None = None
     time: TimeAt | None = None

@@ -49,7 +49,7 @@ class Reading(NamedTuple):
     is_historical: bool
 
 
-class Presence(NamedTuple):
+class ThingPresence(NamedTuple):
     """A node or device went online or offline."""
 
     thing: str
@@ -73,7 +73,7 @@ class Odd(NamedTuple):
     """The topic of an earlier message; empty: the message is the one that just came."""
 
 
-Event: TypeAlias = Reading | Presence | Rebirth | Odd
+Event: TypeAlias = Reading | ThingPresence | Rebirth | Odd
 
 
 class Address(NamedTuple):
@@ -230,7 +230,7 @@ class Host:
         found: list[Event] = []
         for device in sorted(node.devices):  # Each device has its own birth after its node's.
             thing = one.address._replace(device=device).thing
-            found.append(Presence(thing, False, payload.t or now_ms))
+            found.append(ThingPresence(thing, False, payload.t or now_ms))
         node.is_online = True
         node.seq = payload.seq
         node.devices.clear()
@@ -240,7 +240,7 @@ class Host:
         node.waiting.clear()
         node.waits_since_s = None
         node.bd_seq = _bd_seq(payload)
-        found.append(Presence(one.address.thing, True, payload.t or now_ms))
+        found.append(ThingPresence(one.address.thing, True, payload.t or now_ms))
         return found + self._born(node, one, now_ms)
 
     def _born(self, node: _Node, one: _Message, now_ms: int) -> list[Event]:
@@ -272,13 +272,13 @@ class Host:
         if bd_seq is None or node.bd_seq is None or _is_older(bd_seq, node.bd_seq):
             return [Odd("deaths that belong to an earlier birth")]
         found: list[Event] = [
-            Presence(one.address._replace(device=device).thing, False, now_ms)
+            ThingPresence(one.address._replace(device=device).thing, False, now_ms)
             for device in sorted(node.devices)
         ]
         node.devices.clear()
         node.bd_seq = None
         self._forget_order(node)
-        return [*found, Presence(one.address.thing, False, now_ms)]
+        return [*found, ThingPresence(one.address.thing, False, now_ms)]
 
     def _in_order(self, node: _Node, one: _Message, now_ms: int, now_s: float) -> list[Event]:
         seq = one.payload.seq
@@ -309,7 +309,7 @@ class Host:
             if (why := self._why_no_more(node, one)) is not None:
                 return [Odd(why, is_lost=True)]
             node.devices.add(address.device)
-            return [Presence(address.thing, True, t), *self._born(node, one, now_ms)]
+            return [ThingPresence(address.thing, True, t), *self._born(node, one, now_ms)]
         if address.device and address.device not in node.devices:
             return [
                 Odd("messages of a device before its birth", is_lost=True),
@@ -317,7 +317,7 @@ class Host:
             ]
         if address.kind == "DDEATH":
             node.devices.discard(address.device)
-            return [Presence(address.thing, False, t)]
+            return [ThingPresence(address.thing, False, t)]
         found, is_unknown = self._values(node, one, now_ms)
         return [*found, *(_ask(node, address, now_s) if is_unknown else ())]
 

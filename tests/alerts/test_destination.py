@@ -117,7 +117,7 @@ async def test_each_call_has_the_headers_beside_its_signature(
         severity=Severity.INFO,
         made_at=T0,
     )
-    tried = await Sender(lambda: {"oncall": row}, SEALER, caller, ()).send(note)
+    tried = await Sender(lambda: {"oncall": row}, SEALER, caller, (), FakeClock()).send(note)
     ((url, signed),) = calls
     assert (url, dict(signed.headers)) == (URL, {"authorization": "Bearer s3cr3t-t0k3n"})
     assert tried.error == "the endpoint answered 401"

@@ -25,7 +25,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from edgewake.cloud.ops.run import apply, settle
 from edgewake.cloud.ops.services.reader import BATCH_MAX
-from edgewake.cloud.ops.tables.devices import Presence
+from edgewake.cloud.ops.tables.devices import DevicePresence
 from edgewake.cloud.ops.tables.metrics import TablesCollector
 from edgewake.cloud.ops.tables.tables import Change, OpsTables
 from edgewake.protocol import topics
@@ -101,7 +101,7 @@ def one(fleet: int) -> tuple[Steps, float]:
         ]
     assert names == sorted(set(names)), "each device once, in order"
     found = steps.step(
-        "page of a rare state", lambda: tables.devices.page(None, PAGE, Presence.OFFLINE)
+        "page of a rare state", lambda: tables.devices.page(None, PAGE, DevicePresence.OFFLINE)
     )
     assert len(found) == min(PAGE, fleet // 1000)
     registry = CollectorRegistry()
@@ -112,7 +112,7 @@ def one(fleet: int) -> tuple[Steps, float]:
         _, is_more = steps.step(
             "look at a fleet that fell silent", lambda: tables.look(now=NOW + 3_600_000)
         )
-    assert tables.devices.total(Presence.ONLINE) == 0, "nobody is left online"
+    assert tables.devices.total(DevicePresence.ONLINE) == 0, "nobody is left online"
     return steps, kib
 
 

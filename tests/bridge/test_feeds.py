@@ -1,122 +1,83 @@
-"""Chunks of feeds, gathered from an event stream. Pure."""
+"""How many questions for feeds wait at a bridge: of one device, and of all together."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
 
 import orjson
+import pytest
 
-from edgewake.cloud.bridge.sse_chunk import GAPS_MAX, ROOM_BYTES, Gathering
-from edgewake.protocol.downlink.downlink import MESSAGE_BYTES_MAX
-from edgewake.protocol.downlink.feed import CHUNK_BYTES, FeedAsk, FeedChunk, decode
+from edgewake.cloud.bridge import feeds as module
+from edgewake.cloud.bridge.feeds import FeedConfig, Feeds
+from edgewake.protocol.downlink.feed import FEEDS_MAX
 
-ASK = FeedAsk(feed="weather", streams=("city",), after="c0")
-
-
-def fed(gathering: Gathering, *blocks: str) -> Gathering:
-    for block in blocks:
-        for line in (block + "\n").split("\n")[:-1]:
-            gathering.line(line)
-        gathering.line("")
-    return gathering
+MOST = 40
 
 
-def event(n: int, text: str = "") -> str:
-    return f"id: c{n}\ndata: " + orjson.dumps({"n": n, "text": text}).decode()
+class Waiting:
+    """A bridge whose access server says nothing, so that each question waits."""
+
+    def __init__(self) -> None:
+        config = FeedConfig(access_urls=("http://127.0.0.1:9",), streams=("city",))
+        self.feeds = Feeds(config, lambda *_: None, random.Random(1))
+
+    def asks(self, device: str, count: int = 1, first: int = 0) -> None:
+        for n in range(first, first + count):
+            ask = {"feed": f"f{n}", "streams": ["city"], "after": ""}
+            self.feeds.on_ask(device, orjson.dumps(ask))
+
+    @property
+    def held(self) -> Counter[str]:
+        """How many wait, by device."""
+        return Counter({name: len(found) for name, found in self.feeds._tasks.items()})
 
 
-GAP = (
-    "event: gap\ndata: "
-    '{"scope":"cursor","reason":"retention","stream":"city","from":5,"lost":7,'
-    '"continues":"earliest"}'
-)
-SHOWN_GAP = {"scope": "cursor", "reason": "retention", "stream": "city", "from": 5, "lost": 7}
+@pytest.fixture
+async def waiting(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Waiting]:
+    monkeypatch.setattr(module, "WAITING_MAX", MOST)
+    made = Waiting()
+    yield made
+    await made.feeds.close()
 
 
-def test_events_and_the_last_cursor_become_a_chunk_and_the_rest_is_passed_over() -> None:
-    found = fed(
-        Gathering(ASK),
-        "retry: 1500",
-        ":",
-        event(2),
-        'event: warning\ndata: {"code":"x"}',
-        'id: c3\nevent: watermark\ndata: {"query":"q"}',
-    ).chunk()
-    assert found == FeedChunk(
-        feed="weather", after="c0", cursor="c3", events=({"n": 2, "text": ""},)
+async def test_greedy_devices_leave_room_for_every_other(waiting: Waiting) -> None:
+    """Three that ask for all they may fill the bridge; each that comes later is served."""
+    for name in ("a", "b", "c"):
+        waiting.asks(name, FEEDS_MAX)
+    assert waiting.held.total() == MOST
+    for n in range(MOST - 3):
+        waiting.asks(f"modest-{n}")
+    assert waiting.held == Counter(dict.fromkeys(["a", "b", "c"], 1)) + Counter(
+        {f"modest-{n}": 1 for n in range(MOST - 3)}
     )
+    waiting.asks("one too many")
+    assert waiting.held.total() == MOST
+    assert "one too many" not in waiting.held
 
 
-def test_a_gap_stands_where_it_is_in_a_chunk_of_its_own() -> None:
-    """What follows is left for the next chunk, which asks with the cursor of this one."""
-    blocks = [
-        event(1),
-        f"id: c2\n{GAP}",
-        f"id: c3\n{GAP}",
-        event(4, "x" * ROOM_BYTES),
-        "id: c4\nevent: watermark\ndata: {}",
-        event(5),
-    ]
-    before = fed(Gathering(ASK), *blocks)
-    assert before.is_full
-    assert before.chunk() == FeedChunk(
-        feed="weather", after="c0", cursor="c1", events=({"n": 1, "text": ""},)
-    )
-    gaps = fed(Gathering(replace(ASK, after="c1")), *blocks[1:]).chunk()
-    assert (gaps.cursor, gaps.events) == ("c4", ())
-    assert gaps.gaps == (SHOWN_GAP, SHOWN_GAP, {"reason": "too_large", "lost": 1})
-    assert fed(Gathering(replace(ASK, after="c4")), blocks[-1]).chunk().events == (
-        {"n": 5, "text": ""},
-    )
+async def test_who_has_most_gives_up_its_newest_and_takes_it_back_from_nobody(
+    waiting: Waiting,
+) -> None:
+    waiting.asks("greedy", FEEDS_MAX)
+    waiting.asks("other", FEEDS_MAX)
+    waiting.asks("third", MOST - 2 * FEEDS_MAX)
+    waiting.asks("late")
+    before = waiting.held
+    assert before["greedy"] == FEEDS_MAX - 1
+    assert "f0" in waiting.feeds._tasks["greedy"]
+    assert f"f{FEEDS_MAX - 1}" not in waiting.feeds._tasks["greedy"]
+    left_out = waiting.feeds.left_out
+    waiting.asks("greedy", 5, first=FEEDS_MAX)
+    assert waiting.held == before
+    assert waiting.feeds.left_out == left_out + 5, "it is counted"
 
 
-def test_only_what_the_device_should_know_soon_ends_the_waiting() -> None:
-    moved = fed(Gathering(ASK), 'id: c1\nevent: checkpoint\ndata: {"cursor":"c1"}')
-    assert (moved.has_something, moved.chunk().cursor) == (False, "c1")
-    first = fed(
-        Gathering(replace(ASK, after="")), 'id: c1\nevent: checkpoint\ndata: {"cursor":"c1"}'
-    )
-    assert first.has_something, "where it began is to be kept"
-
-
-def test_a_chunk_is_bounded_and_what_follows_is_left_for_the_next_one() -> None:
-    gathering = Gathering(ASK)
-    n = 0
-    while not gathering.is_full:
-        n += 1
-        fed(gathering, event(n, "x" * 1000))
-    fed(gathering, event(n + 1))
-    chunk = gathering.chunk()
-    assert (len(chunk.events), chunk.cursor) == (n, f"c{n}")
-    payload = chunk.to_json()
-    assert CHUNK_BYTES <= len(payload) <= MESSAGE_BYTES_MAX
-    assert decode(FeedChunk, payload) == chunk
-
-
-def test_the_largest_event_after_an_almost_full_chunk_still_fits_and_a_larger_one_is_a_gap() -> (
-    None
-):
-    room = ROOM_BYTES - CHUNK_BYTES
-    gathering = fed(
-        Gathering(ASK), *(event(n, "x" * 990) for n in range(31)), event(98, "x" * (room - 30))
-    )
-    assert gathering.is_full
-    assert len(gathering.chunk().to_json()) <= MESSAGE_BYTES_MAX
-    found = fed(Gathering(ASK), event(1, "x" * room)).chunk()
-    assert (found.events, found.gaps, found.cursor) == (
-        (),
-        ({"reason": "too_large", "lost": 1},),
-        "c1",
-    )
-
-
-def test_gaps_are_bounded_and_a_problem_ends_it() -> None:
-    gathering = fed(
-        Gathering(ASK),
-        *(f'id: c{n}\nevent: gap\ndata: {{"reason":"retention"}}' for n in range(GAPS_MAX + 3)),
-    )
-    assert (len(gathering.chunk().gaps), gathering.chunk().cursor) == (GAPS_MAX, f"c{GAPS_MAX - 1}")
-    ended = fed(
-        Gathering(ASK), 'event: problem\ndata: {"code":"x","detail":"its topic is gone"}'
-    ).chunk()
-    assert (ended.error, ended.cursor) == ("its topic is gone", "c0")
+async def test_one_device_has_its_own_bound_and_may_ask_again(waiting: Waiting) -> None:
+    waiting.asks("a", FEEDS_MAX + 5)
+    assert waiting.held == {"a": FEEDS_MAX}
+    task = waiting.feeds._tasks["a"]["f3"]
+    waiting.asks("a", first=3)
+    assert waiting.held == {"a": FEEDS_MAX}
+    assert waiting.feeds._tasks["a"]["f3"] is not task, "the newer one counts"

@@ -5,20 +5,20 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.cloud.bridge.presence import BEAT_S, MISSED_BEATS, TURN_BEATS, Beat, Presence
+from edgewake.cloud.bridge.presence import BEAT_S, MISSED_BEATS, TURN_BEATS, Beat, BridgePresence
 
 NAMES = ("a", "b", "c")
 
 
-def round_of(presences: dict[str, Presence], *beating: str) -> None:
+def round_of(presences: dict[str, BridgePresence], *beating: str) -> None:
     """Each of these bridges beats once, and those of them that live hear it."""
     for sender in beating:
         for name in beating:
             presences[name].heard(Beat(sender, (sender,)))
 
 
-def three() -> dict[str, Presence]:
-    made = {name: Presence(name) for name in NAMES}
+def three() -> dict[str, BridgePresence]:
+    made = {name: BridgePresence(name) for name in NAMES}
     round_of(made, *NAMES)
     return made
 
@@ -66,7 +66,7 @@ def test_a_bridge_that_was_frozen_itself_accuses_nobody() -> None:
 
 
 def test_a_registered_session_never_heard_is_adopted_by_whoever_comes_back_first() -> None:
-    alone = Presence("new")
+    alone = BridgePresence("new")
     for _ in range(MISSED_BEATS):
         assert alone.orphan(("old",)) is None
         alone.heard(Beat("new", ("new",)))
@@ -106,7 +106,7 @@ def test_nobody_is_an_orphan_to_a_bridge_that_heard_it_within_five_beats_of_its_
     rounds: list[set[str]],
 ) -> None:
     """In a round those who are connected beat, and hear each other."""
-    made = {name: Presence(name) for name in NAMES}
+    made = {name: BridgePresence(name) for name in NAMES}
     silent = {name: dict.fromkeys(NAMES, 0) for name in NAMES}
     for connected in rounds:
         round_of(made, *sorted(connected))

@@ -10,6 +10,7 @@ import pytest
 
 from edgewake.edge import durable_file
 from edgewake.edge.durable_file import NEW_SUFFIX, check, replace, sync_directory
+from tests.open_files import open_files
 
 
 @pytest.mark.parametrize("before", [None, b"old", b"a much longer one than the new one"])
@@ -94,7 +95,6 @@ def test_whether_it_could_be_written_is_found_out_without_a_trace(tmp_path: Path
 
 
 def test_no_file_descriptor_is_left_open(tmp_path: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     for number in range(10):
         replace(tmp_path / "file.json", b"%d" % number)
         check(tmp_path / "file.json")
@@ -102,4 +102,4 @@ def test_no_file_descriptor_is_left_open(tmp_path: Path) -> None:
             replace(tmp_path / "none" / "file.json", b"x")
         with pytest.raises(OSError, match="No such file"):
             sync_directory(tmp_path / "none")
-    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+    assert open_files(tmp_path) == []

@@ -10,11 +10,8 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from edgewake.edge.backoff import SETTLED_S, Backoff
-from edgewake.edge.error_text import CHARS_MAX, error_text
 from edgewake.edge.intake.intake import Intake, OneWaySink
 from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.tables.codec import Reading
@@ -254,17 +251,3 @@ async def test_in_its_next_life_it_is_said_to_run_and_what_it_failed_of_is_still
     assert [(counts["state"], counts["failures"], counts["error"]) for counts in seen] == [
         ("running", 1, "OSError: x")
     ]
-
-
-def test_a_document_in_an_error_is_cut() -> None:
-    text = error_text(ValueError("x" * 10_000_000))
-    assert (len(text), text[:13], text[-1]) == (CHARS_MAX, "ValueError: x", "…")
-    exact = "x" * (CHARS_MAX - len("ValueError: "))
-    assert error_text(ValueError(exact)) == f"ValueError: {exact}"
-
-
-@given(st.text(st.characters(exclude_categories=()), max_size=2 * CHARS_MAX))
-def test_whatever_an_error_says_it_can_be_kept_and_sent(text: str) -> None:
-    found = error_text(ValueError(text))
-    assert len(found) <= CHARS_MAX
-    assert orjson.loads(orjson.dumps(found)) == found

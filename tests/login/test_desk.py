@@ -17,8 +17,8 @@ from edgewake.cloud.login import desk as desk_module
 from edgewake.cloud.login import provider as provider_module
 from edgewake.cloud.login.desk import COOKIE_BYTES_MAX, LOGIN_S, Desk, LoginFailed, Over
 from edgewake.cloud.login.provider import Provider
-from edgewake.cloud.login.tries import OWN_MAX, OWN_S
 from edgewake.cloud.rights import issuers
+from edgewake.cloud.rights.tries import OWN_MAX, OWN_S
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import ConfigError, Unavailable
 from tests.login.forged import Forged, config_of, logged_in, of_address

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,7 +107,7 @@ class World:
 
     def in_store(self, stream: str) -> int:
         """Series of a stream in the store of summaries."""
-        with sqlite3.connect(self.folder / "data" / "summaries.db") as db:
+        with closing(sqlite3.connect(self.folder / "data" / "summaries.db")) as db:
             asked = "SELECT count(*) FROM series WHERE stream = ?"
             return int(db.execute(asked, (stream,)).fetchone()[0])
 
@@ -267,6 +268,7 @@ async def page(kafka: Kafka, tmp_path: Path) -> AsyncIterator[tuple[Any, Ops]]:
         async with chromium() as browser:
             opened = await open_page(browser, viewport={"width": 390, "height": 844})
             await opened.goto(ops.url + ops.client.post("/v1/tickets").json()["path"])
+            await expect(opened.get_by_role("link", name="Streams", exact=True)).to_be_visible()
             yield opened, ops
 
 

@@ -192,6 +192,93 @@ async def test_the_program_of_the_page_is_woken_reads_and_sleeps_again(
     assert len(leases) == 1
 
 
+COMMAND: Final = re.search(r"^edgewake (sleep .*)$", DOC, re.MULTILINE)
+EDGEWAKE: Final = (sys.executable, "-m", "edgewake.deploy.cli")
+
+
+async def slept(directory: Path, words: list[str], *servers: Service) -> asyncio.subprocess.Process:
+    """`edgewake sleep`, begun; its output is added to files."""
+    options = [
+        word
+        for name, server in zip(("--server", "--proxy"), servers, strict=False)
+        for word in (name, server.url)
+    ]
+    with (directory / "out").open("a") as out, (directory / "err").open("a") as errors:
+        return await asyncio.create_subprocess_exec(
+            *EDGEWAKE, *words, *options, cwd=directory, stdout=out, stderr=errors
+        )
+
+
+async def test_the_command_of_the_page_reads_sleeps_and_goes_on_with_the_same_lease(
+    access: Service, push: Service, stream: Readings, tmp_path: Path
+) -> None:
+    """It is stopped, too."""
+    assert COMMAND is not None
+    text = COMMAND[1].replace("vehicle_position", stream.stream)
+    words = text.replace("--min-events 10 --max-wait 60", "--min-events 2 --min-interval 0").split()
+    await Reader(access.url, stream.stream).stand()  # a new stream is heard of soon
+    kept, leases = tmp_path / "place.txt.lease", set()
+
+    def shown() -> list[int]:
+        lines = (tmp_path / "out").read_text().splitlines()
+        return [int(json.loads(line)["n"]) for line in lines]
+
+    def sleeps_behind(count: int) -> bool:
+        place = tmp_path / "place.txt"
+        found = json.loads(kept.read_bytes() or b"{}") if kept.exists() else {}
+        is_told = place.exists() and found.get("cursor") == place.read_text().strip()
+        return is_told and len(shown()) >= count
+
+    for run in range(2):
+        running = await slept(tmp_path, words, access, push)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                for count in (4 * run, 4 * run + 2, 4 * run + 4):
+                    while not sleeps_behind(count):
+                        assert running.returncode is None, (tmp_path / "err").read_text()
+                        await asyncio.sleep(0.05)
+                    if count < 4 * run + 4:
+                        stream.add(2)
+            leases.add(json.loads(kept.read_text())["id"])
+            running.terminate()
+            assert await running.wait() == 0
+        finally:
+            if running.returncode is None:
+                running.kill()
+    assert sorted(shown()) == [*range(1, 9)], "each once"
+    assert len(leases) == 1
+    said = (tmp_path / "err").read_text()
+    assert "edgewake sleep: asleep" in said
+    assert "edgewake sleep: woken: 2 events wait" in said
+    assert "Traceback" not in said
+
+
+def leases_of(push: Service) -> float:
+    found = re.search(
+        r"^edgewake_push_leases (\S+)", httpx.get(f"{push.url}/metrics").text, re.MULTILINE
+    )
+    assert found is not None
+    return float(found[1])
+
+
+async def test_the_command_ends_once_something_was_read_and_leaves_no_lease_then(
+    access: Service, push: Service, stream: Readings, tmp_path: Path
+) -> None:
+    await Reader(access.url, stream.stream).stand()
+    before = leases_of(push)
+    running = await slept(tmp_path, ["sleep", stream.stream, "--once"], access, push)
+    async with asyncio.timeout(PATIENCE_S):
+        while leases_of(push) == before:
+            await asyncio.sleep(0.05)
+        stream.add(1)
+        assert await running.wait() == 0
+        assert json.loads((tmp_path / "out").read_text())["n"] == 1
+        absent = await slept(tmp_path, ["sleep", f"{stream.stream}x"], access, push)
+        assert await absent.wait() == 1
+    assert "edgewake sleep: no stream or query is named" in (tmp_path / "err").read_text()
+    assert leases_of(push) == before
+
+
 async def test_a_proxy_that_is_killed_while_a_client_sleeps_wakes_it_after_its_restart(
     access: Service, push: Service, stream: Readings
 ) -> None:

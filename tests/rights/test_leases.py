@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import httpx
+import pytest
 from prometheus_client import CollectorRegistry
 
 from edgewake.cloud.client_share import Clients
@@ -16,12 +17,13 @@ from edgewake.cloud.push.deliveries import routes as delivery_routes
 from edgewake.cloud.push.groups import routes as group_routes
 from edgewake.cloud.rights.config import RightsConfig
 from edgewake.cloud.rights.rights import Rights
+from edgewake.edge.client import Credentials, Sleeper, Subscription, WakePolicy
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.leases.group import WAIT_S_MAX
 from tests.feeds import unique
 from tests.push.receiver import receiving
 from tests.push.service import Service
-from tests.rights.conftest import World
+from tests.rights.conftest import KEYS, World
 from tests.rights.test_doors import client_of, paths_of, told
 from tests.services import PATIENCE_S
 
@@ -144,6 +146,82 @@ async def asked(
     headers = {"Authorization": f"Bearer {bearer}"}
     async with httpx.AsyncClient(base_url=push.url, timeout=PATIENCE_S, headers=headers) as client:
         return await client.request(method, path, json=body)
+
+
+ENDS_S = 2.0
+"""In which what is open by a right ends when the right does; see docs/rights.md."""
+
+
+async def wait_at_relay(push: Service, stream: str, cursor: str, bearer: str) -> httpx.Response:
+    """Ask for a lease with a relay, and wait there for a wake-up that does not come."""
+    body = {
+        "subscription": {"streams": [stream]},
+        "cursor": cursor,
+        "endpoint": {"type": "relay"},
+        "wake": {"min_events": 1000},
+    }
+    made = await asked(push, "POST", "/v1/leases", bearer, body)
+    assert made.status_code == 201, made.text
+    lease = made.json()
+    return await asked(push, "GET", f"/v1/leases/{lease['id']}/wake?wait=50", lease["token"])
+
+
+@pytest.mark.parametrize("how", ["revoked", "removed", "expired"])
+async def test_who_waits_at_a_relay_is_told_that_his_right_has_ended(
+    rights_world: World, push: Service, how: str
+) -> None:
+    """Control: another one that waits beside waits on."""
+    world, name = rights_world, rights_world.mine.name
+    cursor = await cursor_of(world, name)
+    expires = time.time() + 3
+    bearer = {
+        "revoked": lambda: world.token(jti="one-at-a-relay"),
+        "removed": lambda: "lost-key-000000001",
+        "expired": lambda: world.token(exp=expires),
+    }[how]()
+    mine = asyncio.create_task(wait_at_relay(push, name, cursor, bearer))
+    control = asyncio.create_task(wait_at_relay(push, name, cursor, world.token()))
+    try:
+        await asyncio.sleep(1)
+        assert not mine.done()
+        if how == "revoked":
+            world.file("revoked", "jti one-at-a-relay\n")
+        elif how == "removed":
+            world.file("readers.keys", KEYS.replace("lost everything lost-key-000000001", ""))
+        ends = expires if how == "expired" else time.time()
+        async with asyncio.timeout(PATIENCE_S):
+            answer = await mine
+        assert time.time() - ends < ENDS_S
+        assert answer.status_code == 410
+        assert f"its right is {'expired' if how == 'expired' else 'revoked'}" in answer.text
+        assert not control.done()
+    finally:
+        world.file("revoked", "")
+        world.file("readers.keys", KEYS)
+        mine.cancel()
+        control.cancel()
+
+
+async def test_a_sleeper_is_woken_when_its_right_has_ended(
+    rights_world: World, push: Service
+) -> None:
+    world, name = rights_world, rights_world.mine.name
+    cursor = await cursor_of(world, name)
+    credentials = Credentials(token=world.token(jti="one-sleeper"))
+    wanted, much = Subscription(streams=(name,)), WakePolicy(min_events=1000)
+    sleeper = Sleeper([push.url], wanted, wake=much, credentials=credentials)
+    sleeping = asyncio.create_task(sleeper.sleep(cursor))
+    await asyncio.sleep(1)
+    assert not sleeping.done()
+    world.file("revoked", "jti one-sleeper\n")
+    began = time.monotonic()
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            woken = await sleeping
+        assert time.monotonic() - began < ENDS_S + 1, "its own pause comes to it"
+        assert "its right is revoked" in woken.ended
+    finally:
+        world.file("revoked", "")
 
 
 async def test_a_delivery_shows_what_its_owner_sees_and_ends_with_its_right(

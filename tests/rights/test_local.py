@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from edgewake.cloud.client_share import Clients
 from edgewake.cloud.rights.config import RightsConfig, checked
 from edgewake.cloud.rights.guard import Guard
+from edgewake.cloud.rights.reader_door import ReaderDoor
 from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.rights.tickets import Tickets
 from edgewake.protocol.clock import FakeClock
@@ -29,10 +31,15 @@ async def status(client: str | None, server: str | None, config: RightsConfig) -
 
     clock = FakeClock()
     numbers = itertools.count()
+    rights = Rights(config, clock)
     guard = Guard(
-        app, rights=Rights(config, clock), tickets=Tickets(clock, lambda: str(next(numbers))),
+        app,
+        rights=rights,
+        door=ReaderDoor(rights, clock),
+        clients=Clients(),
+        tickets=Tickets(clock, lambda: str(next(numbers))),
         open_paths=(),
-    )  # fmt: skip
+    )
     scope = {
         "type": "http", "method": "GET", "path": "/v1/streams", "query_string": b"", "headers": [],
         "client": None if client is None else (client, 1),

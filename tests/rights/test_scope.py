@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import orjson
-import pytest
 
 from edgewake.cloud.log.decode import DATA, GAP, Event
 from edgewake.cloud.log.subscription import Source, plan
 from edgewake.cloud.rights.names import Names
 from edgewake.cloud.rights.principal import (
-    ALL,
-    ANYBODY,
-    OPERATOR_STREAMS,
     Action,
     Grant,
     Kind,
@@ -149,20 +145,3 @@ def test_views_are_shared_among_those_who_see_the_same() -> None:
     assert hash(sights[0]) == hash(sights[1])
     assert len(set(sights)) == 3
     assert [sight.is_common for sight in sights] == [False, False, False, True]
-
-
-@pytest.mark.parametrize("stream", sorted(OPERATOR_STREAMS))
-def test_nobody_is_granted_what_operators_see(stream: str) -> None:
-    for principal in (ANYBODY, someone(ALL), someone(grant(streams=stream))):
-        assert not principal.may(Action.READ, stream)
-        scope = principal.scope(Action.READ, stream)
-        assert scope is not None
-        assert not scope.sees("car-7")
-        assert not scope.sees(None)
-
-
-def test_an_action_is_not_another() -> None:
-    reader = someone(grant())
-    assert reader.may(Action.READ, "s")
-    assert not reader.may(Action.WAKE, "s")
-    assert not reader.may(Action.READ, "t")

@@ -16,7 +16,6 @@ from edgewake.cloud.rights.config import GrantConfig, IssuerConfig, RightsConfig
 from edgewake.cloud.rights.principal import Action, Principal
 from edgewake.cloud.rights.roles import Roles
 from edgewake.cloud.rights.tokens import Issuer, Refused, UnknownKey
-from edgewake.protocol.errors import ConfigError
 from tests.rights.forge import AUDIENCE, ISSUER, NOW_S, Maker, b64, key_set, raw
 
 RSA, EC, ED = Maker("RS256", "r"), Maker("ES256", "e"), Maker("EdDSA", "d")
@@ -205,45 +204,3 @@ def test_a_key_that_is_not_known_is_told_apart() -> None:
         check(EC.token(), keys=key_set(RSA, ED))
     with pytest.raises(UnknownKey):
         check(RSA.token({"kid": ""}), keys=key_set(RSA, Maker("RS256", "r2")))
-
-
-def test_keys_of_a_set() -> None:
-    small = Maker("RS256", "small", bits=1024)
-    found = jwks.parse(
-        json.dumps(
-            {
-                "keys": [
-                    {"kty": "oct", "k": "c2VjcmV0c2VjcmV0", "kid": "o"},
-                    small.jwk,
-                    RSA.jwk | {"use": "enc", "kid": "enc"},
-                    {"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA", "kid": "broken"},
-                    {"kty": "EC", "crv": "secp256k1", "x": "AA", "y": "AA", "kid": "other"},
-                    7,
-                    EC.jwk | {"alg": "ES256"},
-                    RSA.jwk | {"alg": "RS512", "d": "AQAB"},
-                ]
-            }
-        )
-    )
-    assert [(key.kid, sorted(key.algorithms)) for key in found] == [
-        ("e", ["ES256"]),
-        ("r", ["RS512"]),
-    ]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "{}",
-        '{"keys": {}}',
-        '{"keys": []}',
-        "[" * 100_000,
-        "x" * 300_000,
-        key_set(RSA, RSA),
-    ],
-)
-def test_what_is_no_key_set(text: str) -> None:
-    with pytest.raises(ConfigError):
-        jwks.parse(text)

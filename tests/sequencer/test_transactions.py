@@ -16,7 +16,7 @@ from edgewake.cloud.kafka import clients, offsets, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.sequencer.config import SequencerConfig
 from edgewake.cloud.sequencer.shard import Shard
-from edgewake.cloud.sequencer.transactions import Transactions, claim_key, claimed_by
+from edgewake.cloud.sequencer.transactions import SessionTransactions, claim_key, claimed_by
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.frames.sequence import POSITION_KEY, Position, encode_positions
@@ -35,24 +35,24 @@ def config(own_kafka: Kafka) -> KafkaConfig:
 
 
 @pytest.fixture
-def session(config: KafkaConfig) -> Iterator[type[Transactions]]:
+def session(config: KafkaConfig) -> Iterator[type[SessionTransactions]]:
     """Makes sessions, whose claims are removed at the end."""
-    made: list[Transactions] = []
+    made: list[SessionTransactions] = []
 
-    class Session(Transactions):
+    class Session(SessionTransactions):
         def __init__(self) -> None:
             super().__init__(config, f"test-{uuid.uuid4().hex}")
             made.append(self)
 
     yield Session  # type: ignore[misc]
-    clearing = Transactions(config, f"test-{uuid.uuid4().hex}")
+    clearing = SessionTransactions(config, f"test-{uuid.uuid4().hex}")
     clearing.shut_out(one.id for one in made)
     with clearing.transaction():
         for one in made:
             clearing.producer.produce(topics.SEQUENCE, None, claim_key(one.id), SHARD)
 
 
-def write(session: Transactions, emitted_before: int) -> None:
+def write(session: SessionTransactions, emitted_before: int) -> None:
     """A position of the shard, within a transaction; it is with Kafka."""
     session.producer.produce(
         topics.SEQUENCE, encode_positions({SHARD: Position(0, emitted_before)}), POSITION_KEY, SHARD
@@ -60,7 +60,7 @@ def write(session: Transactions, emitted_before: int) -> None:
     assert not session.producer.flush(30)
 
 
-def serve(config: KafkaConfig, session: Transactions) -> Shard:
+def serve(config: KafkaConfig, session: SessionTransactions) -> Shard:
     bounds = SequencerConfig(kafka=config).bounds()
     return Shard.serve(
         SHARD, config, part="test", bounds=bounds, transactions=session, is_wanted=lambda: True
@@ -72,7 +72,7 @@ def position(shard: Shard) -> int:
 
 
 def test_what_who_died_committed_is_read_and_what_it_left_open_is_not(
-    config: KafkaConfig, session: type[Transactions]
+    config: KafkaConfig, session: type[SessionTransactions]
 ) -> None:
     dead = session()
     dead.claim([SHARD])
@@ -87,7 +87,7 @@ def test_what_who_died_committed_is_read_and_what_it_left_open_is_not(
 
 @pytest.mark.parametrize("has_claim", [True, False])
 def test_who_wakes_later_cannot_write(
-    config: KafkaConfig, session: type[Transactions], has_claim: bool
+    config: KafkaConfig, session: type[SessionTransactions], has_claim: bool
 ) -> None:
     """Control: without a claim nobody knows of it, and it can."""
     sleeper = session()
@@ -106,7 +106,7 @@ def test_who_wakes_later_cannot_write(
 
 
 def test_of_two_that_died_one_after_the_other_both_are_shut_out(
-    config: KafkaConfig, session: type[Transactions]
+    config: KafkaConfig, session: type[SessionTransactions]
 ) -> None:
     """The second one died before it had shut out the first one, and had written all the same: what
     Kafka hides for one hides the other.
@@ -128,7 +128,7 @@ def test_of_two_that_died_one_after_the_other_both_are_shut_out(
 
 
 def test_who_gave_the_shard_away_goes_on_with_others(
-    config: KafkaConfig, session: type[Transactions]
+    config: KafkaConfig, session: type[SessionTransactions]
 ) -> None:
     """Control: who did not is fenced (above)."""
     giver = session()
@@ -142,7 +142,7 @@ def test_who_gave_the_shard_away_goes_on_with_others(
 
 
 def test_who_claimed_before_another_serves_nothing(
-    config: KafkaConfig, session: type[Transactions]
+    config: KafkaConfig, session: type[SessionTransactions]
 ) -> None:
     """The group gave the shard away while it was on its way there: it leaves the other one
     alone.

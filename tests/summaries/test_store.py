@@ -180,6 +180,22 @@ def test_a_question_that_would_read_too_much_is_refused(
     )
 
 
+def test_many_hours_that_are_due_at_once_are_rolled_up_and_one_too_large_stops_none(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A recorded week is replayed within minutes; a turn of the follower then reads all of it."""
+    large = [minute(MIDNIGHT + 5 * HOUR_MS + i * MINUTE_MS, [1.0]) for i in range(60)]
+    kept = filled(path, day_of_minutes() + large)
+    monkeypatch.setattr(store, "ROWS_MAX", 50)
+    rolled = []
+    while turn := roll(kept, path, now_ms=NOW + 200_000):
+        rolled += turn
+    assert {start for step, start in rolled if step is Step.HOUR} == {
+        MIDNIGHT + hour * HOUR_MS for hour in range(48) if hour != 5
+    }
+    assert "is not rolled up" in caplog.text
+
+
 def test_one_series_too_many_is_counted_and_left_out(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

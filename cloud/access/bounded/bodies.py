@@ -116,7 +116,7 @@ class Taken:
 
 
 class Bodies:
-    """See the module."""
+    """Makes each answer once for all who ask for it, within a bound of bytes."""
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """See the module; without anything all rows are chosen, in the order in which they came."""
+    """Which rows a client asks for; by default all, in the order in which they came."""
 
     keys: frozenset[str] | None = None
     where: Where | None = None

@@ -49,7 +49,7 @@ class _Row:
 
 
 class Latest:
-    """See the module."""
+    """Keeps the latest row of each thing, within `bytes_max`."""
 
     def __init__(self, keys: Sequence[str] | None, *, bytes_max: int = BYTES_MAX) -> None:
         """`keys`: the group columns of a query; None: a stream, whose key is the device."""

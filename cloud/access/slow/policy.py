@@ -37,7 +37,7 @@ _SECONDS: Final = re.compile(r"[0-9]{1,4}")
 
 
 class Policy(StrEnum):
-    """See the module; in the order in which a server has them."""
+    """What is done about a slow reader, in the order in which a server has them."""
 
     WAIT = "wait"
     CONFLATE = "conflate"

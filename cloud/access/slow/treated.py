@@ -66,7 +66,7 @@ class Slots:
 
 
 class Treated(Generic[C]):
-    """See the module. As a `Subscriber`, which it owns; `close` it.
+    """Skips or conflates while it is too slow. As a `Subscriber`, which it owns; `close` it.
 
     Raises Full or Unavailable where the hub cannot serve the plan.
     """

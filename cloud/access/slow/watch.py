@@ -31,7 +31,7 @@ class Verdict(Enum):
 
 
 class SlowWatch:
-    """See the module."""
+    """Judges one reader each second by how far it is behind."""
 
     def __init__(self, wished: Wish, now: float) -> None:
         """`now` in monotonic seconds."""

@@ -54,7 +54,10 @@ class Room:
 
 
 class Channel:
-    """See the module; a member of `OpenStreams`. `close` it."""
+    """Tells what comes next of one subscription, as far as its credits reach.
+
+    A member of `OpenStreams`; `close` it.
+    """
 
     streams = 1
 

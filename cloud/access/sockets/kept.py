@@ -117,7 +117,7 @@ def _decoded(value: bytes) -> _Kept:
 
 
 class KeptCursors:
-    """See the module."""
+    """Keeps cursors by holder and name in Kafka, and knows those that other servers kept."""
 
     def __init__(self, config: KafkaConfig, name: str, clock: Clock) -> None:
         self._config, self._name, self._clock = config, name, clock

@@ -34,7 +34,7 @@ TOO_LARGE: Final = 1009
 
 
 class SocketProtocol(WSProtocol):
-    """See the module. `on_gone` is called when the connection is lost."""
+    """One connection by RFC 6455. `on_gone` is called when the connection is lost."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)

@@ -77,7 +77,10 @@ class Closing:
 
 
 class Socket:
-    """See the module; a member of `OpenStreams`. `close` it."""
+    """Serves one connection: writes what its subscriptions have, answers its client.
+
+    A member of `OpenStreams`; `close` it.
+    """
 
     streams = 0
     """Its subscriptions are its reader's streams; it is a connection of its address."""

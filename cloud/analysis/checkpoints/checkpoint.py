@@ -182,11 +182,13 @@ def remove_other_format(checkpoint: Path, form: int, store: StateStore) -> bool:
     """
     mark = checkpoint / "format"
     ours = str(form) if store == "memory" else f"{form} {store}"
-    is_other = checkpoint.exists() and (mark.read_text("ascii") if mark.exists() else "1") != ours
+    found = mark.read_text("ascii") if mark.exists() else None
+    is_other = checkpoint.exists() and (found or "1") != ours
     if is_other:
         shutil.rmtree(checkpoint)
     checkpoint.mkdir(parents=True, exist_ok=True)
-    mark.write_text(ours, "ascii")
+    if found != ours:  # a kill within the writing would cost the whole checkpoint
+        mark.write_text(ours, "ascii")
     return is_other
 
 

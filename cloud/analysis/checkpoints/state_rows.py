@@ -32,7 +32,7 @@ def kept_rows(config: KafkaConfig, place: str = "") -> dict[str, bytes]:
 
     They are as stored (state_parts).
 
-    Call after `Transactions` is made: it ends what a dead predecessor left open. Raises
+    Call after `LaneTransactions` is made: it ends what a dead predecessor left open. Raises
     Unavailable.
     """
     rows: dict[str, bytes] = {}

@@ -14,7 +14,7 @@ from edgewake.cloud.analysis.results import emit, lane_progress
 from edgewake.cloud.analysis.results.emitted_rows import EmittedRows
 from edgewake.cloud.analysis.results.lane_record import LaneRecord, with_incomplete_before
 from edgewake.cloud.analysis.results.meter import Meter
-from edgewake.cloud.analysis.results.transaction import Transactions
+from edgewake.cloud.analysis.results.transaction import LaneTransactions
 from edgewake.cloud.analysis.results.withheld import Withheld
 from edgewake.cloud.traces.tracer import Carried
 from edgewake.protocol import topics
@@ -36,7 +36,7 @@ class Emission:
         name: str,
         clock: Clock,
         counters: Counters,
-        transactions: Transactions,
+        transactions: LaneTransactions,
         *,
         record: LaneRecord,
         states: States,

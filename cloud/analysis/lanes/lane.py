@@ -35,7 +35,7 @@ from edgewake.cloud.analysis.lanes.silence import Silence
 from edgewake.cloud.analysis.results import lane_progress
 from edgewake.cloud.analysis.results.emitted_rows import EmittedRows
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
-from edgewake.cloud.analysis.results.transaction import Transactions
+from edgewake.cloud.analysis.results.transaction import LaneTransactions
 from edgewake.cloud.analysis.schedule.lane_schedule import LaneSchedule
 from edgewake.cloud.analysis.schedule.slow import Behind
 from edgewake.protocol.clock import Clock
@@ -156,7 +156,9 @@ class Lane:
         config, job, now_ms = self.config, self.job, self.clock.now_ms()
         self._batches_before = self.counters.batches
         self._schedule.polls(now_ms)
-        transactions = self._clients.enter_context(closing(Transactions(config.kafka, self.name)))
+        transactions = self._clients.enter_context(
+            closing(LaneTransactions(config.kafka, self.name))
+        )
         log_reader = self._clients.enter_context(closing(LogReader(config.kafka)))
         before = lane_start.record_of(config, job, self.name, self.checkpoint)
         changed = self._planned() if self._planning is None else self._planning.result()

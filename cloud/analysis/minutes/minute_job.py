@@ -52,7 +52,7 @@ from edgewake.cloud.analysis.minutes.summary_record import (
     pieces,
 )
 from edgewake.cloud.analysis.results import emit
-from edgewake.cloud.analysis.results.transaction import Transactions, lane_rows, other_version
+from edgewake.cloud.analysis.results.transaction import LaneTransactions, lane_rows, other_version
 from edgewake.cloud.analysis.schedule import schedule
 from edgewake.cloud.analysis.schedule.piece_size import PieceSize
 from edgewake.cloud.kafka import clients
@@ -211,7 +211,7 @@ class _Turns:
         self._began_ms = 0
         """When the last turn did."""
         self._admin: Admin = clients.admin(self._config.kafka)
-        self._transactions = Transactions(self._config.kafka, POOL)
+        self._transactions = LaneTransactions(self._config.kafka, POOL)
         try:
             self._record = owner.record = self._read_record()
         except BaseException:

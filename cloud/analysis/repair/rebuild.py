@@ -54,7 +54,7 @@ from edgewake.cloud.analysis.repair.repair import (
 from edgewake.cloud.analysis.results import emit, withheld
 from edgewake.cloud.analysis.results.batch_commit import Offsets
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
-from edgewake.cloud.analysis.results.transaction import Transactions, read_lane_record
+from edgewake.cloud.analysis.results.transaction import LaneTransactions, read_lane_record
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.queries.explain import streams_of
 from edgewake.cloud.queries.lane_kind import KIND_NAMED
@@ -137,7 +137,7 @@ class Rebuilder:
         Raises KafkaException, Unavailable, or what Spark says.
         """
         stream, kind = asked[0][1].lane
-        transactions = Transactions(self._kafka, f"{stream}-{kind}")
+        transactions = LaneTransactions(self._kafka, f"{stream}-{kind}")
         try:
             new = LaneRecord(stream=stream, lane=kind)
             record = read_lane_record(self._kafka, new.key) or new

@@ -54,7 +54,7 @@ from edgewake.cloud.analysis.repair.repair import (
     step,
 )
 from edgewake.cloud.analysis.results import emit
-from edgewake.cloud.analysis.results.transaction import Transactions
+from edgewake.cloud.analysis.results.transaction import LaneTransactions
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.queries.explain import streams_of
 from edgewake.protocol import topics
@@ -114,7 +114,7 @@ class Repairs:
         tries twice as many."""
         self._rebuilder = Rebuilder(session, kafka, clock, checkpoints)
         self._worker: threading.Thread | None = None
-        self._transactions: Transactions | None = None
+        self._transactions: LaneTransactions | None = None
 
     def on_row(self, key: str, value: bytes | None) -> None:
         """A record of `ew.repairs`; ValueError where it cannot be read."""
@@ -271,7 +271,7 @@ class Repairs:
         more = {"revision": latest.revision + 1, "updated_at": self._clock.now_ms()}
         after = latest.model_copy(update=more | update)
         if self._transactions is None:
-            self._transactions = Transactions(self._kafka, POOL)
+            self._transactions = LaneTransactions(self._kafka, POOL)
         outputs = [] if news is None else news.outputs
         row = emit.Output(topics.REPAIRS, after.id.encode(), after.model_dump_json().encode())
         self._transactions.write(

@@ -54,7 +54,7 @@ class Overlong(KafkaException):  # type: ignore[misc]  # it has no types
     """
 
 
-class Transactions:
+class LaneTransactions:
     """The producer of one lane.
 
     A later process with the same lane fences this one: two drivers can never both emit.
@@ -160,7 +160,7 @@ def _pieces(outputs: Iterable[Output | Outputs]) -> Iterator[Output | Outputs]:
 def lane_rows(config: KafkaConfig, is_wanted: Callable[[str], bool]) -> dict[str, bytes]:
     """The last records of `ew.lanes` by key.
 
-    Call after `Transactions` is made: it ends what a dead predecessor left open.
+    Call after `LaneTransactions` is made: it ends what a dead predecessor left open.
 
     Raises Unavailable.
     """

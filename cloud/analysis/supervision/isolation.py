@@ -20,7 +20,7 @@ from edgewake.cloud.analysis.lanes.lane import Lane
 from edgewake.cloud.analysis.results import lane_record
 from edgewake.cloud.analysis.results.emit import Output
 from edgewake.cloud.analysis.results.lane_progress import outputs
-from edgewake.cloud.analysis.results.transaction import Transactions, read_lane_record
+from edgewake.cloud.analysis.results.transaction import LaneTransactions, read_lane_record
 from edgewake.cloud.analysis.schedule.slow import Slow
 from edgewake.cloud.queries.query import Registered
 from edgewake.protocol import topics
@@ -56,7 +56,7 @@ def isolate(
         config.kept_dir / "checkpoints" / place / kind,
         str(uuid.UUID(int=rng.getrandbits(128), version=4)),
     )
-    with closing(Transactions(config.kafka, lane.name)) as transactions:
+    with closing(LaneTransactions(config.kafka, lane.name)) as transactions:
         record = read_lane_record(config.kafka, lane.record.key) or lane.record
         after = lane_record.isolated(record, place, own.label, reason)
         said = outputs([own], after, rate=None, left=None, now_ms=now_ms)

@@ -13,7 +13,7 @@ from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.maps.applying import not_meant
 from edgewake.protocol.maps.names import device_name
 from edgewake.protocol.ops.device import DeviceState
-from edgewake.protocol.sparkplug.host import Event, Odd, Presence, Reading
+from edgewake.protocol.sparkplug.host import Event, Odd, Reading, ThingPresence
 
 
 def parts_of(
@@ -31,7 +31,7 @@ def parts_of(
                 body["historical"] = True
             up = topics.up(device_name(one.thing, prefix), stream)
             found.append(Part(mqtt5.PublishPacket(up, orjson.dumps(body)), keeps_odd=True))
-        elif isinstance(one, Presence):
+        elif isinstance(one, ThingPresence):
             state = DeviceState.ONLINE if one.is_online else DeviceState.OFFLINE
             status = topics.status(device_name(one.thing, prefix))
             found.append(Part(mqtt5.PublishPacket(status, state.value.encode())))

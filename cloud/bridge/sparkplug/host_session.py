@@ -44,9 +44,9 @@ from edgewake.protocol.sparkplug.host import (
     Event,
     Host,
     Odd,
-    Presence,
     Reading,
     Rebirth,
+    ThingPresence,
     address_of,
     is_death,
     is_node_life,
@@ -259,7 +259,7 @@ class HostSession:
                     counts["rebirth"] += 1
                 case Reading():
                     counts["reading"] += 1
-                case Presence():
+                case ThingPresence():
                     counts["presence"] += 1
                 case Odd():
                     counts["lost" if one.is_lost else "odd"] += 1

@@ -9,20 +9,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import mqtt5
 
 from edgewake.cloud.bridge.admission.allowance import MEASURED_BYTES, Account
-from edgewake.cloud.bridge.admission.mapped import Mapper
+from edgewake.cloud.bridge.admission.mapped import Mapper, Part
 from edgewake.cloud.bridge.thingsboard import words
 from edgewake.cloud.bridge.thingsboard.firmware import Firmware, Image, chunk
 from edgewake.cloud.bridge.thingsboard.memory import Memory
 from edgewake.cloud.bridge.thingsboard.pending import Pending
 from edgewake.cloud.bridge.web import provisioning
-from edgewake.cloud.bridge.web.door import Taker
+from edgewake.cloud.bridge.web.door import ASIDE_BYTES, Taker
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.downlink.down_message import Command
 from edgewake.protocol.downlink.down_row import DownRow
@@ -80,6 +80,16 @@ class Taken:
 Recent = OrderedDict[int, Taken]
 
 
+class Said(NamedTuple):
+    """What a message with readings says."""
+
+    parts: Sequence[Part]
+    body: Mapping[str, Any]
+    """Its object, where something of it is remembered."""
+    busy_s: float
+    """The processor time that it took to read."""
+
+
 class Server(Protocol):
     """What the door is for a client."""
 
@@ -89,6 +99,8 @@ class Server(Protocol):
     mapper: Mapper
     memory: Memory
     firmware: Firmware
+    readers: asyncio.Semaphore
+    """Turns of messages that are read beside the loop, which serves others meanwhile."""
     whole_files: asyncio.Semaphore
     """Turns of who is sent a whole file."""
     whole_files_of: set[str]
@@ -164,6 +176,8 @@ class Client:
             case mqtt5.PingReqPacket():
                 self._say(mqtt5.PingRespPacket())
             case mqtt5.PubAckPacket():
+                while self.door.bridge.is_full:  # it may be an answer
+                    await self.door.clock.sleep(ROOM_S)
                 done = self._in_packets.pop(packet.packet_id, None)
                 if done is not None:
                     self._in_rows.discard(done.row_id)
@@ -214,7 +228,7 @@ class Client:
         word = words.read(packet.topic, packet.payload)
         match word:
             case words.Up():
-                self._take(word, packet.payload, settle)
+                await self._take(word, packet.payload, settle)
                 return
             case words.Attributes():
                 self._reply(words.attributes(word, self._known(word.device)), packet)
@@ -232,6 +246,8 @@ class Client:
         """Answer at its expense: a question is short, and its answer may be long."""
         account = self.door.bridge.account(self.holder.device)
         account.pay(len(asking.payload) + len(what.payload), 0.0)
+        if asking.topic != words.standard(asking.topic):
+            what = what._replace(topic=words.shortened(what.topic))
         self.publish(what)
 
     async def _on_provision(self, packet: mqtt5.PublishPacket) -> None:
@@ -329,32 +345,45 @@ class Client:
         """What all devices behind it have together."""
         return self.door.bridge.account(self.holder.device, is_named=True)
 
-    def _take(self, word: words.Up, payload: bytes, settle: Callable[[], None]) -> None:
+    async def _take(self, word: words.Up, payload: bytes, settle: Callable[[], None]) -> None:
         own = self.holder.device
         if word.is_gateways and not self.holder.is_gateway:
             self.door.note(self, f"its token is not a gateway's: {word.topic} is passed over")
             settle()
             return
+        now_ms = self.door.clock.now_ms()
+        if len(payload) <= ASIDE_BYTES:
+            said = self._said(word, payload, now_ms)
+        else:
+            async with self.door.readers:
+                said = await asyncio.to_thread(self._said, word, payload, now_ms)
+        self._remember(word, said.body)
+        if len(payload) >= MEASURED_BYTES:
+            self.door.bridge.account(own).pay(len(payload), said.busy_s)
+        if word.is_gateways:
+            self._named.pay_for(len(said.parts), len(payload))
+        self.door.bridge.take(said.parts, own, settle, is_named=word.is_gateways)
+
+    def _said(self, word: words.Up, payload: bytes, now_ms: int) -> Said:
+        """What a message says. It may run in another thread, and reads only what never changes."""
+        began_s = time.thread_time()
+        own = self.holder.device
         topic = word.topic if word.is_gateways else word.topic.replace("/me/", f"/{own}/")
         packet = mqtt5.PublishPacket(topic, payload)
-        began_s = time.thread_time()
-        parts = self.door.mapper.parts_of(
-            packet, self.door.clock.now_ms(), device="" if word.is_gateways else own
-        )
-        self._remember(word, payload)
-        if len(payload) >= MEASURED_BYTES:
-            self.door.bridge.account(own).pay(len(payload), time.thread_time() - began_s)
-        if word.is_gateways:
-            self._named.pay_for(len(parts), len(payload))
-        self.door.bridge.take(parts, own, settle, is_named=word.is_gateways)
+        device = "" if word.is_gateways else own
+        parts = self.door.mapper.parts_of(packet, now_ms, device=device)
+        is_remembered = word.is_gateways or word.topic == words.ATTRIBUTES
+        body = words.object_of(payload) if is_remembered else {}
+        return Said(parts, body, time.thread_time() - began_s)
 
-    def _remember(self, word: words.Up, payload: bytes) -> None:
+    def _remember(self, word: words.Up, body: Mapping[str, Any]) -> None:
         """Devices behind it, and attributes that may be asked for."""
-        body = words.object_of(payload)
         is_attributes = word.topic.endswith("/attributes")
         if not word.is_gateways:
             if is_attributes:
                 self._keep(self.holder.device, "client", body)
+            return
+        if self.is_replaced:  # while this was read; its next connection speaks for them
             return
         by_name = body
         if word.topic.endswith("connect"):
@@ -407,6 +436,9 @@ class Client:
         pending = Pending.of(row, asked)
         if asked.name != words.SET_ATTRIBUTES:
             return self._send(words.command(asked, own), pending)
+        if self.door.bridge.is_full:  # it may be answered at once
+            self._is_behind = True
+            return False
         try:
             values = self.door.firmware.described(words.shared_of(asked))
         except ValueError as error:
@@ -418,7 +450,9 @@ class Client:
         return True
 
     def _send(self, what: words.Publish, pending: Pending) -> bool:
-        """Send what is a command to the device."""
+        """Send what is a command to the device, by the long or the short name of its topic."""
+        if self._qos(what.topic) is None:
+            what = what._replace(topic=words.shortened(what.topic))
         qos = self._qos(what.topic)
         if qos and len(self._in_packets) >= IN_PACKETS_MAX:
             self._is_behind = True

@@ -162,10 +162,14 @@ class DeviceApi:
 
     # Requests
 
-    def heard(self, head: Head, body: bytes) -> None:
-        """Remember attributes that a device has sent, for its questions. `body` is unpacked."""
+    def said(self, body: bytes) -> Mapping[str, Any]:
+        """Read the attributes in a body, which is unpacked. Pure, and not of one thread."""
+        return words.object_of(body)
+
+    def heard(self, head: Head, said: Mapping[str, Any]) -> None:
+        """Remember attributes that a device has sent, for its questions."""
         if thingsboard_kind(head) == "attributes" and not is_question(head):
-            self._keep(device_of(head, self._prefix), "client", words.object_of(body))
+            self._keep(device_of(head, self._prefix), "client", said)
 
     async def answer(
         self, head: Head, body: bytes, account: Account, receive: Receive
@@ -182,7 +186,10 @@ class DeviceApi:
         if kind == "claim":
             return Reply(200)
         if kind == "attributes":
-            said = self._attributes(head, device)
+            known = await self._attributes(head, device)
+            if known is None:
+                return _refused(head, 503, NOT_NOW)
+            said = known
         elif kind == "rpc" and head.method == "POST":
             return _called(body)
         elif kind.startswith("rpc/"):
@@ -199,12 +206,19 @@ class DeviceApi:
         account.pay_for(0, len(answer))
         return Reply(200, answer)
 
-    def _attributes(self, head: Head, device: str) -> Mapping[str, Any]:
-        """The attributes that are asked for, and those that wait to be set are set by it."""
+    async def _attributes(self, head: Head, device: str) -> Mapping[str, Any] | None:
+        """The attributes that are asked for, and those that wait to be set are set by it.
+
+        None: the bridge has no room for that.
+        """
         client, shared = _keys(head, "clientKeys"), _keys(head, "sharedKeys")
         is_all = not client and not shared
         for row, asked in [*self._open(device, is_set=True)]:
-            if is_all or not shared.isdisjoint(words.shared_of(asked)):
+            if not is_all and shared.isdisjoint(words.shared_of(asked)):
+                continue
+            if not await self._has_room():
+                return None
+            if not self._has(row, asked):  # another request may have had it meanwhile
                 self._set(row, asked)
         kept = self._memory.of(device)
         found = {
@@ -234,10 +248,22 @@ class DeviceApi:
         settled = asyncio.Event()
         try:
             async with asyncio.timeout(TAKE_S):
-                while self._bridge.is_full:
-                    await self._clock.sleep(ROOM_S)
+                await self._room()
                 self._bridge.take([part], device, settled.set, is_named=False)
                 await settled.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _room(self) -> None:
+        while self._bridge.is_full:
+            await self._clock.sleep(ROOM_S)
+
+    async def _has_room(self) -> bool:
+        """Is there room for an answer, at least after a while?"""
+        try:
+            async with asyncio.timeout(TAKE_S):
+                await self._room()
         except TimeoutError:
             return False
         return True
@@ -260,6 +286,10 @@ class DeviceApi:
             if not is_set:
                 self._tell(row, asked)
                 return words.called(asked)
+            if not await self._has_room():
+                return None
+            if self._has(row, asked):  # another request had it meanwhile
+                continue
             values = self._set(row, asked)
             if values is not None:
                 return values

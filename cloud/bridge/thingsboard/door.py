@@ -23,10 +23,11 @@ from edgewake.cloud.bridge.thingsboard.memory import Memory
 from edgewake.cloud.bridge.thingsboard.present import Present
 from edgewake.cloud.bridge.web import provisioning
 from edgewake.cloud.bridge.web.device_passwords import DevicePasswords
-from edgewake.cloud.bridge.web.door import Taker
+from edgewake.cloud.bridge.web.door import READERS_MAX, Taker
 from edgewake.cloud.client_share import Bound, Clients, Held
 from edgewake.cloud.log_pace import LogPace
-from edgewake.cloud.web import tls
+from edgewake.cloud.web import http_part, tls
+from edgewake.cloud.web.gone import notice_gone
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.downlink.down_row import DownRow
@@ -83,6 +84,7 @@ class Door:
         self._outbox = outbox
         self.memory = memory
         self.firmware = firmware
+        self.readers = asyncio.Semaphore(READERS_MAX)
         self.whole_files = asyncio.Semaphore(WHOLE_FILES_MAX)
         self.whole_files_of: set[str] = set()
         self.provisioning = provisioning.opened(config.enrol_url, config.enrol_ca_file)
@@ -376,8 +378,10 @@ async def serve(
     if config.cert_file is not None and config.key_file is not None:
         encrypted = tls.serving(config.cert_file, config.key_file, "cert_file", "key_file")
     within_s = None if encrypted is None else HELLO_S
+    listener = http_part.bind(config.host, config.port)
+    notice_gone([listener])
     server = await asyncio.start_server(
-        door.serve, config.host, config.port, ssl=encrypted, ssl_handshake_timeout=within_s
+        door.serve, sock=listener, ssl=encrypted, ssl_handshake_timeout=within_s
     )
     log.info(
         "takes what ThingsBoard's devices send at %s:%s",

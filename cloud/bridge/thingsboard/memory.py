@@ -125,10 +125,13 @@ class Memory:
         known: dict[str, Any] = getattr(kept, kind)
         left, size = [], len(kept.text())
         for name, value in values.items():
-            more = len(orjson.dumps({name: value}))
-            less = len(orjson.dumps({name: known[name]})) if name in known else 0
             is_new = name not in known
-            if (is_new and len(known) >= ATTRIBUTES_MAX) or size + more - less > DEVICE_BYTES_MAX:
+            if is_new and len(known) >= ATTRIBUTES_MAX:
+                left.append(name)
+                continue
+            more = len(orjson.dumps({name: value}))
+            less = 0 if is_new else len(orjson.dumps({name: known[name]}))
+            if size + more - less > DEVICE_BYTES_MAX:
                 left.append(name)
                 continue
             known[name] = value

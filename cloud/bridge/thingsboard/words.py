@@ -8,6 +8,7 @@ v1/devices/me/claim                               is taken, and means nothing he
 v2/fw/request/N/chunk/K, v2/sw/…                  asks for firmware, software → …/response/N/chunk/K
 /provision/request                                asks for a token (`provisioning`)
 v1/gateway/…                                      the same for devices behind it, by their names
+v2/t, v2/a, v2/a/req/N, v2/r/res/N, …             the short names of the first five
 """
 
 from __future__ import annotations
@@ -33,10 +34,27 @@ _UP: Final = frozenset({DEVICE + "telemetry", ATTRIBUTES})
 _GATEWAY_UP: Final = frozenset(
     {GATEWAY + "telemetry", GATEWAY_ATTRIBUTES, GATEWAY + "connect", GATEWAY + "disconnect"}
 )
+_SHORT: Final = {
+    "v2/t": DEVICE + "telemetry",
+    "v2/t/j": DEVICE + "telemetry",
+    "v2/a": ATTRIBUTES,
+    "v2/a/j": ATTRIBUTES,
+}
+"""Short topic → the one that is meant; protobuf (`v2/t/p`) is not read."""
+_SHORT_BEGINNINGS: Final = {
+    "v2/a/req/": ATTRIBUTES + "/request/",
+    "v2/a/res/": ATTRIBUTES + "/response/",
+    "v2/r/req/": DEVICE + "rpc/request/",
+    "v2/r/res/": DEVICE + "rpc/response/",
+}
+"""How topics with a number at their end begin: short and long."""
 _CHUNK: Final = re.compile(r"v2/(fw|sw)/request/([0-9]{1,10})/chunk/([0-9]{1,10})")
 _NUMBER: Final = re.compile(r"[0-9]{1,10}")
 SET_ATTRIBUTES: Final = "set_attributes"
 """The command that becomes shared attributes; every other one is an RPC of its name."""
+QUESTION_BYTES_MAX: Final = 64 * 1024
+"""Bytes of a question or an answer, as ThingsBoard has it: it is read at once, while nobody else is
+served."""
 INFLIGHT_MAX: Final = 100
 """Messages of a client that wait for Kafka."""
 PAYLOAD_BYTES_MAX: Final = 1 << 20
@@ -114,12 +132,36 @@ class Publish(NamedTuple):
     payload: bytes
 
 
+def standard(topic: str) -> str:
+    """The long name of a topic."""
+    if topic in _SHORT:
+        return _SHORT[topic]
+    for short_one, long_one in _SHORT_BEGINNINGS.items():
+        if topic.startswith(short_one):
+            return long_one + topic.removeprefix(short_one)
+    return topic
+
+
+def shortened(topic: str) -> str:
+    """The short name of what is published to a device; the same topic where there is none."""
+    if topic == ATTRIBUTES:
+        return "v2/a"
+    for short_one, long_one in _SHORT_BEGINNINGS.items():
+        if topic.startswith(long_one):
+            return short_one + topic.removeprefix(long_one)
+    return topic
+
+
 def read(topic: str, payload: bytes) -> Word:
     """What a message means."""
+    topic = standard(topic)
     if topic in _UP or topic in _GATEWAY_UP:
         return Up(topic, topic in _GATEWAY_UP)
     if (chunk := _CHUNK.fullmatch(topic)) is not None:
         return _chunk(chunk, payload)
+    if len(payload) > QUESTION_BYTES_MAX:
+        expected = f"expected at most {QUESTION_BYTES_MAX}"
+        return Passed(f"{len(payload)} bytes on {topic[:200]!r}: {expected}")
     body = object_of(payload)
     if topic.startswith(_ASKED) and (number := _number(topic, _ASKED)) is not None:
         return Attributes(number, "", _keys(body.get("clientKeys")), _keys(body.get("sharedKeys")))
@@ -147,6 +189,8 @@ def _of_gateway(body: Mapping[str, Any]) -> Word:
     number, device = body.get("id"), body.get("device")
     if not isinstance(number, int) or not isinstance(device, str):
         return Passed("attributes are asked for without `id` and `device`")
+    if not isinstance(body.get("client"), bool) and ("client" in body or "shared" in body):
+        return Attributes(number, device, _keys(body.get("client")), _keys(body.get("shared")))
     keys = _keys(body.get("keys", body.get("key")))
     is_client = body.get("client") is True
     return Attributes(number, device, keys if is_client else (), () if is_client else keys)
@@ -179,7 +223,7 @@ def attributes(asked: Attributes, known: Mapping[str, Mapping[str, Any]]) -> Pub
     if not asked.device:
         body = {"client": client, "shared": shared}
         return Publish(f"{ATTRIBUTES}/response/{asked.number}", orjson.dumps(body))
-    found = client or shared
+    found = {**client, **shared}
     names = [*asked.client, *asked.shared]
     value = {"value": found.get(names[0])} if len(names) == 1 else {"values": found}
     of_gateway = {"id": asked.number, "device": asked.device, **value}

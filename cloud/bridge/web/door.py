@@ -16,8 +16,9 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import ceil
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -54,6 +55,8 @@ ROOM_S: Final = 0.02
 """Seconds between two looks for room."""
 ASIDE_BYTES: Final = 4096
 """Bytes of a body from which on it is read beside the loop, which serves MQTT meanwhile."""
+QUESTION_BYTES_MAX: Final = 64 * 1024
+"""Bytes of a question's body, which the loop reads. ThingsBoard's bound, too."""
 READERS_MAX: Final = 2
 """Bodies that are read beside the loop at once: more would only take turns."""
 RETRY_S: Final = 5
@@ -90,8 +93,11 @@ class Sending(Protocol):
 class Questions(Protocol):
     """What devices of ThingsBoard ask for: see `DeviceApi`."""
 
-    def heard(self, head: Head, body: bytes) -> None:
-        """Remember what a device has sent."""
+    def said(self, body: bytes) -> Mapping[str, Any]:
+        """Read the attributes in a body, which may take long."""
+
+    def heard(self, head: Head, said: Mapping[str, Any]) -> None:
+        """Remember attributes that a device has sent."""
 
     async def answer(
         self, head: Head, body: bytes, account: Account, receive: Receive
@@ -173,7 +179,7 @@ class Door:
             return Response(provisioning.refused(NO_BROWSER), 403, media_type=JSON)
         chunks: list[bytes] = []
         try:
-            refused = await self._read(receive, client, chunks)
+            refused = await self._read(receive, client, chunks, QUESTION_BYTES_MAX)
             if refused is not None:
                 body = provisioning.refused(refused.detail)
                 return Response(body, refused.status, media_type=JSON)
@@ -209,7 +215,7 @@ class Door:
         """The answer. It may take a minute, and the body counts until then."""
         chunks: list[bytes] = []
         try:
-            refused = await self._read(receive, client, chunks)
+            refused = await self._read(receive, client, chunks, QUESTION_BYTES_MAX)
             if refused is None and self._questions is None:
                 refused = Outcome(404, detail="nobody here answers devices of ThingsBoard")
             if refused is not None or self._questions is None:
@@ -245,17 +251,19 @@ class Door:
         finally:
             self._release(client, chunks)
 
-    async def _read(self, receive: Receive, client: str, chunks: list[bytes]) -> Outcome | None:
+    async def _read(
+        self, receive: Receive, client: str, chunks: list[bytes], most: int | None = None
+    ) -> Outcome | None:
         """Read the body; what it holds is counted as long as it is in `chunks`."""
-        size = 0
+        size, most = 0, self._body_bytes_max if most is None else most
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return Outcome(400, detail="ended early")
             chunk = message.get("body", b"")
             size += len(chunk)
-            if size > self._body_bytes_max:
-                return Outcome(413, detail=f"a body of more than {self._body_bytes_max} bytes")
+            if size > most:
+                return Outcome(413, detail=f"a body of more than {most} bytes")
             total, held = self._held.total() + len(chunk), self._held[client] + len(chunk)
             if (why := self._bodies.refusal(total=total, held=held)) is not None:
                 return Outcome(503, detail=why)
@@ -288,18 +296,21 @@ class Door:
         taken = max(readings - whole.refused, 0)
         is_heard = asked.form is Form.THINGSBOARD and thingsboard_kind(asked.head) == "attributes"
         if status == 200 and is_heard and self._questions is not None:
-            self._questions.heard(asked.head, await self._plain(asked.head, body, account))
+            said = await self._said(self._questions, asked.head, body, account)
+            self._questions.heard(asked.head, said)
         return Outcome(status, taken, whole.refused, whole.detail), 0
 
-    async def _plain(self, head: Head, body: bytes, account: Account) -> bytes:
-        """A body without its content coding, which was right before."""
-        coding = head.headers.get("content-encoding", "")
-        if not coding or len(body) <= ASIDE_BYTES:
-            return unpacked(body, coding, self._body_bytes_max)
+    async def _said(
+        self, questions: Questions, head: Head, body: bytes, account: Account
+    ) -> Mapping[str, Any]:
+        """The attributes in a body, which was right before."""
+        coding, most = head.headers.get("content-encoding", ""), self._body_bytes_max
+        if _is_short(body, coding):
+            return questions.said(body)
         # No turn of `_readers`: its readings are in Kafka, and its client waits no longer than 5 s.
-        plain, busy_s = await asyncio.to_thread(_unpacked, body, coding, self._body_bytes_max)
+        said, busy_s = await asyncio.to_thread(_read_attributes, questions, body, coding, most)
         account.pay(0, busy_s)
-        return plain
+        return said
 
     def _too_much_of_one(self, parts: Sequence[Part]) -> tuple[Outcome, float] | None:
         """All or nothing: a request is let in where each device in it may send."""
@@ -312,14 +323,26 @@ class Door:
     async def _parts(self, asked: Asked, body: bytes, account: Account) -> Sequence[Part] | None:
         """None: its device used up its share while this waited for its turn."""
         now_ms = self._clock.now_ms()
-        if len(body) <= ASIDE_BYTES:
+        if _is_short(body, asked.head.headers.get("content-encoding", "")):
             return self._requests.parts(asked, body, now_ms)
-        async with self._readers:
-            if account.wait_s(self._clock.monotonic_s()) > 0:
-                return None
-            parts, busy_s = await asyncio.to_thread(_timed, self._requests, asked, body, now_ms)
-        account.pay(len(body), busy_s)
+        await self._readers.acquire()
+        if account.wait_s(self._clock.monotonic_s()) > 0:
+            self._readers.release()
+            return None
+        reading = asyncio.ensure_future(
+            asyncio.to_thread(_timed, self._requests, asked, body, now_ms)
+        )
+        reading.add_done_callback(partial(self._was_read, account, len(body)))
+        parts, _ = await asyncio.shield(reading)  # no thread ends where nobody waits any more
         return parts
+
+    def _was_read(
+        self, account: Account, size: int, reading: asyncio.Future[tuple[Sequence[Part], float]]
+    ) -> None:
+        """A body was read, whether its request still waits for it or not: it costs the same."""
+        self._readers.release()
+        if not reading.cancelled() and reading.exception() is None:
+            account.pay(size, reading.result()[1])
 
 
 def _timed(
@@ -331,11 +354,18 @@ def _timed(
     return parts, time.thread_time() - began_s
 
 
-def _unpacked(body: bytes, coding: str, most: int) -> tuple[bytes, float]:
-    """The body, and the seconds of processor time that it took."""
+def _is_short(body: bytes, coding: str) -> bool:
+    """May it be read by the loop? What is packed may unfold to any size."""
+    return len(body) <= ASIDE_BYTES and not coding
+
+
+def _read_attributes(
+    questions: Questions, body: bytes, coding: str, most: int
+) -> tuple[Mapping[str, Any], float]:
+    """The attributes, and the seconds of processor time that they took."""
     began_s = time.thread_time()
-    plain = unpacked(body, coding, most)
-    return plain, time.thread_time() - began_s
+    said = questions.said(unpacked(body, coding, most) if coding else body)
+    return said, time.thread_time() - began_s
 
 
 def _headers(scope: Scope) -> dict[str, str]:

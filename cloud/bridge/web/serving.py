@@ -17,6 +17,7 @@ from edgewake.cloud.bridge.web.requests import Requests
 from edgewake.cloud.client_share import Bound, Clients
 from edgewake.cloud.web import http_part, tls
 from edgewake.cloud.web.connections import Connections
+from edgewake.cloud.web.gone import notice_gone
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.maps.device_tokens import DeviceTokens
 from edgewake.protocol.maps.map_file import LOOK_S, MapFile
@@ -40,6 +41,7 @@ async def serve(
     certificates = None if book is None else DeviceCertificates(book)
     encrypted = tls.context(config.also_cert_file, config.also_key_file, config.also_client_ca_file)
     listeners = http_part.bind_all((config.host, *config.also_hosts), config.port)
+    notice_gone(listeners)
     mapper = Mapper(maps.maps, config.prefix)
     requests = Requests(
         mapper, tokens, config.prefix, config.body_bytes_max, passwords, certificates

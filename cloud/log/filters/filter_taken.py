@@ -21,9 +21,15 @@ _TEXT: Final = r"'(?:[^']|'')*+'"
 _FOUND: Final = re.compile(
     rf"""(?P<text>{_TEXT})|"(?:[^"]|"")*+"|\b(?i:IN)\s*\(\s*(?P<list>{_TEXT}(?:\s*,\s*{_TEXT})++)\s*\)"""
     rf"""|\b(?i:IN)\s+(?i:SET)\s*\(\s*(?P<set>{_TEXT})\s*\)"""
+    r"""|--[^\n]*|(?P<block>/\*)"""
 )
-"""A text or a quoted name, which is passed (a polygon is not), a list of texts, or a named set."""
+"""A text, a quoted name or a comment, which is passed (a polygon is not), a list of texts, or a
+named set. Comments in `/* */` may be in one another: where one begins nothing is taken out."""
 _POLYGON: Final = re.compile(r"'\s*POLYGON", re.IGNORECASE)
+_ARGUMENTS: Final = re.compile(r"\bin_polygon\s*\([^()']*$", re.IGNORECASE)
+"""What stands before a polygon: any other text may begin so, too."""
+_ARGUMENTS_CHARS: Final = 200
+"""Characters of the arguments before a polygon: two names of fields."""
 _LISTED: Final = re.compile(_TEXT)
 _PLACE: Final = "\0"
 """Stands before the kind and number of what was taken out; no text may have it."""
@@ -69,7 +75,7 @@ NOTHING: Final = Taken("")
 
 def take_out(text: str) -> Taken:
     """Raises FilterError where there is too much of it."""
-    if _PLACE in text or "--" in text or "/*" in text:  # a quote in a comment begins no text
+    if _PLACE in text:
         return Taken(text)
     lists: list[tuple[str, ...]] = []
     polygons: list[str] = []
@@ -80,6 +86,8 @@ def take_out(text: str) -> Taken:
     at = length = 0
     for found in _FOUND.finditer(text):
         stand = found[0]
+        if found["block"] is not None:
+            return Taken(text)
         if found["list"] is not None:
             sizes[0] += len(found["list"].encode("utf-8", "replace"))
             lists.append(tuple(dict.fromkeys(map(_unquoted, _LISTED.findall(found["list"])))))
@@ -87,7 +95,7 @@ def take_out(text: str) -> Taken:
         elif found["set"] is not None:
             sets.append(_unquoted(found["set"]))
             stand = f"IN ('{_PLACE}s{len(sets) - 1}')"
-        elif found["text"] is not None and _POLYGON.match(found["text"]):
+        elif found["text"] is not None and _is_polygon(text, found):
             sizes[1] += len(found["text"].encode("utf-8", "replace"))
             polygons.append(_unquoted(found["text"]))
             stand = f"'{_PLACE}p{len(polygons) - 1}'"
@@ -112,6 +120,14 @@ def take_out(text: str) -> Taken:
             f"where: polygons of {sizes[1]} bytes, expected at most {POLYGON_BYTES_MAX} together"
         )
     return Taken("".join(parts), lists, polygons, sets, cuts)
+
+
+def _is_polygon(text: str, found: re.Match[str]) -> bool:
+    first = max(0, found.start() - _ARGUMENTS_CHARS)
+    return (
+        _POLYGON.match(found["text"]) is not None
+        and _ARGUMENTS.search(text, first, found.start()) is not None
+    )
 
 
 def _unquoted(text: str) -> str:

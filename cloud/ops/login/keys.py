@@ -1,7 +1,7 @@
 """The keys of the operations API: who holds one, and what they may do.
 
-The key file has a key a line, so that one can be added before another is removed; `#` begins a
-comment:
+The key file has a key a line, so that one can be added before another is removed; a
+comment begins with `#`, at the beginning of a line or behind a blank:
 
     KEY                     a key alone: its holder is called `operator` and may do everything
     NAME ROLE KEY           role `read` (look at everything) or `operate` (change it too); the name
@@ -24,6 +24,7 @@ from typing import Final
 
 from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.files.changing_file import ChangingFile
+from edgewake.protocol.files.comments import without_comment
 
 log = logging.getLogger("edgewake.ops")
 
@@ -56,7 +57,7 @@ def parse(text: str) -> tuple[Holder, ...]:
     """The holders of a key file's keys; raises ConfigError, which never shows a key."""
     holders: list[Holder] = []
     for number, line in enumerate(text.splitlines(), 1):
-        words = line.partition("#")[0].split()
+        words = without_comment(line).split()
         if words:
             holders.append(_holder(words, number))
     if not holders or len(holders) > KEYS_MAX:
@@ -77,6 +78,8 @@ def _holder(words: list[str], line: int) -> Holder:
         raise ConfigError(f"line {line}: role {role[:20]!r}: expected read or operate")
     if len(key) < KEY_CHARS_MIN or not key.isascii():
         raise ConfigError(f"line {line}: key: expected at least {KEY_CHARS_MIN} ASCII characters")
+    if "#" in key:
+        raise ConfigError(f"line {line}: key: expected no #; a comment stands behind a blank")
     return Holder(name, Role(role), sha256(key.encode()).digest())
 
 

@@ -17,7 +17,7 @@ from edgewake.cloud.ops.routes.shared import (
     Services,
 )
 from edgewake.cloud.ops.tables.device_table import Mark, Sort
-from edgewake.cloud.ops.tables.devices import DeviceView, Presence
+from edgewake.cloud.ops.tables.devices import DevicePresence, DeviceView
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol import topics
@@ -50,7 +50,7 @@ def router(services: Services) -> APIRouter:
     async def devices(
         limit: Limit = PAGE_DEFAULT,
         after: After = None,
-        state: Presence | None = None,
+        state: DevicePresence | None = None,
         q: Part = "",
         group: Annotated[Group | None, Query()] = None,
         has: Mark | None = None,
@@ -81,7 +81,7 @@ def router(services: Services) -> APIRouter:
                 now=clock.now_ms(),
             )
         following = found[limit - 1].device if len(found) > limit else None
-        counts = {one.value: table.total(one) for one in Presence}
+        counts = {one.value: table.total(one) for one in DevicePresence}
         counts |= {one.value: table.marked[one] for one in Mark}
         items = [noted(one) for one in found[:limit]]
         return DevicesPage(

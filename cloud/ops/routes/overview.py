@@ -14,7 +14,7 @@ from edgewake.cloud.ops.routes.shared import PAGE_DEFAULT, Limit, Services
 from edgewake.cloud.ops.services.problems import KnownProblem, alert_problems
 from edgewake.cloud.ops.services.queries import QueryView
 from edgewake.cloud.ops.services.system_look import Look
-from edgewake.cloud.ops.tables.devices import Presence
+from edgewake.cloud.ops.tables.devices import DevicePresence
 from edgewake.cloud.ops.tables.flow import Point, delay_s
 from edgewake.cloud.ops.tables.tables import OpsTables, PartView
 from edgewake.cloud.web.openapi import problems
@@ -44,7 +44,7 @@ class Overview(BaseModel):
     problems: list[KnownProblem]
     """Problems; empty: there are none."""
     parts: list[PartView]
-    devices: dict[Presence, int]
+    devices: dict[DevicePresence, int]
     """Number of devices by presence."""
     streams: int
     records_per_s: float
@@ -99,7 +99,7 @@ def router(services: Services) -> APIRouter:
         return Overview(
             problems=[*of_alerts, *look.problems],
             parts=list(look.parts),
-            devices={state: tables.devices.total(state) for state in Presence},
+            devices={state: tables.devices.total(state) for state in DevicePresence},
             streams=len(tables.streams),
             records_per_s=round(sum(tables.rates.per_s(name) or 0.0 for name in tables.streams), 1),
             readings_per_s=round(
@@ -171,7 +171,7 @@ def hops_of(tables: OpsTables, look: Look) -> list[Hop]:
     running = [one for one in look.queries if one.state is QueryState.RUNNING]
     known = [one.lag for one in running if one.lag is not None]
     clients = tables.clients
-    online = tables.devices.total(Presence.ONLINE)
+    online = tables.devices.total(DevicePresence.ONLINE)
     reads = [(one.behind_records, one.behind_s) for _, one in clients.all()]
     up = {one.part: one.state for one in look.parts}
     return [

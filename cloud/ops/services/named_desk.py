@@ -74,8 +74,10 @@ class NamedDesk:
         """Adds and removes members of a set."""
         before = self.named_set(name)
         gone = set(remove)
-        members = [one for one in (*before.members, *add) if one not in gone]
-        text = SetText(description=before.description, members=tuple(dict.fromkeys(members)))
+        members = tuple(dict.fromkeys(one for one in (*before.members, *add) if one not in gone))
+        if len(members) > MEMBERS_MAX:
+            raise Problem(422, "members", f"{len(members)} members: expected at most {MEMBERS_MAX}")
+        text = SetText(description=before.description, members=members)
         return await self.put_set(name, text, version=before.version, by=by)
 
     async def remove_set(self, name: str) -> None:
@@ -149,5 +151,3 @@ class NamedDesk:
                 f"{others + len(members)} members in all sets together: expected at most "
                 f"{SETS_MEMBERS_MAX}",
             )
-        if len(members) > MEMBERS_MAX:
-            raise Problem(422, "members", f"{len(members)} members: expected at most {MEMBERS_MAX}")

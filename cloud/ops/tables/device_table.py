@@ -25,8 +25,8 @@ from typing import Any, Final
 
 from edgewake.cloud.ops.tables.contested import Contested
 from edgewake.cloud.ops.tables.devices import (
+    DevicePresence,
     DeviceView,
-    Presence,
     joined,
     presence,
     quiet_at,
@@ -102,7 +102,7 @@ class _Entry:
     seen: dict[str, bytes] = field(default_factory=dict)
     """Gateway → report; the empty text stands for the device's own connection."""
     via: str = ""
-    presence: Presence = Presence.SILENT
+    presence: DevicePresence = DevicePresence.SILENT
     streams: frozenset[str] = frozenset()
     notable: int = 0
     """Hash of the properties whose change makes an event."""
@@ -141,7 +141,7 @@ class DeviceTable:
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
         """Name → device, in the order in which they were heard of last."""
         self._names = NameIndex()
-        self._names_of = {state: NameIndex() for state in Presence}
+        self._names_of = {state: NameIndex() for state in DevicePresence}
         self._names_with = {mark: NameIndex() for mark in Mark}
         self.marked: Counter[Mark] = Counter()
         """Mark → devices."""
@@ -154,7 +154,7 @@ class DeviceTable:
         """Finds things that two gateways send for at once."""
         self.versions: Counter[str] = Counter()
         """Version of the agent → devices that report it."""
-        self.presences: Counter[Presence] = Counter()
+        self.presences: Counter[DevicePresence] = Counter()
         """Presence → number of devices."""
         self.dropped = 0
         """How many devices were dropped at the bound."""
@@ -231,7 +231,7 @@ class DeviceTable:
         if via:
             self._things.setdefault(via, set()).add(device)
 
-    def _gateway(self, entry: _Entry) -> Presence | None:
+    def _gateway(self, entry: _Entry) -> DevicePresence | None:
         gateway = self._entries.get(entry.via) if entry.via else None
         return None if gateway is None or gateway.status is None else gateway.presence
 
@@ -330,7 +330,7 @@ class DeviceTable:
         }
 
     def page(
-        self, after: str | None, limit: int, state: Presence | None = None, *, now: int
+        self, after: str | None, limit: int, state: DevicePresence | None = None, *, now: int
     ) -> list[DeviceView]:
         """Returns up to `limit` devices after `after`, sorted by name."""
         names = self._names if state is None else self._names_of[state]
@@ -342,7 +342,7 @@ class DeviceTable:
         after: str | None,
         limit: int,
         is_wanted: Callable[[str], bool],
-        state: Presence | None = None,
+        state: DevicePresence | None = None,
         *,
         mark: Mark | None = None,
         stream: str | None = None,
@@ -385,7 +385,7 @@ class DeviceTable:
         """Returns all names, sorted. The table must not change meanwhile."""
         return self._names.after(None)
 
-    def total(self, state: Presence | None = None) -> int:
+    def total(self, state: DevicePresence | None = None) -> int:
         """Returns the number of devices, in one state or in all."""
         return len(self._entries) if state is None else self.presences[state]
 
@@ -413,7 +413,7 @@ class DeviceTable:
             self.versions[version] += 1
         entry.version = version
 
-    def _count(self, device: str, state: Presence, change: int) -> None:
+    def _count(self, device: str, state: DevicePresence, change: int) -> None:
         self.presences[state] += change
         if change > 0:
             self._names_of[state].add(device)
@@ -436,7 +436,7 @@ class DeviceTable:
             self._count(device, found, 1)
             entry.presence = found
             self._to_look_at |= dict.fromkeys(self._things.get(device, ()))
-        if found is Presence.ONLINE and not entry.is_scheduled:
+        if found is DevicePresence.ONLINE and not entry.is_scheduled:
             entry.is_scheduled = True
             heapq.heappush(self._quiet_at, (quiet_at(status, seen), device))
         return is_changed

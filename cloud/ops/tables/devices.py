@@ -37,7 +37,7 @@ REPORTED: Final = frozenset(
 """Fields of an agent's report that are shown unchanged."""
 
 
-class Presence(StrEnum):
+class DevicePresence(StrEnum):
     """Whether a device is online, offline or silent."""
 
     ONLINE = "online"
@@ -49,7 +49,7 @@ class DeviceView(BaseModel):
     """A device as operators see it."""
 
     device: str
-    state: Presence
+    state: DevicePresence
     agent: bool
     """Whether it has an agent, or is a plain device."""
     last_seen: int | None
@@ -93,17 +93,19 @@ def joined(ways: Iterable[DeviceSeen]) -> DeviceSeen | None:
     return replace(latest, last_seen=heard.last_seen, streams=streams)
 
 
-def reason(seen: DeviceSeen | None, state: Presence, gateway: Presence | None, *, now: int) -> str:
+def reason(
+    seen: DeviceSeen | None, state: DevicePresence, gateway: DevicePresence | None, *, now: int
+) -> str:
     """Explains why a thing behind a gateway is silent; empty for other devices.
 
     `gateway` is the gateway's presence, None where it is unknown.
     """
-    if seen is None or not seen.via or state is Presence.ONLINE:
+    if seen is None or not seen.via or state is DevicePresence.ONLINE:
         return ""
-    if gateway is not None and gateway is not Presence.ONLINE:
+    if gateway is not None and gateway is not DevicePresence.ONLINE:
         return f"its gateway {seen.via} is {gateway}"
     silent_s = max(0, now - seen.last_seen) // 1000
-    is_there = "is there" if gateway is Presence.ONLINE else "says nothing of itself"
+    is_there = "is there" if gateway is DevicePresence.ONLINE else "says nothing of itself"
     return f"its gateway {seen.via} {is_there}, and brought nothing of it for {silent_s} s"
 
 
@@ -112,38 +114,48 @@ def presence(
     seen: DeviceSeen | None,
     *,
     now: int,
-    gateway: Presence | None = None,
-) -> Presence:
+    gateway: DevicePresence | None = None,
+) -> DevicePresence:
     """Decides the presence at `now`.
 
     `gateway` is that of the gateway that a thing is behind; while it is away, the thing is silent.
     """
     found = _presence(status, seen, now=now)
-    is_away = gateway is not None and gateway is not Presence.ONLINE
-    return Presence.SILENT if is_away and found is Presence.ONLINE else found
+    is_away = gateway is not None and gateway is not DevicePresence.ONLINE
+    return DevicePresence.SILENT if is_away and found is DevicePresence.ONLINE else found
 
 
-def _presence(status: DeviceStatus | None, seen: DeviceSeen | None, *, now: int) -> Presence:
+def _presence(status: DeviceStatus | None, seen: DeviceSeen | None, *, now: int) -> DevicePresence:
     reported_at = (status.received_at or 0) if status else 0
     seen_at = seen.last_seen if seen else 0
     if status is None:
-        return Presence.SILENT if now - seen_at > PLAIN_SILENT_AFTER_MS else Presence.ONLINE
+        return (
+            DevicePresence.SILENT
+            if now - seen_at > PLAIN_SILENT_AFTER_MS
+            else DevicePresence.ONLINE
+        )
     if status.plain:
         return _plain_presence(status.state, reported_at, seen_at, now=now)
     if status.state is DeviceState.OFFLINE and seen_at <= reported_at:
-        return Presence.OFFLINE
+        return DevicePresence.OFFLINE
     return (
-        Presence.OFFLINE
+        DevicePresence.OFFLINE
         if now - max(reported_at, seen_at) > AGENT_OFFLINE_AFTER_MS
-        else Presence.ONLINE
+        else DevicePresence.ONLINE
     )
 
 
-def _plain_presence(state: DeviceState, reported_at: int, seen_at: int, *, now: int) -> Presence:
+def _plain_presence(
+    state: DeviceState, reported_at: int, seen_at: int, *, now: int
+) -> DevicePresence:
     """Uses what a device said of itself, unless it sent a record after saying offline."""
     if state is DeviceState.OFFLINE and seen_at <= reported_at:
-        return Presence.OFFLINE
-    return Presence.SILENT if now > _plain_until(state, reported_at, seen_at) else Presence.ONLINE
+        return DevicePresence.OFFLINE
+    return (
+        DevicePresence.SILENT
+        if now > _plain_until(state, reported_at, seen_at)
+        else DevicePresence.ONLINE
+    )
 
 
 def _plain_until(state: DeviceState, reported_at: int, seen_at: int) -> int:
@@ -169,7 +181,7 @@ def view(
     device: str,
     status: DeviceStatus | None,
     seen: DeviceSeen | None,
-    state: Presence,
+    state: DevicePresence,
     streams: Iterable[str],
     *,
     former: Iterable[str] = (),

@@ -10,7 +10,7 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from edgewake.cloud.ops.tables.devices import Presence
+from edgewake.cloud.ops.tables.devices import DevicePresence
 from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.protocol.ops.query import Progress, QueryState
 
@@ -29,7 +29,7 @@ class TablesCollector(Collector):
             "edgewake_devices",
             "Devices by presence",
             "state",
-            {one.value: tables.devices.presences[one] for one in Presence},
+            {one.value: tables.devices.presences[one] for one in DevicePresence},
         )
         yield _by(
             "edgewake_parts",

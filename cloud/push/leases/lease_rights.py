@@ -104,6 +104,12 @@ def end_of_right(
     return None if is_same else End.REVOKED
 
 
+def over_at(lease: Lease) -> int | None:
+    """When a lease's right is over at the latest, ms since 1970 UTC; None: at no time known now."""
+    until: int | None = orjson.loads(lease.right)["until"] if lease.right else None
+    return until
+
+
 def condition_of(principal: Principal, streams: Sequence[str]) -> str | None:
     """The condition on devices, as a `where`; None where all of them are seen.
 

@@ -111,6 +111,7 @@ class LeaseManager:
         """Leases of each client."""
         self.relay = Relay(services.clock, client_share)
         """Clients that ask for their wake-ups."""
+        services.rights.listen(self.relay.tell_all)
         self._watch = services.watch
         self._rights = services.rights
         self._sealer = services.sealer

@@ -42,6 +42,11 @@ class Relay:
         for waiter in self._waiting.get(lease_id, ()):
             waiter.set()
 
+    def tell_all(self) -> None:
+        """Rights have changed: all who wait look at their leases."""
+        for lease_id in self._waiting:
+            self.tell(lease_id)
+
     async def wait(self, lease: Lease, seconds: float) -> bool:
         """Until it changes, or `seconds` later; False where a newer one waits in its place.
 

@@ -16,7 +16,7 @@ from edgewake.cloud.queries.advice import of_node
 from edgewake.cloud.queries.query import Aggregate, Extreme
 from edgewake.cloud.queries.terms.calls import Typed, call
 from edgewake.cloud.queries.terms.expressions import (
-    AGGREGATES,
+    AGGREGATE_FUNCTIONS,
     Scope,
     number,
     refused,
@@ -33,7 +33,7 @@ RANKS_MAX: Final = 20
 """Quantiles of one list."""
 DISTINCT_ERROR_MIN: Final = 0.0081
 """Standard error of approx_count_distinct, always; a smaller one cannot be asked for."""
-_FUNCTIONS: Final = ", ".join(AGGREGATES)
+_FUNCTIONS: Final = ", ".join(AGGREGATE_FUNCTIONS)
 _NUMERIC: Final[Mapping[type[exp.Expr], str]] = {
     exp.Sum: "sum",
     exp.Avg: "avg",

@@ -57,6 +57,7 @@ def unpivot_of(table: exp.Expr, types: Mapping[str, Kind] | None, faults: Faults
         and len(values) == 1
         and len(lists) == 1
         and isinstance(lists[0], exp.In)
+        and lists[0].expressions
     )
     columns = lists[0].expressions if shaped else []
     are_fields = all(

@@ -37,7 +37,7 @@ from edgewake.cloud.queries.syntax.window_syntax import (
     window,
 )
 from edgewake.cloud.queries.terms.calls import Typed
-from edgewake.cloud.queries.terms.expressions import AGGREGATES, TIMES, Scope, translate
+from edgewake.cloud.queries.terms.expressions import AGGREGATE_FUNCTIONS, TIMES, Scope, translate
 from edgewake.cloud.queries.terms.faults import Faults
 from edgewake.cloud.queries.terms.functions import BOOLEAN, LIST, STRING, TIME, Kind
 from edgewake.cloud.queries.terms.tree import Call, Expression, Field, Literal
@@ -51,7 +51,7 @@ reading."""
 LIMIT_MAX: Final = 1_000
 """Rows of a window that LIMIT lets through."""
 _WINDOW_COLUMNS: Final = ("window_start", "window_end")
-_FUNCTIONS: Final = ", ".join(AGGREGATES)
+_FUNCTIONS: Final = ", ".join(AGGREGATE_FUNCTIONS)
 
 
 class SelectReader:

@@ -70,7 +70,7 @@ The device's own times are corrected (clock_correction.py).
 READING: Final = ("device", *TIMES.values())
 """What each reading has beside its fields."""
 
-AGGREGATES: Final = (
+AGGREGATE_FUNCTIONS: Final = (
     "count", "sum", "avg", "min", "max", "count_if", "stddev", "stddev_pop", "variance", "var_pop",
     "corr", "covar_pop", "covar_samp",
     "regr_slope", "regr_intercept", "first", "last", "min_by", "max_by", "bool_and", "bool_or",
@@ -114,8 +114,8 @@ class Scope:
         )
 
 
-def translate(node: exp.Expr, scope: Scope, clause: str, depth: int = 0) -> Typed:
-    """Our tree and its type. `clause` names the place in error texts."""
+def translate(node: exp.Expr | None, scope: Scope, clause: str, depth: int = 0) -> Typed:
+    """Our tree and its type. `clause` names the place in error texts; without a node, a fault."""
 
     def inner(part: exp.Expr) -> Typed:
         return translate(part, scope, clause, depth + 1)
@@ -123,6 +123,8 @@ def translate(node: exp.Expr, scope: Scope, clause: str, depth: int = 0) -> Type
     with scope.faults.within(node):
         if depth > DEPTH_MAX:
             raise QueryError(f"{clause}: nested deeper than {DEPTH_MAX}")
+        if node is None:
+            raise QueryError(f"{clause}: an argument is missing, as in count(*), avg(x), year(x)")
         read = None if scope.special is None else scope.special(node)
         return _of_bounded_size(
             _translate(node, scope, clause, inner) if read is None else read, node, clause
@@ -315,7 +317,7 @@ def refused(node: exp.Expr, clause: str) -> QueryError:
         return QueryError(
             f"{clause}: {text!r}: {name.lower()}() does not take these arguments (docs/queries.md)"
         )
-    close = get_close_matches(name.lower(), [*allowed, *AGGREGATES], n=1)
+    close = get_close_matches(name.lower(), [*allowed, *AGGREGATE_FUNCTIONS], n=1)
     what = f"function {name}() is not allowed" if name else f"{text!r} is not supported"
     expected = (
         f"did you mean {close[0]}?"

@@ -12,8 +12,8 @@ from edgewake.protocol.maps.applying import Mapped, Outcome, apply
 from edgewake.protocol.maps.compiling import compile_maps, compile_presets
 from edgewake.protocol.maps.map_file import MapFile
 from edgewake.protocol.maps.path import MISSING
-from edgewake.protocol.maps.rule import Maps
-from edgewake.protocol.maps.topic import Crossing
+from edgewake.protocol.maps.rule import Map, Maps
+from edgewake.protocol.maps.topic import Crossing, reduced
 from edgewake.protocol.names import THING, THING_SEQ
 
 
@@ -36,19 +36,29 @@ class SourceMaps:
         """
         self._file = MapFile(path, presets, zone=zone, text=text)
         self._stream = stream
-        self._crossing = Crossing(self._file.maps.filters)
+        self._takes_all = takes_all
         if not takes_all:
             _check_stream(self._file.maps, stream)
+        self._follow()
 
-    @property
-    def filters(self) -> Sequence[str]:
-        """The topic filters to subscribe to."""
-        return self._file.maps.filters
+    def _follow(self) -> None:
+        """Use the maps of the file as it is now."""
+        maps = self._file.maps
+        self.filters: Sequence[str] = maps.filters
+        """The topic filters to subscribe to: where messages of this source's stream may come."""
+        if not self._takes_all:
+            own = [one for one in maps.maps if not one.is_ignored and self._may_give(one)]
+            self.filters = reduced([one.topic.filter for one in own])
+        self._crossing = Crossing(self.filters)
+
+    def _may_give(self, one: Map) -> bool:
+        """May a map give readings of this source's stream?"""
+        return one.stream is None or one.stream.constant in (None, self._stream)
 
     def look(self) -> None:
         """Read the file again where it changed. Blocking."""
         if self._file.look():
-            self._crossing = Crossing(self._file.maps.filters)
+            self._follow()
 
     def is_repeat(self, topic: str, numbers: Sequence[int] | None) -> bool:
         """Comes a message once more, by another filter? `numbers`: of its subscriptions."""
@@ -75,15 +85,21 @@ class SourceMaps:
             intake.remark("messages of topics without a map passed over")
             return []
         outcome = apply(maps, topic, payload, now_ms)
+        own = [one for one in outcome.readings if one.stream in ("", self._stream)]
+        if not own and self._is_foreign(outcome):
+            return []
         for one in outcome.refused:
             intake.refuse(one.why.reason, one.why.detail, one.readings)
         for what in outcome.remarks:
             intake.remark(what)
-        found: list[dict[str, Any]] = []
-        for reading in outcome.readings:
-            if reading.stream in ("", self._stream):
-                found.append(_of_thing(reading))
-        return found
+        return [_of_thing(one) for one in own]
+
+    def _is_foreign(self, outcome: Outcome) -> bool:
+        """Is a message another source's, whose stream it gives? Then that one speaks of it."""
+        if outcome.readings:
+            return True
+        of = [one for one in self._file.maps.maps if one.name == outcome.map]
+        return bool(of) and not any(self._may_give(one) for one in of)
 
 
 def _of_thing(reading: Mapped) -> dict[str, Any]:

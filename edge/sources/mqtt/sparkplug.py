@@ -31,9 +31,9 @@ from edgewake.protocol.sparkplug.host import (
     Event,
     Host,
     Odd,
-    Presence,
     Reading,
     Rebirth,
+    ThingPresence,
     is_death,
     state,
 )
@@ -177,9 +177,9 @@ class Sparkplug:
         await intake.put(intake.check_all(bodies))
 
 
-def body_of(one: Reading | Presence) -> dict[str, Any]:
+def body_of(one: Reading | ThingPresence) -> dict[str, Any]:
     """A reading or presence as an object. Pure."""
     common = {"t": one.t, "thing": device_name(one.thing)}
-    if isinstance(one, Presence):
+    if isinstance(one, ThingPresence):
         return common | {"online": one.is_online}
     return one.values | common | ({"historical": True} if one.is_historical else {})

@@ -17,6 +17,9 @@ from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.maps.decoding import BadItem, text_of
 from edgewake.protocol.maps.rule import READINGS_MAX, Map
 
+FIELDS_OF_LINE_MAX: Final = 1_000
+"""The most fields of a line that are looked at: a reading has at most 256, of which a map may drop
+others."""
 _TRUE: Final = frozenset({"t", "T", "true", "True", "TRUE"})
 _FALSE: Final = frozenset({"f", "F", "false", "False", "FALSE"})
 _ESCAPED: Final = frozenset(", =\\")
@@ -46,6 +49,9 @@ def points(payload: bytes, most: int = READINGS_MAX + 1) -> list[Any]:
 
 def _lines(text: str) -> Iterator[str]:
     """Splits text into lines; a line break inside quotes ends no line."""
+    if '"' not in text:
+        yield from (line.rstrip("\r") for line in text.split("\n"))
+        return
     start, is_quoted, is_escaped = 0, False, False
     for at, char in enumerate(text):
         if char == '"' and not is_escaped:
@@ -55,7 +61,7 @@ def _lines(text: str) -> Iterator[str]:
             start = at + 1
         is_escaped = char == "\\" and not is_escaped
     if start < len(text):
-        yield text[start:]
+        yield text[start:].rstrip("\r")
 
 
 def _point(line: str) -> dict[str, Any]:
@@ -70,7 +76,10 @@ def _point(line: str) -> dict[str, Any]:
     rest = _split(parts[1].strip(), " ", quotes=True)
     if len(rest) > 2:
         raise ValueError("expected fields and a time, and no more")
-    pairs = [_pair(one, "field") for one in _split(rest[0], ",", quotes=True)]
+    fields = _split(rest[0], ",", quotes=True)
+    if len(fields) > FIELDS_OF_LINE_MAX:
+        raise ValueError(f"{len(fields)} fields: expected at most {FIELDS_OF_LINE_MAX}")
+    pairs = [_pair(one, "field") for one in fields]
     point: dict[str, Any] = {
         "measurement": measurement,
         "tags": {name: _plain(value) for name, value in tags.items()},
@@ -85,6 +94,8 @@ def _point(line: str) -> dict[str, Any]:
 
 def _split(text: str, at: str, *, quotes: bool, most: int = -1) -> list[str]:
     """Splits at a character that is not escaped and, with `quotes`, not quoted."""
+    if "\\" not in text and not (quotes and '"' in text):
+        return text.split(at, most)
     found: list[str] = []
     start, is_quoted, is_escaped = 0, False, False
     for number, char in enumerate(text):

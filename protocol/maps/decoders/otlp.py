@@ -55,6 +55,8 @@ def readings(
     request = ExportMetricsServiceRequest()
     try:
         if is_json:
+            if payload.lstrip()[:1] == b"[":  # an empty list would pass for an empty request
+                raise ParseError("expected an object, found a list")
             Parse(payload, request, ignore_unknown_fields=True, max_recursion_depth=50)
         else:
             request.ParseFromString(payload)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import orjson
-import pyarrow as pa
 import pytest
 
 from edgewake.cloud.analysis.plan.late import LateWindow
@@ -15,129 +13,7 @@ from edgewake.cloud.analysis.results.emit import Batch
 from edgewake.cloud.queries.query import Query, Registered
 from edgewake.cloud.queries.query_file import parse
 from edgewake.protocol.frames import record
-from edgewake.protocol.frames.field_type import FieldType
-
-T0 = 1_790_000_040_000
-SCHEMA = pa.schema(
-    [
-        ("query", pa.int64()),
-        ("part", pa.int32()),
-        ("window_start", pa.int64()),
-        ("window_end", pa.int64()),
-        ("key", pa.string()),
-    ]
-    + [("readings", pa.int64()), ("distinct", pa.int64()), ("quantiles", pa.list_(pa.float64()))]
-    + [("top", pa.list_(pa.struct([("item", pa.string()), ("count", pa.int64())])))]
-    + [(f"count_{i}", pa.int64()) for i in range(2)]
-    + [(f"{name}_{i}", pa.float64()) for i in range(2) for name in ("sum", "min", "max")]
-)
-TEXT = (
-    "-- name: q\n-- lateness: 30 seconds\nSELECT device, {} FROM s GROUP BY window(event_time, '1 "
-    "minute'), device"
-)
-
-
-def registered(select: str) -> Registered:
-    return Registered(parse(TEXT.format(select)), 7)
-
-
-def row(
-    query: Registered, *, part: int = 0, start: int = T0, readings: int = 4, **slots: Any
-) -> dict[str, Any]:
-    empty = {f"{name}_{i}": None for i in range(2) for name in ("sum", "min", "max")} | {
-        "count_0": 0,
-        "count_1": 0,
-    }
-    place = {
-        "query": query.id,
-        "part": part,
-        "window_start": start,
-        "window_end": start + 60_000,
-        "key": '{"device":"d1"}',
-    }
-    return place | empty | {"readings": readings} | slots
-
-
-def values(query: Registered, rows: list[dict[str, Any]], **batch: Any) -> list[dict[str, Any]]:
-    complete_from = {query.label: batch["complete_from"]} if "complete_from" in batch else {}
-    step = Batch(
-        revision=3,
-        top_before=batch.get("before"),
-        top=batch.get("top"),
-        complete_from=complete_from,
-    )
-    return [orjson.loads(output.value or b"") for output in outputs(rows, [query], step)]
-
-
-def outputs(
-    rows: list[dict[str, Any]],
-    queries: list[Registered],
-    step: Batch,
-    broken: emit.Broken | None = None,
-) -> list[emit.Output]:
-    columns = pa.Table.from_pylist(rows, SCHEMA)
-    return list(
-        emit.each(
-            finish.results(columns, queries, (0.5, 0.9), step, {} if broken is None else broken)
-        )
-    )
-
-
-def test_values_are_finished_from_slots() -> None:
-    query = registered(
-        "count(*) AS readings, count(a) AS n, sum(a) AS total, avg(a) AS mean, min(a) AS low, "
-        "max(a) AS high"
-    )
-    (found,) = values(query, [row(query, count_0=3, sum_0=0.1 + 0.2, min_0=-1.0, max_0=2.0)])
-    assert found == {
-        "query": "q", "window_start": T0, "window_end": T0 + 60_000, "device": "d1",
-        "readings": 4, "n": 3, "total": 0.3, "mean": 0.1, "low": -1.0, "high": 2.0, "revision": 3,
-        "final": False,
-    }  # fmt: skip
-
-
-def test_a_window_without_values_has_nulls_and_no_division_by_zero() -> None:
-    query = registered("sum(a) AS total, avg(a) AS mean")
-    (found,) = values(query, [row(query)])
-    assert (found["total"], found["mean"]) == (None, None)
-
-
-def test_slots_of_several_parts_come_together_in_one_result() -> None:
-    query = registered("max(a) AS a, max(b) AS b, max(c) AS c")
-    (found,) = values(query, [row(query, max_0=1.0, max_1=2.0), row(query, part=1, max_0=3.0)])
-    assert (found["a"], found["b"], found["c"]) == (1.0, 2.0, 3.0)
-
-
-def test_sketch_values_are_picked_by_rank_and_cut_to_k() -> None:
-    query = registered(
-        "approx_percentile(a, 0.9) AS p90, approx_count_distinct(device) AS d, "
-        "approx_top_k(street, 2) AS top"
-    )
-    top = [
-        {"item": "x", "count": 2},
-        {"item": None, "count": 9},
-        {"item": "b", "count": 5},
-        {"item": "a", "count": 5},
-    ]
-    (found,) = values(query, [row(query, quantiles=[1.0, 2.0], distinct=17, top=top)])
-    assert (found["p90"], found["d"]) == (2.0, 17)
-    assert found["top"] == [{"item": "a", "count": 5}, {"item": "b", "count": 5}]
-
-
-def test_the_mode_is_the_smallest_of_the_most_frequent_values() -> None:
-    query = registered("mode(a * 1) AS a, mode(street) AS street")
-    numbers = [{"item": "10", "count": 5}, {"item": "9", "count": 5}, {"item": None, "count": 9}]
-    first, second = row(query, top=numbers), row(query, part=1, top=[{"item": None, "count": 9}])
-    (found,) = values(query, [first, second])
-    assert (found["a"], found["street"]) == (9, None)
-
-
-def test_items_get_the_type_of_their_field_back() -> None:
-    items = [{"item": "17", "count": 1}]
-    assert finish.top_items(items, 1, FieldType.NUMBER) == [{"item": 17, "count": 1}]
-    assert finish.top_items([{"item": "true", "count": 1}], 1, FieldType.BOOLEAN) == [
-        {"item": True, "count": 1}
-    ]
+from tests.analysis.results.batches import T0, TEXT, outputs, registered, row, values
 
 
 def test_the_key_of_a_result_is_the_same_for_every_revision() -> None:
@@ -218,25 +94,6 @@ def test_a_query_whose_results_cannot_be_made_harms_no_other() -> None:
     assert [orjson.loads(output.value or b"")["query"] for output in made] == ["slow"]
     assert list(why) == ["q@7"]
     assert "JSONDecodeError" in why["q@7"]
-
-
-def test_what_is_no_finite_number_is_null() -> None:
-    query = registered("max(a) AS high, min(a) AS low, sum(a) AS total, avg(b) AS mean")
-    infinite = row(
-        query,
-        max_0=float("inf"),
-        min_0=float("nan"),
-        sum_0=float("nan"),
-        sum_1=float("-inf"),
-        count_1=1,
-    )
-    (found,) = values(query, [infinite])
-    assert [found[name] for name in ("high", "low", "total", "mean")] == [None] * 4
-
-
-def test_sums_of_whole_numbers_are_exact_and_others_have_fifteen_digits() -> None:
-    assert float(finish.rounded(9_007_199_254_740_991.0)) == 9_007_199_254_740_991.0
-    assert finish.rounded(0.1 + 0.2) == "0.3"
 
 
 def test_rows_of_windows_that_began_before_the_query_did_say_so() -> None:

@@ -14,7 +14,7 @@ from edgewake.cloud.analysis.lanes.failure_causes import fault_of
 from edgewake.cloud.analysis.lanes.failures import Fault
 from edgewake.cloud.analysis.results import transaction
 from edgewake.cloud.analysis.results.emit import Output
-from edgewake.cloud.analysis.results.transaction import GROWTH, Overlong, Transactions
+from edgewake.cloud.analysis.results.transaction import GROWTH, LaneTransactions, Overlong
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from tests.analysis.support import read, unique
@@ -46,7 +46,7 @@ def test_a_batch_that_takes_too_long_has_more_time_when_it_comes_again(
 ) -> None:
     """It failed for ever: each time after the same time, with the same readings."""
     lane = unique("lane")
-    transactions = Transactions(kafka_config, lane)
+    transactions = LaneTransactions(kafka_config, lane)
     with pytest.raises(
         Overlong, match="ends a transaction after 1 s, and the results of one batch took longer"
     ) as error:
@@ -56,7 +56,7 @@ def test_a_batch_that_takes_too_long_has_more_time_when_it_comes_again(
         "no query is blamed, and the lane starts anew"
     )
     assert transaction._open_ms == {lane: GROWTH * OPEN_MS}
-    again = Transactions(kafka_config, lane)
+    again = LaneTransactions(kafka_config, lane)
     again.write([Output(topic, b"k", b'{"is":"whole"}')])
     again.close()
     assert [one.value for one in read(kafka_config, topic)] == [{"is": "whole"}]
@@ -64,12 +64,12 @@ def test_a_batch_that_takes_too_long_has_more_time_when_it_comes_again(
 
 def test_who_was_fenced_gets_no_more_time(kafka_config: KafkaConfig, topic: str) -> None:
     lane = unique("lane")
-    frozen, other = Transactions(kafka_config, lane), None
+    frozen, other = LaneTransactions(kafka_config, lane), None
 
     def outputs() -> Iterator[Output]:
         nonlocal other
         yield Output(topic, b"k", b"of the frozen one")
-        other = Transactions(kafka_config, lane)
+        other = LaneTransactions(kafka_config, lane)
         time.sleep(1.5 * OPEN_MS / 1000)  # as a process does that stands still
         yield Output(topic, b"k", b"of the frozen one")
 

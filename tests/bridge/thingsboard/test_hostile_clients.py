@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -18,10 +19,13 @@ from edgewake.cloud.bridge.mqtt.ack_ledger import Awaited
 from edgewake.cloud.bridge.outbox import Outbox
 from edgewake.cloud.bridge.thingsboard import client as clients
 from edgewake.cloud.bridge.thingsboard import door as module
+from edgewake.cloud.bridge.thingsboard import words
 from edgewake.cloud.bridge.thingsboard.door import Door
 from edgewake.cloud.bridge.thingsboard.firmware import Firmware
 from edgewake.cloud.bridge.thingsboard.memory import Memory
 from edgewake.protocol.clock import FakeClock, SystemClock
+from edgewake.protocol.downlink.down_row import DownRow
+from edgewake.protocol.downlink.downlink import DownKind
 from edgewake.protocol.mqtt import PacketReader
 from tests.bridge.web.test_turns import Shares
 from tests.feeds import eventually
@@ -190,3 +194,62 @@ async def test_a_device_under_many_client_ids_pushes_out_nobody_else_s_messages(
         await eventually(lambda: not site.door.clients, "all have left")
         assert list(site.door._recent["quiet"]) == ["c"]
         assert len(site.door._recent["deaf"]) == module.CLIENT_IDS_MAX
+
+
+@pytest.mark.parametrize("aside", [clients.ASIDE_BYTES, 1 << 40], ids=["", "control"])
+async def test_a_large_message_is_read_beside_the_loop_which_serves_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aside: int
+) -> None:
+    """The reader waits until another client was served. Control: the loop reads it itself."""
+    monkeypatch.setattr(clients, "ASIDE_BYTES", aside)
+    is_served = threading.Event()
+    served_first: list[bool] = []
+    async with here(tmp_path) as site, site.client("DEAF") as loud, site.client("QUIET") as quiet:
+        parts_of = site.door.mapper.parts_of
+
+        def slow(packet: mqtt5.PublishPacket, *args: Any, **more: Any) -> list[Part]:
+            if len(packet.payload) > 4096:
+                served_first.append(is_served.wait(1.0 if aside == 1 << 40 else PATIENCE_S))
+            return parts_of(packet, *args, **more)
+
+        monkeypatch.setattr(site.door.mapper, "parts_of", slow)
+        loud.says("v1/devices/me/attributes", {f"a{n}": n for n in range(2_000)})
+        loud.says("v1/devices/me/attributes", {"last": 1})
+        await quiet.is_heard()
+        is_served.set()
+        await loud.is_heard()
+        assert served_first == [aside != 1 << 40]
+        assert len(site.bridge.told) >= 2
+        attributes = site.door.memory.of("deaf").client
+        assert len(attributes) == 256, "in the order in which they were sent"
+        assert "last" not in attributes
+
+
+async def test_the_short_topics_mean_the_long_ones_and_are_answered_by_short_ones(
+    tmp_path: Path,
+) -> None:
+    async with here(tmp_path) as site, site.client("DEAF") as deaf:
+        for pattern in ("v2/a", "v2/a/res/+", "v2/r/req/+", "v2/r/res/+"):
+            await deaf.listens(pattern)
+        deaf.says("v2/t", {"temperature": 21.5})
+        deaf.says("v2/a", {"serial": "A-1"})
+        deaf.says("v2/a/req/1", {"clientKeys": "serial"})
+        deaf.says("v2/r/req/2", {"method": "getTime"})
+        found = await deaf.told(2)
+        assert [one.topic for one in found] == ["v2/a/res/1", "v2/r/res/2"]
+        assert orjson.loads(found[0].payload) == {"client": {"serial": "A-1"}, "shared": {}}
+        topics = [topic for _, topic, _ in site.bridge.told if "/up/" in topic]
+        assert topics == ["ew/v1/deaf/up/thingsboard", "ew/v1/deaf/up/thingsboard_attributes"]
+        for ident, name, args in (("c-1", "open", ("5",)), ("c-2", "set_attributes", ('{"a":1}',))):
+            row = DownRow(
+                device="deaf",
+                kind=DownKind.COMMAND,
+                payload=orjson.dumps({"id": ident, "name": name, "args": args}).decode(),
+                asked_at=0,
+                expires_at=1 << 50,
+                asked_by="test",
+            )
+            assert site.door.reach(row)
+        commands = await deaf.told(2)
+        number = words.number_of("c-1")
+        assert [one.topic for one in commands] == [f"v2/r/req/{number}", "v2/a"]

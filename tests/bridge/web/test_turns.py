@@ -18,15 +18,17 @@ from edgewake.cloud.bridge.admission.allowance import (
 )
 from edgewake.cloud.bridge.admission.mapped import Mapper, Part
 from edgewake.cloud.bridge.mqtt.ack_ledger import Awaited
+from edgewake.cloud.bridge.web import door as web_door
 from edgewake.cloud.bridge.web.door import Door
 from edgewake.cloud.bridge.web.requests import Asked, Requests
 from edgewake.cloud.client_share import Bound, Clients
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.maps.device_tokens import DeviceTokens
 from edgewake.protocol.maps.map_file import MapFile
+from tests.services import PATIENCE_S
 
-DEAR = b"cpu v=1" + b"".join(b",f%d=1" % i for i in range(90_000)) + b"\n"
-"""Half a second of a processor."""
+DEAR = (b"cpu v=1" + b"".join(b",f\\ %d=1" % i for i in range(200)) + b"\n") * 440
+"""Half a second of a processor: a space that is escaped makes each character count."""
 ATTACKS = 12
 
 
@@ -164,6 +166,40 @@ async def test_who_used_up_its_share_meanwhile_is_not_read(tmp_path: Path) -> No
     assert READ["loud"] == 2, "those that began together, and no more"
     assert set(statuses) <= {429, 503}
     assert shares.taken == ["quiet"]
+
+
+async def test_what_is_read_costs_the_same_where_its_request_waits_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No thread ends where nobody waits for it: its turn is taken until it has."""
+    monkeypatch.setattr(web_door, "TAKE_S", 0.05)
+    READ.clear()
+    file = tmp_path / "tokens"
+    file.write_text("LOUD loud\n")
+    file.chmod(0o600)
+    maps = MapFile(None, ("influx",), zone="UTC", needs_names=True).maps
+    shares = Shares(FakeClock())
+    door = Door(
+        Read(Mapper(maps, ""), DeviceTokens(file), "", 1 << 20),
+        shares,
+        Counter(),
+        body_bytes_max=1 << 20,
+        bodies=Bound("bytes", 64 << 20, 1),
+        clients=Clients(),
+        clock=FakeClock(),
+    )
+    transport = httpx.ASGITransport(app=door)
+    async with httpx.AsyncClient(transport=transport, base_url="http://door") as client:
+
+        async def say() -> int:
+            return (await client.post("/write?db=d&p=LOUD", content=DEAR)).status_code
+
+        assert set(await asyncio.gather(*(say() for _ in range(ATTACKS)))) == {503}
+        async with asyncio.timeout(PATIENCE_S):
+            while shares.account("loud").wait_s(0) == 0:
+                await asyncio.sleep(0.01)
+        assert [await say() for _ in range(ATTACKS)] == [429] * ATTACKS
+    assert READ["loud"] == 2, "those that began together, and no more"
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -92,20 +89,6 @@ class Mirror:
         )
 
 
-def test_the_lock_names_what_the_classpaths_need() -> None:
-    assert {jar.artifact for jar in SPARK} == {
-        "spark-sql-kafka-0-10_2.13",
-        "spark-token-provider-kafka-0-10_2.13",
-        "ecj",
-        "kafka-clients",
-        "scala-parallel-collections_2.13",
-        "commons-pool2",
-    }
-    assert {"kafka_2.13", "kafka-clients", "scala-library", "log4j-slf4j-impl"} <= {
-        jar.artifact for jar in jars.read_lock()["kafka"]
-    }
-
-
 def test_a_folder_holds_exactly_the_locked_jars(spark_jars: Path) -> None:
     assert sorted(path.name for path in spark_jars.iterdir()) == sorted(
         jar.filename for jar in SPARK
@@ -123,32 +106,6 @@ def test_a_mirror_serves_them_and_each_byte_is_told(tmp_path: Path, spark_jars: 
         folder = ensure_from(address, tmp_path, progress=lambda *now: seen.append(now))
     assert sorted(path.name for path in folder.iterdir()) == sorted(jar.filename for jar in SPARK)
     assert max(seen) == (sum(jar.size for jar in SPARK),) * 2
-
-
-def test_the_command_fetches_from_the_mirror_that_the_environment_names(
-    tmp_path: Path, spark_jars: Path
-) -> None:
-    with repository(Mirror(spark_jars)) as address:
-        environ = os.environ | {
-            "EDGEWAKE_CACHE": str(tmp_path / "cache"),
-            "EDGEWAKE_MAVEN": address + "/",
-        }
-        command = [
-            sys.executable,
-            "-m",
-            "edgewake.deploy.cli",
-            "jars",
-            "fetch",
-            "spark",
-            "--link",
-            str(tmp_path / "link"),
-        ]
-        for _ in range(2):
-            done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-            assert (done.returncode, Path(done.stdout.strip()).parent) == (0, tmp_path / "cache"), (
-                done.stderr
-            )
-    assert len(list((tmp_path / "link").glob("*.jar"))) == len(SPARK)
 
 
 def test_a_download_that_broke_off_goes_on_where_it_was(tmp_path: Path, spark_jars: Path) -> None:

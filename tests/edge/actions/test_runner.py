@@ -25,7 +25,7 @@ from edgewake.protocol.clock import SystemClock
 from tests.edge.actions.helpers import HeldClock, config, raised, runs, until
 from tests.edge.actions.test_webhook import Server
 from tests.edge.helpers import opened
-from tests.services import PATIENCE_S, Mosquitto, free_ports
+from tests.services import PATIENCE_S, free_ports
 
 ALERTS = 8
 
@@ -301,28 +301,3 @@ class Listener:
         await link.open("listener", BrokerConfig(port=port), keepalive_s=10, asked_s=10, will=None)
         await link.subscribe(topic)
         return link
-
-
-async def test_a_message_is_published_on_a_broker_nearby(
-    tmp_path: Path, mosquitto: Mosquitto
-) -> None:
-    listener = Listener()
-    link = await listener.listen(mosquitto.port, "site/siren")
-    with opened(tmp_path) as events:
-        one = config(type="mqtt", topic="site/siren", broker={"port": mosquitto.port})
-        async with runs(events, one) as runner:
-            await raised(events, 1, 2, 3)
-            await until(lambda: runner.counts()["done"] == 3)
-    await until(lambda: len(listener.came) == 3)
-    link.cut("over")
-    first: mqtt5.PublishPacket = listener.came[0]
-    assert [json.loads(packet.payload)["n"] for packet in listener.came] == [1, 2, 3]
-    assert (
-        first.topic,
-        first.content_type,
-        len({packet.user_properties[0][1] for packet in listener.came}),
-    ) == (
-        "site/siren",
-        "application/json",
-        3,
-    )

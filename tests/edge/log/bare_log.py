@@ -21,6 +21,7 @@ from edgewake.protocol.clock import Clock, FakeClock
 from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.frames.frame import Frame
 from edgewake.protocol.frames.frame_bytes import read
+from tests.edge.helpers import reading
 
 FILES = (LOG_NAME, f"{LOG_NAME}-wal", SIDECAR_NAME)
 LIMITS = Limits(
@@ -160,6 +161,17 @@ class Cloud:
                 found += said
                 seq += len(said)
         return found
+
+
+def with_two_streams(directory: Path) -> BareLog:
+    """One stream has a frame, a gap and two batches that wait, the other one a batch."""
+    found = BareLog(directory)
+    found.put({"speed": [reading(n) for n in range(1, 6)], "street": [reading(1, name="B 3")]})
+    found.store.apply(Work(sending=True, paused=frozenset({"street"})))
+    found.store.apply(Work(lost={"speed": {"queue_full": 4}}))
+    found.put({"speed": [reading(n) for n in range(10, 13)]})
+    found.put({"speed": [reading(13)]})
+    return found
 
 
 def drained(log: BareLog, cloud: Cloud) -> None:

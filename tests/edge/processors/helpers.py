@@ -75,3 +75,17 @@ def readings(draw: st.DrawFn) -> list[Reading]:
         t = min(max(0, t + step), 4_102_444_800_000)
         found.append((t, fields))
     return found
+
+
+FLOATS = st.floats(-1e6, 1e6, allow_nan=False)
+
+
+def column(found: Sequence[Reading], name: str = "x") -> list[object]:
+    """The values of a field; None where a reading has none."""
+    return [fields.get(name) for _, fields in found]
+
+
+def said(processor: Mapping[str, Any], given_readings: Sequence[Reading]) -> dict[str, int]:
+    """What one processor remarks on."""
+    found = remarks(chain(processor), given_readings)
+    return next(iter(found.values()), {})

@@ -11,8 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewake.edge.processors.aggregates import AGGREGATES, Partial, merged, of
-from edgewake.edge.processors.operators import panes
-from edgewake.edge.processors.operators.count_window import CountWindow
 from edgewake.edge.processors.processor import NUMBER_MAX, number
 
 VALUES = st.lists(
@@ -75,52 +73,3 @@ def test_one_value_has_no_deviation_and_its_count_is_a_whole_number() -> None:
 
 
 # panes
-
-
-def test_a_pane_counts_its_readings_also_those_without_the_field() -> None:
-    pane, remarks = panes.add(panes.empty(), ["x", "y"], {"x": 1, "y": "text"})
-    pane, more = panes.add(pane, ["x", "y"], {"x": None})
-    assert (remarks, more) == (["not_a_number"], ["missing", "missing"])
-    assert panes.summary(pane, ["x", "y"], ["count", "mean"]) == {
-        "readings": 2, "x_count": 1, "x_mean": 1.0, "y_count": None, "y_mean": None,
-    }  # fmt: skip
-    assert panes.summary(pane, ["x", "y"], ["mean"], plain=True) == {"x": 1.0, "y": None}
-
-
-def test_what_is_added_changes_no_pane_that_somebody_holds() -> None:
-    before, _ = panes.add(panes.empty(), ["x"], {"x": 1})
-    after, _ = panes.add(before, ["x"], {"x": 2})
-    joined = panes.joined([before, after])
-    assert (before["readings"], after["readings"], joined["readings"]) == (1, 2, 3)
-    assert panes.summary(before, ["x"], ["sum"]) == {"readings": 1, "x_sum": 1.0}
-    assert panes.empty() == {"readings": 0, "fields": {}}
-
-
-@given(
-    st.lists(st.one_of(st.none(), st.integers(-9, 9)), max_size=40),
-    st.sampled_from([(1, 1), (4, 1), (4, 2), (6, 6)]),
-)
-def test_windows_by_count_are_the_last_readings_whatever_is_missing_in_them(
-    values: list[int | None], sizes: tuple[int, int]
-) -> None:
-    size, every = sizes
-    window = CountWindow(["x"], ["sum", "count"], size=size, every=every)
-    state, found = window.initial, []
-    for t, value in enumerate(values):
-        state, made, _ = window.step(state, (t, {"x": value} if value is not None else {"y": 1}))
-        found += made
-    ends = [end for end in range(every, len(values) + 1, every) if end >= size]
-    expected = []
-    for end in ends:
-        inside = [value for value in values[end - size : end] if value is not None]
-        expected.append(
-            (
-                end - 1,
-                {
-                    "readings": size,
-                    "x_sum": float(sum(inside)) if inside else None,
-                    "x_count": len(inside) if inside else None,
-                },
-            )
-        )
-    assert found == expected

@@ -9,7 +9,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from edgewake.edge.backoff import Backoff
 from edgewake.edge.downlink.feeds import Feeds
@@ -19,7 +19,7 @@ from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.keeping.work import no_failpoint
-from edgewake.edge.sources.config import SourceConfig, SourceContext
+from edgewake.edge.sources.config import SourceConfig, SourceContext, kind
 from edgewake.edge.supervisor import Supervisor
 from edgewake.edge.uplink.config import UplinkConfig
 from edgewake.protocol.clock import SystemClock
@@ -28,6 +28,11 @@ from tests.services import PATIENCE_S
 
 E = TypeVar("E")
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+def configured(type_: str, **keys: Any) -> Any:
+    """The configuration of a source of a kind, whose readings go to the stream `s`."""
+    return kind(type_).checked({"type": type_, "stream": "s", **keys})
 
 
 class Caged:

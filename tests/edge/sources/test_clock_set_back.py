@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from edgewake.edge.sources.lines.follower import FilePositions
 from edgewake.edge.sources.lines.rotation import KNOWN_MAX, LastLook, Seen
-from tests.edge.sources.lines.test_follower_files import Watch, add
+from tests.edge.sources.lines.test_follower import Watch, add
 from tests.edge.sources.lines.test_rotation_copies import changed_at
 from tests.examples import examples
 

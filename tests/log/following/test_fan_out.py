@@ -7,18 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewake.cloud.log.chunks import Chunk, Chunks
-from edgewake.cloud.log.decode import DATA, GAP, WATERMARK, Decoder, Event, Record
-from edgewake.cloud.log.filters.filter_keys import Keys
+from edgewake.cloud.log.decode import DATA, Decoder, Record
 from edgewake.cloud.log.following.block_slots import BlockSlots
-from edgewake.cloud.log.following.event_index import ENTRIES_MAX, EventIndex
 from edgewake.cloud.log.following.fan_out import FanOut
 from edgewake.cloud.log.following.followed import Followed, FollowedStreams
 from edgewake.cloud.log.following.subscriber import Subscriber
@@ -28,208 +24,19 @@ from edgewake.cloud.log.hub_bounds import HubBounds
 from edgewake.cloud.log.kafka_reader import ReachedEnd
 from edgewake.cloud.log.reader import Batch
 from edgewake.cloud.log.replay import Block, BlockKey, OnAnswer, Replay
-from edgewake.cloud.log.subscription import Plan, Positions, Source, plan
+from edgewake.cloud.log.subscription import Plan, Positions
 from edgewake.cloud.log.tail import RECORD_OVERHEAD_BYTES, Tail
-from edgewake.cloud.log.wanted import Wanted
-from edgewake.cloud.rights.names import Names
-from edgewake.cloud.rights.scope import Part, Scope
 from edgewake.protocol.clock import SystemClock
-from edgewake.protocol.ops.publication import Publication
 from tests.examples import examples
-
-DEVICES = ("a", "b", "c", "bus-1")
-PARTITIONS = 2
-NAMES = ("one", "two")
-
-literals = st.sampled_from(["'a'", "'b'", "'c'", "''", "1", "1.0", "2", "TRUE", "NULL"])
-fields = st.sampled_from(["device", "line", "stream"])
-atoms = (
-    st.tuples(fields, literals).map(lambda t: f"{t[0]} = {t[1]}")
-    | st.tuples(literals, fields).map(lambda t: f"{t[0]} = {t[1]}")
-    | st.tuples(fields, st.lists(literals, min_size=1, max_size=3)).map(
-        lambda t: f"{t[0]} IN ({', '.join(t[1])})"
-    )
-    | st.sampled_from(["line IS TRUE", "line", "n > 1", "line IS NULL"])
-    | st.sampled_from(
-        [
-            "device LIKE 'b%'",
-            "device LIKE 'bus-_'",
-            "device LIKE '%1'",
-            "device LIKE 'bu!s-%' ESCAPE '!'",
-            "line LIKE 'a'",
-            "line LIKE ''",
-            "stream LIKE 'on%'",
-            "device NOT LIKE 'b%'",
-            "device ILIKE 'B%'",
-            "starts_with(device, 'bus')",
-            "starts_with(line, '')",
-        ]
-    )
-    | st.sampled_from(["device IN SET('some')", "line IN SET('others')", "line IN SET('none')"])
-    | st.sampled_from(
-        [
-            "in_box(lat, lon, 0, 0, 2, 2)",
-            "in_box(lat, lon, -1, 179, 1, -179)",
-            "in_polygon(lat, lon, 'POLYGON((0 0, 3 0, 0 3))')",
-            "distance_m(lat, lon, 0, 180) < 200000",
-            "50000 > distance_m(lat, lon, 1, 1)",
-        ]
-    )
+from tests.log.following.strategies import (
+    NAMES,
+    PARTITIONS,
+    a_plan,
+    event_of,
+    events,
+    plans,
+    source_of,
 )
-conditions = st.recursive(
-    atoms,
-    lambda inner: (
-        st.lists(inner, min_size=2, max_size=3).map(lambda parts: f"({' AND '.join(parts)})")
-        | st.lists(inner, min_size=2, max_size=3).map(lambda parts: f"({' OR '.join(parts)})")
-        | inner.map(lambda part: f"NOT ({part})")
-    ),
-    max_leaves=4,
-)
-narrow = st.sampled_from(DEVICES).map(lambda device: f"device = '{device}'")
-names = st.lists(st.sampled_from([*DEVICES, "bus-*", "b*1", "*"]), max_size=3).map(Names.of)
-parts = st.builds(
-    Part, st.none() | names, st.none() | st.lists(st.sampled_from(["line", "n"])).map(Names.of)
-)
-scopes = st.none() | st.lists(parts, max_size=2).map(lambda found: Scope(tuple(found)))
-values: st.SearchStrategy[Any] = st.sampled_from(
-    ["a", "b", "c", "", 1, 1.0, 2, True, False, None, [], {"a": 1}, 2**60, 0.5]
-)
-readings = st.fixed_dictionaries(
-    {"device": st.sampled_from(DEVICES), "stream": st.sampled_from(NAMES)},
-    optional={
-        "line": values,
-        "n": st.integers(0, 3),
-        "lat": st.sampled_from([0, 1, 1.0, 2.5, -0.5, None, "x", True]),
-        "lon": st.sampled_from([0, 1.2, 2, 179.5, -179.5, 180]),
-    },
-)
-events = (
-    st.tuples(st.just(DATA), readings)
-    | st.tuples(st.just(GAP), st.sampled_from([{"device": d} for d in DEVICES] + [{}]))
-    | st.tuples(st.just(WATERMARK), st.just({"query": "one", "t": 5}))
-)
-
-
-def event_of(kind: str, content: dict[str, Any], number: int = 0) -> Event:
-    told = {**content, "seq": number}
-    return Event(kind, told, orjson.dumps(told))
-
-
-def source_of(name: str) -> Source:
-    return Source(name, name, is_query=False, topic_id="id", partitions=PARTITIONS)
-
-
-class Sets:
-    """Named sets that do not change."""
-
-    def members(self, name: str) -> frozenset[str] | None:
-        return {"some": frozenset("ab"), "others": frozenset(["", "c"])}.get(name)
-
-
-SETS = Sets()
-PUBLICATIONS = tuple(
-    Publication(
-        name="p", streams=NAMES, where=where, fields=fields, version=1, changed_at=0, changed_by="x"
-    )
-    for where, fields in (
-        (None, ("n",)),
-        ("line = 'a'", None),
-        ("device IN SET('some')", ("line", "lat", "lon")),
-        ("in_box(lat, lon, 0, 0, 2, 2)", ("n",)),
-    )
-)
-chosen_of = st.fixed_dictionaries(
-    {},
-    optional={
-        "devices": st.frozensets(st.sampled_from(DEVICES), min_size=1),
-        "publication": st.sampled_from(PUBLICATIONS),
-        "sample": st.sampled_from([0.3, 0.7]),
-    },
-)
-
-
-def a_plan(
-    where: str | None,
-    scope: Scope | None,
-    streams: Sequence[str] = NAMES[:1],
-    more: Mapping[str, Any] | None = None,
-) -> Plan:
-    return plan(
-        Wanted(streams=tuple(streams), where=where, **(more or {})),
-        [source_of(name) for name in streams],
-        [scope for _ in streams],
-        sets=SETS,
-    )
-
-
-@given(st.lists(st.tuples(st.none() | conditions, scopes, chosen_of), max_size=8), st.lists(events))
-@settings(max_examples=examples(400))
-def test_the_index_finds_all_who_are_shown_an_event(
-    readers: list[tuple[str | None, Scope | None, dict[str, Any]]],
-    sent: list[tuple[str, dict[str, Any]]],
-) -> None:
-    index: EventIndex[int] = EventIndex()
-    plans = [a_plan(where, scope, NAMES[:1], more) for where, scope, more in readers]
-    keyed = {i: found.keys[0] for i, found in enumerate(plans) if found.keys is not None}
-    for i, keys in keyed.items():
-        assert index.add(i, keys)
-    for kind, content in sent:
-        event = event_of(kind, content)
-        found = Counter(index.find(event))
-        assert set(found.values()) <= {1}
-        shown = {i for i in keyed if plans[i].show(event) is not None}
-        assert shown <= set(found)
-    for i, keys in keyed.items():
-        index.remove(i, keys)
-    assert not index
-    assert index._entries == 0
-    assert not index._by_field
-
-
-def test_an_event_is_looked_for_in_the_filters_that_can_pass_it_and_in_no_others() -> None:
-    index: EventIndex[int] = EventIndex()
-    for i in range(1000):
-        keys = a_plan(f"device = 'car-{i}' AND n > 1", None).keys
-        assert keys is not None
-        index.add(i, keys[0])
-    assert list(index.find(event_of(DATA, {"device": "car-7"}))) == [7]
-    assert list(index.find(event_of(DATA, {"device": ["car-7"]}))) == []
-    assert list(index.find(event_of(GAP, {"device": "car-8"}))) == [8]
-    assert len(list(index.find(event_of(WATERMARK, {})))) == 1000
-
-
-def test_how_a_text_begins_is_looked_for_once_for_each_length() -> None:
-    """LIKE, `starts_with` and the patterns of a right; a reader is found once, by whatever."""
-    index: EventIndex[int] = EventIndex()
-    readers: list[tuple[str | None, Scope | None]] = [
-        *((f"device LIKE 'line-{i:03d}-%'", None) for i in range(500)),
-        ("starts_with(device, 'line-007-') OR device = 'line-007-a'", None),
-        (None, Scope((Part(Names.of(["line-007*", "line-0*", "car-1"]), None),))),
-        ("device LIKE 'line-007-a' AND n > 1", None),
-    ]
-    for i, (where, scope) in enumerate(readers):
-        keys = a_plan(where, scope).keys
-        assert keys is not None
-        index.add(i, keys[0])
-    event = event_of(DATA, {"device": "line-007-a"})
-    assert Counter(index.find(event)) == Counter([7, 500, 501, 502])
-    assert list(index.find(event_of(DATA, {"device": "car-1"}))) == [501]
-    assert list(index.find(event_of(DATA, {"device": "line-9"}))) == []
-    assert Counter(index.find(event_of(GAP, {"device": "line-008-b"}))) == Counter([8, 501])
-    assert a_plan("device LIKE '%-a'", None).keys is None
-    assert a_plan(None, Scope((Part(Names.of(["*-a"]), None),))).keys is None
-
-
-def test_a_set_that_many_use_is_kept_once_and_what_finds_no_room_is_not_taken() -> None:
-    index: EventIndex[int] = EventIndex()
-    half = Keys("device", frozenset(f"car-{i}" for i in range(ENTRIES_MAX // 2 + 1)))
-    other = Keys("device", frozenset(f"bus-{i}" for i in range(ENTRIES_MAX // 2 + 1)))
-    assert all(index.add(i, half) for i in range(1000))
-    assert not index.add(1000, other)
-    assert len(list(index.find(event_of(DATA, {"device": "car-1"})))) == 1000
-    for i in range(1000):
-        index.remove(i, half)
-    assert index.add(1000, other)
 
 
 class Numbers:
@@ -392,13 +199,6 @@ class Reader:
         assert Counter(self.found) + Counter(behind) == Counter(self.shown_after(self.start))
 
 
-plans = st.builds(
-    a_plan,
-    st.one_of(st.none(), conditions, narrow, narrow),
-    st.none() | scopes,
-    st.sampled_from([NAMES[:1], NAMES[1:], NAMES]),
-    st.just({}) | chosen_of,
-)
 steps = st.one_of(
     st.tuples(st.just("send"), st.integers(0, 1), st.integers(0, 1), st.lists(events, min_size=1)),
     st.tuples(st.just("send"), st.integers(0, 1), st.integers(0, 1), st.lists(events, min_size=1)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -14,16 +13,13 @@ from starlette.types import Receive, Scope, Send
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.ops.login.auth import Access, Guard
 from edgewake.cloud.ops.login.key_door import KeyDoor
-from edgewake.cloud.ops.login.keys import Keys, parse
+from edgewake.cloud.ops.login.keys import Keys
 from edgewake.cloud.ops.login.sessions import (
-    OUTSTANDING_MAX,
-    OWN_MAX,
     SESSION_LIFE_S,
     TICKET_LIFE_S,
     Passes,
 )
 from edgewake.protocol.clock import FakeClock
-from edgewake.protocol.errors import ConfigError
 
 KEY, READ_KEY = "k" * 32, "r" * 32
 OWN = {"Origin": "http://ops", "Sec-Fetch-Site": "same-origin"}
@@ -242,51 +238,3 @@ async def test_a_read_that_takes_long_is_answered_only_while_its_key_is_there(
 
     assert [await asked("GET", "/v1/acks/t"), await asked("POST", "/v1/sql")] == [(401, False)] * 2
     assert await asked("POST", "/v1/queries") == (200, True)
-
-
-def test_a_ticket_is_used_once_within_its_time() -> None:
-    clock, numbers = FakeClock(), iter(range(1000))
-    tickets = Passes(clock, lambda: f"t{next(numbers)}", TICKET_LIFE_S)
-    (holder,) = parse(KEY)
-    first, second = tickets.issue(holder), tickets.issue(holder)
-    clock.advance(TICKET_LIFE_S)
-    assert [tickets.use_up(first), tickets.use_up(first)] == [holder, None]
-    clock.advance(0.001)
-    assert tickets.use_up(second) is None
-
-
-def test_outstanding_tickets_are_bounded_and_the_oldest_goes_first() -> None:
-    numbers = iter(range(1000))
-    tickets = Passes(FakeClock(), lambda: f"t{next(numbers)}", TICKET_LIFE_S)
-    (holder,) = parse(KEY)
-    holders = [replace(holder, name=f"h{n}") for n in range(OUTSTANDING_MAX + 1)]
-    issued = [tickets.issue(one) for one in holders]
-    assert [tickets.find(issued[0]), tickets.find(issued[1])] == [None, holders[1]]
-
-
-def test_one_holder_s_sessions_end_nobody_else_s() -> None:
-    numbers = iter(range(1000))
-    sessions = Passes(FakeClock(), lambda: f"s{next(numbers)}", TICKET_LIFE_S)
-    (holder,) = parse(KEY)
-    victim = replace(holder, name="victim")
-    kept = sessions.issue(victim)
-    many = [sessions.issue(holder) for _ in range(2 * OUTSTANDING_MAX)]
-    assert sessions.find(kept) == victim
-    assert [one for one in many if sessions.find(one)] == many[-OWN_MAX:]
-
-
-@pytest.mark.parametrize(
-    "content",
-    [None, b"", b"# none\n", b"short", "schlüssel-schlüssel".encode(), b"\xff" * 20, b"a read",
-        b"a owner " + b"k" * 20,
-     b"\xc3\xa4 read " + b"k" * 20, b"a read " + b"k" * 20 + b"\na read " + b"l" * 20],
-)  # fmt: skip
-def test_a_key_file_that_cannot_be_used_is_named_and_its_keys_are_not(
-    tmp_path: Path, content: bytes | None
-) -> None:
-    path = tmp_path / "ops.key"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"ops\.key") as raised:
-        Keys(path)
-    assert "kkkk" not in str(raised.value)

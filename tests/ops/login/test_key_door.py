@@ -12,12 +12,12 @@ from starlette.responses import PlainTextResponse
 
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log_pace import LINES_MAX
-from edgewake.cloud.login.tries import ALL_MAX, OWN_MAX, OWN_S
 from edgewake.cloud.ops.login import pages
 from edgewake.cloud.ops.login.auth import Access, Guard
-from edgewake.cloud.ops.login.key_door import KNOWN_MAX, KeyDoor
+from edgewake.cloud.ops.login.key_door import KeyDoor
 from edgewake.cloud.ops.login.keys import Keys
 from edgewake.cloud.ops.login.sessions import Passes
+from edgewake.cloud.rights.tries import ALL_MAX, OWN_MAX, OWN_S
 from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol.clock import FakeClock
 
@@ -100,15 +100,16 @@ def test_no_number_of_clients_keeps_one_out_that_was_not_wrong(world: World) -> 
 
 
 def test_what_is_remembered_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edgewake.cloud.login.tries.CLIENTS_MAX", 100)
+    monkeypatch.setattr("edgewake.cloud.rights.tries.CLIENTS_MAX", 100)
+    monkeypatch.setattr("edgewake.cloud.rights.shown_keys.KNOWN_MAX", 1000)
     for n in range(5000):
         world.guesses(f"client-{n}", 1)
         world.shows(f"friend-{n}", KEY)
-    assert 90 < len(world.door._tries._own) <= 100
-    assert len(world.door._known) == KNOWN_MAX
+    assert 90 < len(world.door._shown._tries._own) <= 100
+    assert len(world.door._shown._known) == 1000
     world.clock.advance(OWN_S * OWN_MAX)
     world.guesses("client", 1)
-    assert list(world.door._tries._own) == ["client"], "the others may all be wrong again"
+    assert list(world.door._shown._tries._own) == ["client"], "the others may all be wrong again"
 
 
 def test_wrong_keys_are_logged_by_client_at_a_pace_and_not_shown(

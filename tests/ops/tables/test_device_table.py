@@ -10,7 +10,7 @@ from edgewake.cloud.ops.tables.device_table import LOOKED_AT_MAX, DeviceTable
 from edgewake.cloud.ops.tables.devices import (
     AGENT_OFFLINE_AFTER_MS,
     PLAIN_SILENT_AFTER_MS,
-    Presence,
+    DevicePresence,
 )
 from edgewake.cloud.ops.tables.name_index import NameIndex
 from edgewake.protocol.ops.device import DeviceSeen, DeviceState, DeviceStatus
@@ -40,7 +40,7 @@ def test_a_device_goes_quiet_after_its_time_and_once() -> None:
     table = DeviceTable()
     put(table, "plain")
     report(table, "agent")
-    assert table.presences == {Presence.ONLINE: 2, Presence.SILENT: 0}
+    assert table.presences == {DevicePresence.ONLINE: 2, DevicePresence.SILENT: 0}
     assert look(table, NOW + PLAIN_SILENT_AFTER_MS) == []
     report(table, "agent", at=NOW + 20_000)
     assert look(table, NOW + PLAIN_SILENT_AFTER_MS + 1) == [("plain", "silent")]
@@ -48,9 +48,9 @@ def test_a_device_goes_quiet_after_its_time_and_once() -> None:
     assert look(table, NOW + AGENT_OFFLINE_AFTER_MS + 20_001) == [("agent", "offline")]
     assert look(table, NOW + 999_999) == []
     assert (
-        table.total(Presence.ONLINE),
-        table.total(Presence.OFFLINE),
-        table.total(Presence.SILENT),
+        table.total(DevicePresence.ONLINE),
+        table.total(DevicePresence.OFFLINE),
+        table.total(DevicePresence.SILENT),
     ) == (0, 1, 1)
 
 
@@ -66,11 +66,11 @@ def test_a_last_will_that_comes_late_does_not_win_over_the_return() -> None:
     word(DeviceState.OFFLINE, 1, NOW + 20)
     found = table.get("d", now=NOW)
     assert found is not None
-    assert found.state is Presence.ONLINE
+    assert found.state is DevicePresence.ONLINE
     word(DeviceState.OFFLINE, 2, NOW + 30)
     found = table.get("d", now=NOW)
     assert found is not None
-    assert found.state is Presence.OFFLINE
+    assert found.state is DevicePresence.OFFLINE
 
 
 def test_a_fleet_that_goes_quiet_at_once_is_looked_at_in_steps() -> None:
@@ -92,7 +92,11 @@ def test_pages_are_in_order_and_filtered() -> None:
     put(table, "bb")
     table.remove("c")
     assert [one.device for one in table.page("a", 9, now=NOW)] == ["b", "bb", "d"]
-    assert [one.device for one in table.page(None, 9, Presence.ONLINE, now=NOW)] == ["a", "bb", "d"]
+    assert [one.device for one in table.page(None, 9, DevicePresence.ONLINE, now=NOW)] == [
+        "a",
+        "bb",
+        "d",
+    ]
 
 
 def test_the_device_that_was_silent_longest_makes_room() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgewake.cloud.ops.tables.devices import DeviceView, Presence, presence, view
+from edgewake.cloud.ops.tables.devices import DevicePresence, DeviceView, presence, view
 from edgewake.protocol.ops.device import DeviceSeen, DeviceState, DeviceStatus
 
 NOW = 1_790_000_000_000
@@ -19,23 +19,23 @@ def seen(age_s: int = 0, **more: object) -> DeviceSeen:
 @pytest.mark.parametrize(
     ("said", "sent", "expected"),
     [
-        (status(), None, Presence.ONLINE),
-        (status(age_s=149), None, Presence.ONLINE),
-        (status(age_s=151), None, Presence.OFFLINE),
-        (status(age_s=151), seen(age_s=5), Presence.ONLINE),
-        (status(DeviceState.OFFLINE), seen(age_s=1), Presence.OFFLINE),
-        (status(DeviceState.OFFLINE, age_s=5), seen(age_s=1), Presence.ONLINE),
-        (status(plain=True, age_s=86_399), None, Presence.ONLINE),
-        (status(plain=True, age_s=86_401), None, Presence.SILENT),
-        (status(DeviceState.OFFLINE, plain=True, age_s=9_999_999), None, Presence.OFFLINE),
-        (status(DeviceState.OFFLINE, plain=True, age_s=99), seen(age_s=59), Presence.ONLINE),
-        (status(DeviceState.OFFLINE, plain=True, age_s=99), seen(age_s=61), Presence.SILENT),
-        (None, seen(age_s=59), Presence.ONLINE),
-        (None, seen(age_s=61), Presence.SILENT),
+        (status(), None, DevicePresence.ONLINE),
+        (status(age_s=149), None, DevicePresence.ONLINE),
+        (status(age_s=151), None, DevicePresence.OFFLINE),
+        (status(age_s=151), seen(age_s=5), DevicePresence.ONLINE),
+        (status(DeviceState.OFFLINE), seen(age_s=1), DevicePresence.OFFLINE),
+        (status(DeviceState.OFFLINE, age_s=5), seen(age_s=1), DevicePresence.ONLINE),
+        (status(plain=True, age_s=86_399), None, DevicePresence.ONLINE),
+        (status(plain=True, age_s=86_401), None, DevicePresence.SILENT),
+        (status(DeviceState.OFFLINE, plain=True, age_s=9_999_999), None, DevicePresence.OFFLINE),
+        (status(DeviceState.OFFLINE, plain=True, age_s=99), seen(age_s=59), DevicePresence.ONLINE),
+        (status(DeviceState.OFFLINE, plain=True, age_s=99), seen(age_s=61), DevicePresence.SILENT),
+        (None, seen(age_s=59), DevicePresence.ONLINE),
+        (None, seen(age_s=61), DevicePresence.SILENT),
     ],
 )
 def test_presence_follows_the_last_word_and_the_last_record(
-    said: DeviceStatus | None, sent: DeviceSeen | None, expected: Presence
+    said: DeviceStatus | None, sent: DeviceSeen | None, expected: DevicePresence
 ) -> None:
     assert presence(said, sent, now=NOW) is expected
 
@@ -45,12 +45,12 @@ def test_a_device_joins_what_its_agent_says_with_what_the_cloud_saw() -> None:
         "d",
         status(age_s=3, backlog_readings=7, epoch=2),
         seen(age_s=1, skew_ms=-40, records=9),
-        Presence.ONLINE,
+        DevicePresence.ONLINE,
         streams={"s"},
     )
     expected = DeviceView(
         device="d",
-        state=Presence.ONLINE,
+        state=DevicePresence.ONLINE,
         agent=True,
         last_seen=NOW - 1000,
         skew_ms=-40,

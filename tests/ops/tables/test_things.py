@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edgewake.cloud.ops.services.problems import device_problems
 from edgewake.cloud.ops.tables.device_table import LOOKED_AT_MAX, WAYS_MAX, DeviceTable
-from edgewake.cloud.ops.tables.devices import PLAIN_SILENT_AFTER_MS, Presence
+from edgewake.cloud.ops.tables.devices import PLAIN_SILENT_AFTER_MS, DevicePresence
 from edgewake.protocol.ops.device import DeviceSeen, DeviceState, DeviceStatus
 
 NOW = 1_790_000_000_000
@@ -72,7 +72,7 @@ def test_when_a_gateway_goes_its_things_are_silent_at_once_and_the_reason_is_tol
         ("meter-1", "silent", why),
         ("meter-2", "silent", why),
     ]
-    assert table.presences[Presence.SILENT] == 2
+    assert table.presences[DevicePresence.SILENT] == 2
     says(table, "gw-1", at=NOW + 3)
     assert sorted(look(table, NOW + 4)) == [("meter-1", "online", ""), ("meter-2", "online", "")]
 

@@ -17,7 +17,6 @@ from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frames import frame as frames
 from edgewake.protocol.frames import packed
 from edgewake.protocol.frames.frame import Frame, Gap
-from edgewake.protocol.frames.frame_bytes import content_type_of, read
 from tests.edge import foreign_frame
 from tests.examples import examples
 
@@ -225,14 +224,6 @@ def test_a_frame_of_host_metrics_is_a_third_of_its_compressed_json():
     }
     one = frame(fields)
     assert 3 * len(packed_bytes(one)) < 2 * len(frames.compress(frames.encode(one))[0])
-
-
-def test_a_frame_is_told_by_its_first_bytes():
-    one = frame({"n": list(range(60))})
-    text = frames.encode(one)
-    for data in (text, frames.compress(text)[0], packed_bytes(one)):
-        assert frames.encode(read(data)) == text
-    assert content_type_of(packed_bytes(one)) == packed.PACKED_TYPE
 
 
 def test_the_reasons_name_whose_fault_it_is():

@@ -1,29 +1,7 @@
 """Types of fields: one type a column, null anywhere."""
 
-import pytest
-
-from edgewake.protocol.frames.field_type import FieldType, type_of, types_of
+from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.stream import FieldInfo, NameKind, Stream, StreamTable, merge
-
-
-@pytest.mark.parametrize(
-    ("column", "kind"),
-    [
-        ([1, 2.5, None], FieldType.NUMBER),
-        (["a", None], FieldType.STRING),
-        ([True, False], FieldType.BOOLEAN),
-        ([None, None], None),
-    ],
-)
-def test_a_column_has_the_one_type_of_its_values(
-    column: list[object], kind: FieldType | None
-) -> None:
-    assert type_of(column) == kind  # type: ignore[arg-type]
-
-
-def test_a_column_of_two_types_is_named() -> None:
-    with pytest.raises(TypeError, match="field 'a' mixes bool and int"):
-        types_of({"a": [1, True]})
 
 
 def field(kind: FieldType = FieldType.NUMBER, revision: int = 0, unit: str = "") -> FieldInfo:

@@ -54,6 +54,17 @@ def test_a_level_that_is_neither_device_nor_value_is_a_tag_and_a_time_is_found()
     ]
 
 
+def test_a_list_of_objects_is_taken_apart_each_with_its_own_time() -> None:
+    payload = b'{"gw": 7, "values": [{"ts": 1790000000, "v": 1}, {"ts": 1790000001, "v": 2}]}'
+    seen = found({"dev/eui": payload})
+    assert readings(seen.text, "dev/eui", payload) == [
+        ("eui", "dev", {"v": 1, "t": 1790000000000}),
+        ("eui", "dev", {"v": 2, "t": 1790000001000}),
+    ]
+    several = found({"dev/eui": b'{"a": [{"v": 1}], "b": [{"v": 2}]}'})
+    assert "each" not in several.text, "which of them is a reading cannot be told"
+
+
 @pytest.mark.parametrize("preset", presets.names())
 def test_each_preset_is_recognised_by_what_its_devices_send(preset: str) -> None:
     """Of several presets that read the same, another one may be chosen; none is left."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import statistics
 import struct
-from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -31,7 +30,6 @@ SKETCH = DeviceSketch(
     "noise", "db", SketchKind.NUMBERS, T0, T0 + 60_000, 3, Numbers.of([1.0, 2.0, 4.0]).encode()
 )
 doubles = st.floats(-1e9, 1e9, allow_nan=False)
-texts = st.lists(st.sampled_from(["a", "b", "ü", "12.5", "", "a longer text"]), max_size=60)
 
 
 def test_a_reading_carries_a_sketch() -> None:
@@ -111,38 +109,10 @@ def test_what_no_double_holds_is_not_told_as_a_figure() -> None:
         assert Numbers.decode(found.encode()).encode() == found.encode()
 
 
-@given(texts, texts)
-def test_counts_are_never_too_low_and_merge(one: list[str], two: list[str]) -> None:
-    found = CountMin.of(one, depth=3, width=64).merge(CountMin.of(two, width=16))
-    assert found == CountMin.of(one + two, depth=3, width=16)
-    assert all(found.count(text) >= count for text, count in Counter(one + two).items())
-    assert CountMin.decode(found.encode()) == found
-
-
-def test_counts_answer_within_their_bounds() -> None:
-    numbers = [str(i % 300) for i in range(9_000)]
-    found, other = CountMin.of(numbers), CountMin.of(["5", "7", "900"])
-    assert sum(found.count(str(i)) - 30 > found.error for i in range(300)) <= 300 * (
-        1 - found.confidence
-    )
-    assert 60 <= found.inner_product(other) <= 60 + found.error
-
-
 def test_sparks_table_is_ours() -> None:
     own = CountMin.of("aaab", depth=2, width=4)
     spark = struct.pack(">iqii2q8q", 1, 4, 2, 4, 17, 19, *own.cells)
     assert CountMin.from_spark(spark) == own
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 2**64 - 1), st.text(max_size=5)), unique=True, max_size=40),
-    st.integers(0, 40),
-)
-def test_a_sample_is_the_same_however_it_was_made(items: list[tuple[int, str]], cut: int) -> None:
-    whole = Sample.of(items, size=8)
-    assert Sample.of(items[cut:], size=8).merge(Sample.of(items[:cut], size=8)) == whole
-    assert whole.merge(Sample(8, 0, whole.items)) == whole, "what is there twice counts once"
-    assert Sample.decode(whole.encode()) == whole
 
 
 @given(st.binary(max_size=200))

@@ -13,7 +13,7 @@ import pytest
 import sqlglot
 
 from edgewake.cloud.queries.syntax import aggregates
-from edgewake.cloud.queries.terms.expressions import AGGREGATES
+from edgewake.cloud.queries.terms.expressions import AGGREGATE_FUNCTIONS
 
 DOC: Final = (Path(__file__).parents[3] / "docs/queries.md").read_text("utf-8")
 ARGUMENTS: Final[Mapping[str, str]] = {
@@ -39,10 +39,10 @@ def documented() -> set[str]:
 
 
 def test_the_table_for_users_names_exactly_what_there_is() -> None:
-    assert documented() - {"array"} == set(AGGREGATES), "array() is an argument"
+    assert documented() - {"array"} == set(AGGREGATE_FUNCTIONS), "array() is an argument"
 
 
-@pytest.mark.parametrize("name", AGGREGATES)
+@pytest.mark.parametrize("name", AGGREGATE_FUNCTIONS)
 def test_each_name_has_a_reader(name: str) -> None:
     text = f"SELECT {name}({ARGUMENTS.get(name, 'x')})"
     node = sqlglot.parse_one(text, dialect="spark").expressions[0]
@@ -57,7 +57,7 @@ def test_each_reader_has_a_name() -> None:
                 f"SELECT {name}({ARGUMENTS.get(name, 'x')})", dialect="spark"
             ).expressions[0]
         )
-        for name in AGGREGATES
+        for name in AGGREGATE_FUNCTIONS
     }
     others = {"FirstValue", "LastValue", "AnyValue", "StddevSamp", "WithinGroup"}
     assert {one.__name__ for one in set(aggregates._READERS) - read} <= others

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 import orjson
@@ -13,7 +12,7 @@ from edgewake.simulators.recordings import rows as recorded
 from edgewake.simulators.recordings.look import Look, look
 from edgewake.simulators.recordings.look_table import lines
 from edgewake.simulators.recordings.readings import Columns, Reading, to_readings
-from edgewake.simulators.recordings.rows import BadRow, FileFormat, Tally, UnreadableFile
+from edgewake.simulators.recordings.rows import FileFormat, Tally, UnreadableFile
 from edgewake.simulators.replay_cli import replay
 
 
@@ -132,24 +131,9 @@ def test_a_file_without_a_time_is_refused_until_somebody_says_that_it_has_none(t
     assert (said.exit_code, "guessed" in said.stderr) == (0, False)
 
 
-def test_a_look_sends_nothing_and_shows_what_would_be_sent(tmp_path: Path):
-    path = tmp_path / "a.csv.gz"
-    path.write_bytes(gzip.compress(b"timestamp,x y\n2026-01-02T10:00:00Z,1\n"))
-    done = CliRunner().invoke(replay, [str(path), "--look"])
-    assert done.exit_code == 0
-    assert "x_y" in done.stderr
-    assert "time: timestamp (by its name; iso, zone UTC), 2026-01-02 10:00:00 UTC" in done.stderr
-
-
 def test_a_file_of_which_no_row_can_be_read_is_refused(tmp_path: Path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"a": 1\n{"a": 2\n')
     done = CliRunner().invoke(replay, [str(path), "--format", "jsonl", "--yes"])
     assert done.exit_code == 2
     assert "none of the first 2 rows can be read; line 1: not JSON" in done.stderr
-
-
-def test_bad_rows_are_told(tmp_path: Path):
-    found, _ = looked(tmp_path / "a.csv", "t,x\n1700000000,1\n1700000001\n")
-    assert found.first_bad == (BadRow(3, "1 values: expected 2"),)
-    assert "looked at all 2 rows; 1 of them cannot be read" in lines(found)

@@ -13,17 +13,14 @@ from hypothesis import strategies as st
 
 from edgewake.protocol.names import is_device, is_stream
 from edgewake.simulators.recordings import rows as recorded
-from edgewake.simulators.recordings.csv_shape import is_number, sniff
 from edgewake.simulators.recordings.look import look
 from edgewake.simulators.recordings.readings import (
     Columns,
     Odd,
-    Pace,
     Reading,
     legal_device,
     legal_stream,
     parse_time,
-    sorted_by_time,
     to_readings,
 )  # fmt: skip
 from edgewake.simulators.recordings.rows import (
@@ -79,14 +76,6 @@ def test_short_and_long_rows_are_bad_rows_with_their_line(tmp_path: Path):
     readings, bad, _ = read(tmp_path / "a.csv", "t,a,b\n\n1,2,3\n1,2\n1,2,3,4\n1,2,3,\n")
     assert len(readings) == 2
     assert bad == [BadRow(4, "2 values: expected 3"), BadRow(5, "4 values: expected 3")]
-
-
-def test_numbers_with_leading_zeros_are_names(tmp_path: Path):
-    readings, _, _ = read(tmp_path / "a.csv", "t,zip,n\n1,007,0.5\n2,123,1e3\n", time="t")
-    assert [dict(r.fields) for r in readings] == [
-        {"zip": "007", "n": 0.5},
-        {"zip": "123", "n": 1000.0},
-    ]
 
 
 def test_a_late_word_in_a_number_column_stands_beside_and_is_counted(
@@ -264,13 +253,6 @@ def test_a_time_of_the_hour_that_a_zone_leaves_out_is_an_hour_later(tmp_path: Pa
     assert (odd.twice, odd.never) == (0, 1)
 
 
-@pytest.mark.parametrize(
-    ("line", "delimiter"), [("a,b,c", ","), ("a;b,5;c,1", ";"), ("a\tb\tc", "\t"), ("a|b|c", "|")]
-)
-def test_the_delimiter_is_the_one_that_cuts_evenly(line: str, delimiter: str):
-    assert sniff([line, line.replace(",", "", 1) if delimiter == ";" else line]) == delimiter
-
-
 @given(st.text(max_size=90))
 def test_every_name_can_be_made_legal(name: str):
     assert is_stream(legal_stream(name))
@@ -278,33 +260,6 @@ def test_every_name_can_be_made_legal(name: str):
         assert is_device(legal_device(name))
     except ValueError:
         assert not any(c.isascii() and c.isalnum() for c in name)
-
-
-@given(st.floats(allow_nan=False, allow_infinity=False))
-def test_every_float_is_seen_as_a_number(value: float):
-    assert is_number(repr(value))
-
-
-def test_sorting_keeps_the_order_of_equal_times():
-    readings = [
-        Reading("a", 2, {"i": 0}),
-        BadRow(2, "x"),
-        Reading("a", 1, {"i": 1}),
-        Reading("b", 1, {"i": 2}),
-    ]
-    assert list(sorted_by_time(readings)) == [readings[1], readings[2], readings[3], readings[0]]
-
-
-def test_distances_are_kept_and_scaled_when_times_move_to_now():
-    pace = Pace(speed=10.0, move_to_now=True, start_ms=1_000_000)
-    assert [pace.offset_s(t) for t in (50_000, 60_000, 40_000)] == [0.0, 1.0, 0.0]
-    assert [pace.event_time(t, now_ms=0) for t in (50_000, 60_000)] == [1_000_000, 1_001_000]
-
-
-def test_recorded_times_stay_and_full_speed_does_not_wait():
-    assert Pace(speed=1.0, move_to_now=False, start_ms=5).event_time(77, now_ms=9) == 77
-    pace = Pace(speed=None, move_to_now=True, start_ms=5)
-    assert (pace.offset_s(50), pace.event_time(50, now_ms=9)) == (0.0, 9)
 
 
 def test_a_forced_format_is_not_guessed(tmp_path: Path):

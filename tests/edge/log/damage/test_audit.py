@@ -17,30 +17,17 @@ from edgewake.edge.log.keeping.work import Work
 from edgewake.edge.log.tables import view
 from edgewake.edge.log.tables.schema import (
     LOG_NAME,
-    VERSION,
-    LogDamagedError,
-    make_tables,
-    open_for_writing,
     reading,
-    sound_rows,
-    transaction,
 )
 from edgewake.protocol.errors import LocalError
 from tests.edge.helpers import json_of
 from tests.edge.helpers import reading as a_reading
-from tests.edge.log.bare_log import BareLog
+from tests.edge.log.bare_log import BareLog, with_two_streams
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> BareLog:
-    """Two streams: one with a frame, a gap and two batches that wait, another with one batch."""
-    found = BareLog(tmp_path / "log")
-    found.put({"speed": [a_reading(n) for n in range(1, 6)], "street": [a_reading(1, name="B 3")]})
-    found.store.apply(Work(sending=True, paused=frozenset({"street"})))
-    found.store.apply(Work(lost={"speed": {"queue_full": 4}}))
-    found.put({"speed": [a_reading(n) for n in range(10, 13)]})
-    found.put({"speed": [a_reading(13)]})
-    return found
+    return with_two_streams(tmp_path / "log")
 
 
 def edited(log: BareLog, statement: str) -> Path:
@@ -146,37 +133,6 @@ def test_more_rows_than_are_read_at_once_come_each_once(tmp_path: Path, batches:
     for n in range(batches):
         log.put({"speed": [a_reading(n + 1)]})
     assert [row["position"] for row in audit.export(log.directory)] == list(range(1, batches + 1))
-    log.close()
-
-
-def test_a_stream_is_counted_by_what_is_kept_of_it(log: BareLog) -> None:
-    speed, street = audit.stats(log.directory)
-    assert (speed["stream"], speed["readings"], speed["batches"]) == ("speed", 9, 3)
-    assert (street["stream"], street["readings"], street["batches"]) == ("street", 1, 1)
-    assert speed["oldest_at"] <= speed["newest_at"]
-    log.store.apply(Work(lost={"silent": {"refused": 1}}))
-    assert [row["stream"] for row in audit.stats(log.directory)] == ["silent", "speed", "street"]
-    assert audit.stats(log.directory)[0]["readings"] == 0
-    log.close()
-
-
-def test_the_latest_reading_of_each_stream_is_its_last_that_is_sound(log: BareLog) -> None:
-    assert {stream: row["n"] for stream, row in audit.latest(log.directory).items()} == {
-        "speed": 13,
-        "street": 1,
-    }
-    assert audit.latest(edited(log, "UPDATE batches SET crc = 0 WHERE first = 13")).keys() == {
-        "street"
-    }
-
-
-@pytest.mark.parametrize(
-    ("limit", "kinds"), [(1, ["frame"]), (2, ["frame", "batch"]), (100, ["frame", *["batch"] * 4])]
-)
-def test_frames_are_shown_before_batches_up_to_the_limit(
-    log: BareLog, limit: int, kinds: list[str]
-) -> None:
-    assert [json_of(row)["kind"] for row in view.rows(log.directory, limit)] == kinds
     log.close()
 
 
@@ -290,75 +246,22 @@ def test_what_reads_cannot_write(log: BareLog) -> None:
 # tables
 
 
-def test_a_log_of_a_newer_program_is_left_alone(tmp_path: Path) -> None:
-    db = open_for_writing(tmp_path / LOG_NAME)
-    db.execute(f"PRAGMA user_version = {VERSION + 1}")
-    db.close()
-    with pytest.raises(LocalError, match="newer"):
-        open_for_writing(tmp_path / LOG_NAME)
-    with pytest.raises(LogDamagedError, match="were of version"):
-        open_for_writing(tmp_path / LOG_NAME, version=VERSION)
-    with pytest.raises(LocalError, match="newer"):
-        open_for_writing(tmp_path / LOG_NAME, version=VERSION + 1)
+def test_a_stream_is_counted_by_what_is_kept_of_it(log: BareLog) -> None:
+    speed, street = audit.stats(log.directory)
+    assert (speed["stream"], speed["readings"], speed["batches"]) == ("speed", 9, 3)
+    assert (street["stream"], street["readings"], street["batches"]) == ("street", 1, 1)
+    assert speed["oldest_at"] <= speed["newest_at"]
+    log.store.apply(Work(lost={"silent": {"refused": 1}}))
+    assert [row["stream"] for row in audit.stats(log.directory)] == ["silent", "speed", "street"]
+    assert audit.stats(log.directory)[0]["readings"] == 0
+    log.close()
 
 
-@pytest.mark.parametrize("version", range(1, VERSION))
-def test_a_log_of_before_the_first_release_is_left_alone(tmp_path: Path, version: int) -> None:
-    db = open_for_writing(tmp_path / LOG_NAME)
-    db.execute(f"PRAGMA user_version = {version}")
-    db.close()
-    with pytest.raises(LocalError, match=r"before the first release.+or move the log away"):
-        open_for_writing(tmp_path / LOG_NAME)
-    with pytest.raises(LogDamagedError, match="were of version"):
-        open_for_writing(tmp_path / LOG_NAME, version=VERSION)
-
-
-def test_tables_whose_making_is_interrupted_are_made_again_whole(tmp_path: Path) -> None:
-    db = sqlite3.connect(tmp_path / LOG_NAME, isolation_level=None)
-
-    def authorise(action: int, *_: object) -> int:
-        is_last = action == sqlite3.SQLITE_PRAGMA and db.in_transaction
-        asked.extend([action] * is_last)
-        return sqlite3.SQLITE_DENY if is_last else sqlite3.SQLITE_OK
-
-    asked: list[int] = []
-    db.set_authorizer(authorise)
-    with pytest.raises(sqlite3.DatabaseError):
-        make_tables(db)
-    assert asked == [sqlite3.SQLITE_PRAGMA], "the fault did not fire"
-    db.set_authorizer(None)
-    assert db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
-    make_tables(db)
-    assert db.execute("PRAGMA user_version").fetchone() == (VERSION,)
-    db.close()
-
-
-def test_a_transaction_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    db = open_for_writing(tmp_path / LOG_NAME)
-
-    def half(error: type[BaseException]) -> None:
-        with transaction(db):
-            db.execute("INSERT INTO sources VALUES ('file', '1')")
-            raise error
-
-    for error in (ValueError, KeyboardInterrupt, sqlite3.DatabaseError):
-        with pytest.raises(error):
-            half(error)
-        assert not db.in_transaction
-    assert db.execute("SELECT count(*) FROM sources").fetchone() == (0,)
-    db.close()
-
-
-@pytest.mark.parametrize(
-    "error", [KeyError, IndexError, TypeError, ValueError, OverflowError, UnicodeDecodeError]
-)
-def test_what_rows_cannot_be_is_damage(error: type[Exception]) -> None:
-    raised = (
-        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "x")
-        if error is UnicodeDecodeError
-        else error("x")
-    )
-    with pytest.raises(LogDamagedError), sound_rows():
-        raise raised
-    with pytest.raises(ZeroDivisionError), sound_rows():
-        raise ZeroDivisionError
+def test_the_latest_reading_of_each_stream_is_its_last_that_is_sound(log: BareLog) -> None:
+    assert {stream: row["n"] for stream, row in audit.latest(log.directory).items()} == {
+        "speed": 13,
+        "street": 1,
+    }
+    assert audit.latest(edited(log, "UPDATE batches SET crc = 0 WHERE first = 13")).keys() == {
+        "street"
+    }

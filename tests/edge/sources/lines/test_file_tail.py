@@ -206,7 +206,7 @@ async def test_several_rotations_while_away_lose_nothing(tmp_path: Path) -> None
 async def test_a_last_line_without_an_end_counts_once_its_file_is_rotated_and_quiet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That it does not count earlier is tested without waiting, in test_follower_files.py."""
+    """That it does not count earlier is tested without waiting, in test_follower.py."""
     monkeypatch.setattr(follower, "QUIET_S", 0.5)
     path = tmp_path / "in.log"
     path.write_text(lines(range(3)) + '{"n": 3}')

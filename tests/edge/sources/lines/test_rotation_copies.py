@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from edgewake.edge.sources.lines.rotation import PROOF_BYTES
-from tests.edge.sources.lines.test_follower_files import Watch, add
+from tests.edge.sources.lines.test_follower import Watch, add
 
 HEADER = (
     b"# one header that all of them begin with, as long as what is compared at the beginning "

@@ -7,6 +7,7 @@ import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from edgewake.edge.sources.machines.modbus import (
     REGISTERS_MAX,
     Block,
     NumberType,
+    Point,
     Table,
     blocks,
     value_of,
@@ -132,3 +134,25 @@ def test_an_answer_that_is_too_short_is_none() -> None:
 def test_two_values_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="two of the same name"):
         configured(1, {"name": "a", "address": 0}, {"name": "a", "address": 1})
+
+
+@pytest.mark.parametrize(
+    ("number", "words", "more", "value"),
+    [
+        (NumberType.UINT64, [0x8000, 0, 0, 1], {}, 2**63 + 1),
+        (NumberType.BCD16, [0x1234], {}, 1234),
+        (NumberType.BCD32, [0x0001, 0x2345], {"scale": 0.1}, 1234.5),
+        (NumberType.BCD16, [0x12F4], {}, None),
+        (NumberType.FLOAT32, [0xAC41, 0x0000], {"low_byte_first": True}, 21.5),
+        (NumberType.FLOAT32, [0x0000, 0xAC41], {"low_byte_first": True, "low_word_first": True},
+         21.5),
+        (NumberType.BIT, [0x8000], {"bit": 15}, True),
+        (NumberType.TEXT, [0x3130, 0x0032], {"length": 2, "low_byte_first": True}, "012"),
+    ],
+)  # fmt: skip
+def test_registers_hold_many_things(
+    number: NumberType, words: list[int], more: dict[str, Any], value: object
+) -> None:
+    keys = {"scale": 1.0, "offset": 0.0, "low_word_first": False} | more
+    point = Point("p", Table.HOLDING, 5, number, **keys)
+    assert value_of(point, Block(Table.HOLDING, 5, len(words), (point,)), words) == value

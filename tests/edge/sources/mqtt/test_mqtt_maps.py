@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from edgewake.edge.commands.maps import map_group
+from edgewake.edge.intake.intake import Intake, OneWaySink
+from edgewake.edge.intake.intake_policy import Policy
+from edgewake.edge.sources.mqtt.mqtt_maps import SourceMaps
 from edgewake.edge.sources.mqtt.mqtt_subscribe import MqttSubscribeConfig
 from edgewake.protocol.broker import BrokerConfig
+from edgewake.protocol.clock import FakeClock
 from tests.edge.sources.cage import caged
 from tests.edge.sources.mqtt.test_mqtt_subscribe import send
 from tests.payloads.corpus import messages, payload_of
-from tests.services import PATIENCE_S, Mosquitto
+from tests.services import PATIENCE_S, Mosquitto, free_ports
 
 MAPS = """
 [[map]]
@@ -163,6 +169,36 @@ async def test_map_watch_shows_messages_as_they_come(tmp_path: Path, mosquitto: 
     assert "mm5/d/sensor: map 1" in result.output
 
 
+async def test_map_watch_ends_quietly_where_its_reader_has_enough(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
+    file = tmp_path / "maps.toml"
+    file.write_text(MAPS.replace("mm/", "mm6/"))
+    program = "from edgewake.edge.commands.maps import map_group; map_group()"
+    order = f"watch {file} --mqtt {mosquitto.host}:{mosquitto.port}"
+    watching = await asyncio.create_subprocess_shell(
+        f"{sys.executable} -c '{program}' {order} | head -n 1",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    ended = asyncio.create_task(watching.communicate())
+    async with asyncio.timeout(PATIENCE_S):
+        while not ended.done():
+            await send(mosquitto, "mm6/d/sensor", '{"list":[{"v":1}]}')
+            await asyncio.sleep(0.05)
+    shown, wrong = await ended
+    assert (shown.decode()[:8], wrong.decode()) == ("watching", "")
+
+
+def test_a_broker_that_is_not_there_is_said_in_words(tmp_path: Path) -> None:
+    file = tmp_path / "maps.toml"
+    file.write_text(MAPS)
+    (port,) = free_ports(1)
+    result = CliRunner().invoke(map_group, ["watch", str(file), "--mqtt", f"127.0.0.1:{port}"])
+    assert result.exit_code == 1
+    assert result.output == f"edgewake map: 127.0.0.1:{port}: nothing listens there\n"
+
+
 async def test_settings_from_the_cloud_bring_their_map_along(
     tmp_path: Path, mosquitto: Mosquitto
 ) -> None:
@@ -201,3 +237,44 @@ stream = "s"
 def test_a_map_that_cannot_be_used_is_refused_with_the_settings(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         config(1883, maps_text=text)
+
+
+def test_what_is_odd_in_a_message_is_said_by_the_source_of_its_stream(tmp_path: Path) -> None:
+    """Every source of a file hears the messages of all its maps."""
+    file = tmp_path / "maps.toml"
+    file.write_text(MAPS + '[[map]]\ntopic = "mm/{device}/any"\nstream = "{$.kind}"\n')
+    said: dict[str, tuple[Counter[str], Counter[str]]] = {}
+    for stream in ("s", "elsewhere"):
+        source = SourceMaps(file, (), stream=stream, zone="UTC")
+        sink = OneWaySink(lambda _: None, lambda *_: None)
+        intake = Intake(stream, sink, Policy.BLOCK, FakeClock())
+        for topic, payload in (
+            ("sensor", b'{"list": [{"at": "soon", "v": 1}]}'),
+            ("sensor", b"{"),
+            ("any", b'{"kind": "nobodys"}'),
+            ("any", b"{}"),
+        ):
+            source.bodies(intake, f"mm/d/{topic}", payload, 1_790_000_000_000)
+        said[stream] = intake.remarks, intake.refused
+    assert said["s"] == ({"no time in at": 1}, {"json": 1, "shape": 1})
+    assert said["elsewhere"] == ({}, {"shape": 1}), "its map alone does not say whose it is"
+
+
+@pytest.mark.parametrize(
+    ("preset", "stream", "filters"),
+    [
+        ("tasmota", "tasmota_power", {"stat/+/+"}),
+        ("tasmota", "tasmota_zigbee", {"tele/+/SENSOR", "tele/+/+/SENSOR"}),
+        (
+            "zigbee2mqtt",
+            "zigbee_availability",
+            {"zigbee2mqtt/+/availability", "zigbee2mqtt/+/+/availability"},
+        ),
+        ("telegraf", "telegraf_cpu", {"telegraf/+/+"}),
+    ],
+)
+def test_a_source_hears_only_what_may_give_its_stream(
+    preset: str, stream: str, filters: set[str]
+) -> None:
+    """Each stream has a source, with a connection of its own: else each would hear everything."""
+    assert set(SourceMaps(None, (preset,), stream=stream, zone="UTC").filters) == filters

@@ -1,0 +1,57 @@
+"""What is taken back before it expires."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgewake.cloud.rights.config import RightsConfig
+from edgewake.cloud.rights.principal import Kind, Proof
+from edgewake.cloud.rights.revoked import parse
+from edgewake.cloud.rights.rights import End, Rights
+from edgewake.cloud.rights.tokens import Refused
+from tests.push.builders import ManualClock
+from tests.rights.endings import KEYS, ROLES, Ended, issuer
+from tests.rights.forge import ISSUER, NOW_S, Maker, key_set, write
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(round(NOW_S * 1000))
+
+
+async def test_what_is_taken_back(clock: ManualClock, tmp_path: Path) -> None:
+    maker, path = Maker(), tmp_path / "revoked"
+    write(path, "jti t9\n")
+    keys = write(tmp_path / "keys.json", key_set(maker))
+    rights = Rights(
+        RightsConfig(
+            roles=ROLES,
+            issuers=(issuer(jwks_file=keys),),
+            key_file=write(tmp_path / "keys", KEYS),
+            revoked_file=path,
+        ),
+        clock,
+    )
+    with pytest.raises(Refused, match="revoked"):
+        await rights.principal(maker.token(jti="t9"))
+    ended = Ended(rights)
+    held = [maker.token(jti="t1"), maker.token(jti="t2"), maker.token(sub="berta")]
+    for token in (*held, b"everything-key-0001"):
+        ended.watch(await rights.principal(token))
+    write(path, "jti t2\n")
+    assert ended.look() == [(f"{ISSUER}#anna", End.REVOKED)]
+    write(path, "sub berta\nkey board # lost\n")
+    assert sorted(ended.look()) == [("board", End.REVOKED), (f"{ISSUER}#berta", End.REVOKED)]
+    with pytest.raises(Refused, match="revoked"):
+        await rights.principal(held[2])
+    await rights.principal(held[0])
+
+
+def test_a_subject_may_have_a_hash_in_it() -> None:
+    """What stood behind it was taken for a comment, and somebody else was shut out."""
+    found = parse("sub https://id/#anna # left in May\n# sub ben\n")
+    subjects = ("https://id/#anna", "https://id/", "ben")
+    taken_back = [found.has(Proof(Kind.TOKEN, b"", subject=one)) for one in subjects]
+    assert taken_back == [True, False, False]

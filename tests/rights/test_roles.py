@@ -1,0 +1,43 @@
+"""Roles become grants, for who has the claims that they need."""
+
+from __future__ import annotations
+
+import pytest
+
+from edgewake.cloud.rights.config import EVERYTHING, GrantConfig, RightsConfig, RoleConfig
+from edgewake.cloud.rights.principal import ALL
+from edgewake.cloud.rights.roles import CLAIM_VALUES_MAX, NoRights, Roles
+
+ROLES = Roles(
+    RightsConfig(
+        roles={
+            "owner": RoleConfig(
+                grants=(GrantConfig(streams=("s",), devices=("demo-*", "$device")),), leases_max=7
+            )
+        }
+    )
+)
+
+
+def test_a_claim_names_devices_beside_those_of_the_role() -> None:
+    assert ROLES.claims("owner") == {"device"}
+    for claim in ("car-7", ["car-7"]):
+        (grant,) = ROLES.grants("owner", {"device": claim})
+        assert grant.devices is not None
+        seen = [one for one in ("car-7", "car-8", "demo-1") if one in grant.devices]
+        assert seen == ["car-7", "demo-1"]
+
+
+@pytest.mark.parametrize(
+    "claim", [None, "", [], "car-*", ["car-7", 8], ["car-7", "*"], {"car-7": 1}, 7,
+              [f"car-{n}" for n in range(CLAIM_VALUES_MAX + 1)]],
+)  # fmt: skip
+def test_a_claim_that_names_no_devices_gives_no_rights_at_all(claim: object) -> None:
+    with pytest.raises(NoRights, match="claim 'device'"):
+        ROLES.grants("owner", {"device": claim})
+
+
+def test_everything_is_a_role_that_nobody_has_to_declare() -> None:
+    assert [name in ROLES for name in ("owner", EVERYTHING, "other")] == [True, True, False]
+    assert ROLES.grants(EVERYTHING, {}) == (ALL,)
+    assert (ROLES.limits("owner").leases, ROLES.claims(EVERYTHING)) == (7, frozenset())
