@@ -10,8 +10,9 @@ A message is one text frame with one JSON object; `type` says which:
     gap          id, cursor, data               what of the range behind `cursor` is lost
     checkpoint   id, cursor                     it has come so far without an event to show
     changed      id, cursor                     the new filter holds from here
-    behind       id, records, seconds, policy   how far it is behind the newest, why it waits, and
-                                                what is done about it when (`acts_in` seconds)
+    behind       id, records, seconds, policy   how far it is behind the newest (also as a number of
+                                                `events`), and what is done about it when (`acts_in`
+                                                seconds)
     acked        id, cursor                     the kept cursor stands here
     warning      id, code, detail               what a filter can hardly mean
     end          id, reason, cursor             it is over; go on from `cursor`, here or elsewhere

@@ -9,7 +9,7 @@ _COMMENT: Final = re.compile(r"(?:^|\s)#")
 
 
 def without_comment(line: str) -> str:
-    """What of a line is no comment: `#` begins one at its beginning and behind a blank.
+    """The line without its comment: `#` begins one at the beginning and behind a blank.
 
     Within a word it is a character as others: of a subject, or of a key that somebody made up.
     """

@@ -25,14 +25,14 @@ PROGRAMS: Final[dict[str, str]] = {
     name: block
     for block, name in re.findall(r"```\w+\n((?:#|//) (\w+\.\w+)\b.*?)```", DOC, re.DOTALL)
 }
-FOLLOWING: Final = ("follow.py", "follow.mjs", "follow.sh", "socket.py", "socket.mjs")
+FOLLOWING: Final = ("follow.py", "follow.mjs", "follow.sh", "follow_socket.py", "follow_socket.mjs")
 ENDING: Final = ("read_pages.mjs", "latest.py", "latest.mjs", "latest.sh")
 
 
 def written(name: str, directory: Path, server: Server, feed: Feed) -> list[str]:
     """A program for this server and stream, and how it is run."""
     text = PROGRAMS[name].replace("127.0.0.1:8700", f"127.0.0.1:{server.port}")
-    path = directory / f"program_{name}"  # Python's own `socket` is not this one
+    path = directory / name
     path.write_text(text.replace("vehicle_position", feed.name))
     (directory / "node_modules").symlink_to(MODULES)
     return [{".py": sys.executable, ".mjs": "node", ".sh": "sh"}[path.suffix], str(path)]
@@ -81,6 +81,28 @@ def test_it_follows_and_goes_on_where_it_was(
     found = numbers(output.read_text())
     assert list(dict.fromkeys(found)) == [float(n) for n in range(1, 31)]
     assert len(found) <= 31, "at most what was shown and not kept when it was stopped comes again"
+
+
+@pytest.mark.parametrize("name", ["follow_socket.py", "follow_socket.mjs"])
+def test_a_socket_that_is_told_that_it_is_behind_goes_on(
+    access_a: Server, feed: Feed, tmp_path: Path, name: str
+) -> None:
+    """`behind` has `events`, too: their number, over which the programs stumbled."""
+    words, count = written(name, tmp_path, access_a, feed), 3000
+    feed.send(n=100, frames=count // 100)
+    output, errors = tmp_path / "output.txt", tmp_path / "errors.txt"
+    with output.open("w") as out, errors.open("w") as err:
+        running = subprocess.Popen(words, cwd=tmp_path, stdout=out, stderr=err)
+        try:
+            wait_until(
+                lambda: "behind" in errors.read_text(), "it is told", timeout_s=2 * PATIENCE_S
+            )
+            shown = len(numbers(output.read_text()))
+            wait_until(lambda: len(numbers(output.read_text())) > shown, "it goes on")
+            assert running.poll() is None, errors.read_text()
+        finally:
+            running.kill()
+            running.wait(PATIENCE_S)
 
 
 @pytest.mark.parametrize("name", ENDING)
