@@ -23,8 +23,8 @@ s."""
 AT_ONCE_MAX: Final = 50
 """Hours or days rolled up in one turn; the next turn goes on."""
 TOO_LARGE_AGAIN_MS: Final = 3_600_000
-"""After so long an hour or day that has too much to read is tried again. Until then it is dirty: who
-asks reads its parts, and is told where they are too many."""
+"""After so long an hour or day that has too much to read is tried again. Until then it is dirty:
+who asks reads its parts, and is told where they are too many."""
 
 
 def rolled_up(
