@@ -346,6 +346,7 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
             "seal_key_file": str(plan.seal_key_file),
             "alert_hosts": ["127.0.0.1"],
             "access_urls": accesses,
+            "push": {"url": f"http://127.0.0.1:{ports.push}"},
             "kafka": kafka,
         },
         "agent": {

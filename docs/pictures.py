@@ -53,6 +53,9 @@ class Screen:
     address: str
     is_full: str = "() => document.querySelector('main .card') !== null"
     is_town: bool = False
+    """At the access server."""
+    is_login: bool = False
+    """Shown to somebody who is not logged in."""
     press: str = ""
     """The button that is pressed first; empty: none is."""
     is_done: str = ""
@@ -77,10 +80,13 @@ SCREENS: Final = {
     "shared_board": Screen("/#/boards/town", CHART, is_town=True),
     "live": Screen("/", "() => document.querySelectorAll('.spark polyline').length > 3", True),
     "system": Screen("#/", CHART),
+    "login": Screen("in", "() => document.querySelector('.login input')", is_login=True),
     "boards": Screen("#/boards", ROWS),
+    "board_form": Screen("#/boards/town?edit=1", "() => document.querySelector('.card-form')"),
     "board": Screen("#/boards/town", CHART),
     "alerts": Screen("#/alerts", "() => document.querySelector('.raised') !== null"),
     "rule": Screen("#/alerts?new=1&stream=vehicle_position"),
+    "destinations": Screen("#/alerts?show=destinations", ROWS),
     "devices": Screen("#/devices", ROWS),
     "device": Screen(f"#/devices/{EVENTS_DEVICE}", CHART),
     "streams": Screen("#/streams", ROWS),
@@ -108,6 +114,8 @@ SCREENS: Final = {
     "letters": Screen("#/letters", ROWS),
     "letter": Screen("#/letters/0", "() => document.querySelector('#letter') !== null"),
     "clients": Screen("#/clients", ROWS),
+    "deliveries": Screen("#/deliveries", ROWS),
+    "enrolment": Screen("#/enrolment", ROWS),
     "trace": Screen("#/trace?token={token}", "() => document.querySelector('ol.way') !== null"),
     "problems": Screen("#/history"),
     "history": Screen("#/history?show=events", ROWS),
@@ -142,7 +150,7 @@ def running(data: Path) -> Iterator[System]:
     data.parent.mkdir(parents=True, exist_ok=True)
     log = (data.parent / "up.log").open("wb")
     process = subprocess.Popen(
-        [*command, "--data", str(data), "--port-base", str(PORT), "--faults"],
+        [*command, "--data", str(data), "--port-base", str(PORT), "--faults", "--listen", "auto"],
         stdout=log,
         stderr=subprocess.STDOUT,
         start_new_session=True,
@@ -188,6 +196,16 @@ def furnish(system: System) -> None:
         system.ops.put(f"/v1/boards/{name}", json=board).raise_for_status()
     for name, rule in RULES.items():
         system.ops.put(f"/v1/alerts/{name}", json=rule).raise_for_status()
+    hook = {"address": "http://127.0.0.1:9/oncall"}
+    system.ops.put("/v1/destinations/oncall", json=hook).raise_for_status()
+    for name, where in (("fast_cars", "speed_kmh > 50"), ("every_position", None)):
+        delivery = {"streams": [POSITION], "where": where, "url": "http://127.0.0.1:9/hook"}
+        system.ops.put(f"/v1/deliveries/{name}", json=delivery).raise_for_status()
+    for count, prefix in ((40, "shed-"), (1, "boiler-")):
+        claim = {"count": count, "prefix": prefix}
+        system.ops.post("/v1/claims", json=claim).raise_for_status()
+    devices = {"devices": ["boiler-1", "boiler-2"], "replace": True}
+    system.ops.post("/v1/credentials", json=devices).raise_for_status()
     note = {"note": "Serviced in October; its clock runs ahead", "groups": ["yellow_line"]}
     system.ops.put(f"/v1/devices/{EVENTS_DEVICE}/note", json=note).raise_for_status()
     for device in ("car-07", "car-12"):
@@ -238,6 +256,8 @@ def take(browser: Browser, system: System, names: Sequence[str], link: str) -> N
         home, token = page.url.split("#")[0], token_of(system)
         for name in names:
             screen = SCREENS[name]
+            if screen.is_login:
+                log_out(page)
             start = system.access if screen.is_town else home
             page.goto(start + screen.address.replace("{token}", token))
             page.wait_for_function(screen.is_full, timeout=PATIENCE_S * 1000, polling=200)
@@ -249,7 +269,15 @@ def take(browser: Browser, system: System, names: Sequence[str], link: str) -> N
             for theme in THEMES:
                 show(page, theme)
                 write(page, FOLDER / f"{name}-{size}-{theme}.webp")
+            if screen.is_login:
+                page.goto(system.link())
+                page.wait_for_selector("nav#rail a")
         context.close()
+
+
+def log_out(page: Page) -> None:
+    """The session's cookie goes, as at the end of a session."""
+    page.context.clear_cookies()
 
 
 def token_of(system: System) -> str:

@@ -99,7 +99,9 @@ class Answer:
         uvicorn counts what is not complete as a fault, unless nobody is there to be told.
         """
         self._cycle.disconnected = True
-        self._cycle.scope = _NO_SCOPE
+        scope, self._cycle.scope = self._cycle.scope, _NO_SCOPE
+        if self._protocol.scope is scope:  # else it reads the client's next request already
+            self._protocol.scope, self._protocol.headers = _NO_SCOPE, []
 
     def end(self) -> None:
         """Say that the body is complete; the connection goes on with its next request."""

@@ -12,7 +12,6 @@ asked for an event named `heartbeat`.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -87,7 +86,7 @@ class Session:
             account=account,
             clock=clock,
         )
-        self._waiting: deque[bytes] = deque()
+        self._waiting: list[bytes] = []
         """Framed bytes that come before the next chunk: at most a gap for each partition, and a few
         events of our own."""
         self._gap_task: asyncio.Task[None] | None = None
@@ -126,7 +125,7 @@ class Session:
         None when there are none now, or the session is over (`state`).
         """
         if self._waiting:
-            return self._waiting.popleft()
+            return self._waiting.pop(0)
         if self.state not in (State.BEHIND, State.LIVE):
             return None
         found = None if self._gap_task is not None else self._next_chunks()
@@ -224,7 +223,7 @@ class Session:
                     self._on_superseded(left_out)
                     parts.append(http_chunk(sse.conflated(left_out)))
         if not parts:
-            return self._waiting.popleft() if self._waiting else None
+            return self._waiting.pop(0) if self._waiting else None
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _note_where(self, parts: list[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""`edgewake devices add`, `revoke`, `claim`: what devices prove themselves with at the broker.
+"""`edgewake devices add`, `revoke`, `credentials`: what devices prove who they are with.
 
 A certificate's key is made here, or on the device (`--request`): the server never sees one.
 """
@@ -9,7 +9,6 @@ import csv
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -17,7 +16,7 @@ import click
 
 from edgewake.cloud.commands.common import completion
 from edgewake.cloud.commands.common.api_client import OpsApi, shows
-from edgewake.cloud.commands.common.output import print_json
+from edgewake.cloud.commands.common.output import print_items, print_json
 from edgewake.protocol.names import is_device
 
 PAGE: Final = 1_000
@@ -205,51 +204,15 @@ def revoke(api: OpsApi, device: str) -> None:
     click.echo(f"{device}: what it had is worth nothing any more", err=True)
 
 
-@click.command("claim")
-@click.option(
-    "--count", type=click.IntRange(1, 10_000), default=1, show_default=True, help="For N devices."
-)
-@click.option(
-    "--hours",
-    type=click.FloatRange(0.01, 720),
-    default=24.0,
-    show_default=True,
-    help="How long the code is good.",
-)
-@click.option("--prefix", default="", help="How the names of these devices must begin.")
+@click.command("credentials")
 @shows
-def claim(api: OpsApi, count: int, hours: float, prefix: str) -> None:
-    """Make a code by which devices enrol themselves (`edgewake-agent init --claim`).
-
-    They get a password, or with --certificate a certificate.
-    """
-    made = api.ask(
-        "POST", "/v1/claims", body={"count": count, "life_s": hours * 3600, "prefix": prefix}
-    ).json()
-    if api.as_json:
-        print_json(made)
-    else:
-        click.echo("\n".join(_claim_lines(made, prefix)))
-
-
-def _claim_lines(made: dict[str, Any], prefix: str) -> list[str]:
-    """What a device needs, in lines that can be copied as they are."""
-    until = datetime.fromtimestamp(made["until"] / 1000).astimezone()
-    found = [
-        made["code"],
-        f"  for          {made['count']} devices, until {until:%Y-%m-%d %H:%M %Z}",
-    ]
-    proof = ""
-    if made.get("fingerprint"):
-        found.append(f"  fingerprint  {made['fingerprint']}")
-        proof = f"--fingerprint {made['fingerprint']} "
-    server = made.get("server") or "SERVER"
-    return [
-        *found,
-        "  on the device",
-        f"    edgewake-agent init --device {prefix}1 --claim {made['code']} {proof}"
-        f"--server {server} --data-dir edgewake-data agent.toml",
-    ]
+def credentials(api: OpsApi) -> None:
+    """Show which devices have a password or a certificate from here."""
+    found = api.ask("GET", "/v1/credentials").json()
+    rows = [{"device": device, "kind": "password", "until": None} for device in found["devices"]]
+    rows += [{**one, "kind": "certificate"} for one in found["certificates"]]
+    rows.sort(key=lambda row: row["device"])
+    print_items(rows, ("device", "kind", "until"), as_json=api.as_json)
 
 
 def _names(file: TextIO) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 
-from edgewake.cloud.commands import credentials, erasures
+from edgewake.cloud.commands import claims, credentials, erasures
 from edgewake.cloud.commands.common import completion
 from edgewake.cloud.commands.common.api_client import OpsApi, api_options, shows
 from edgewake.cloud.commands.common.output import print_item, print_items
@@ -129,7 +129,14 @@ def erase_device(api: OpsApi, device: str, is_sure: bool, wait_s: int) -> None:
     erasures.ask(api, f"/v1/devices/{device}/readings", wait_s)
 
 
-for _command in (credentials.add, credentials.revoke, credentials.claim):
+for _command in (
+    credentials.add,
+    credentials.revoke,
+    credentials.credentials,
+    claims.claim,
+    claims.claims,
+    claims.end_claim,
+):
     devices.add_command(_command)
 
 

@@ -13,8 +13,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from edgewake.cloud.login import routes as login_routes
 from edgewake.cloud.login.door import Door
+from edgewake.cloud.ops.clients import delivery_routes, shared_routes
 from edgewake.cloud.ops.clients import routes as clients_routes
-from edgewake.cloud.ops.clients import shared_routes
 from edgewake.cloud.ops.faults import routes as faults
 from edgewake.cloud.ops.login import pages
 from edgewake.cloud.ops.login.auth import Guard
@@ -82,6 +82,7 @@ def make_app(services: Services) -> FastAPI:
         named,
         clients_routes,
         shared_routes,
+        delivery_routes,
         destinations,
         credentials,
         devices,

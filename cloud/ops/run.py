@@ -39,6 +39,7 @@ from edgewake.cloud.ops.login.people import People
 from edgewake.cloud.ops.login.sessions import SESSION_LIFE_S, TICKET_LIFE_S, Passes
 from edgewake.cloud.ops.lookups.fault_control import FaultControl, FaultsConfig
 from edgewake.cloud.ops.lookups.kafka_lookup import KafkaLookup
+from edgewake.cloud.ops.lookups.push_proxy import PushProxy, PushProxyConfig
 from edgewake.cloud.ops.routes.shared import Services
 from edgewake.cloud.ops.services.alert_desk import AlertDesk
 from edgewake.cloud.ops.services.alert_levels import look_again_and_again
@@ -137,6 +138,7 @@ class OpsConfig(config.Config):
     """Seconds after which nothing of a stream comes from the analysis any more that was erased
     then; summaries are removed once more after it. More than twice its `summary_interval_s`."""
     faults: FaultsConfig | None = None
+    push: PushProxyConfig | None = None
     kafka: KafkaConfig = KafkaConfig()
 
 
@@ -292,6 +294,7 @@ async def run(settings: OpsConfig) -> None:
         certificate_broker=settings.certificate_broker,
         access_urls=settings.access_urls,
         faults=None if settings.faults is None else FaultControl(settings.faults),
+        push=None if settings.push is None else PushProxy(settings.push),
         http_intake=settings.http_intake,
         enrolling_url=_network_url(settings),
     )

@@ -63,7 +63,7 @@ export function setUpTheme(button) {
   const ofSystem = () => (system.matches ? "dark" : "light");
   let chosen = storage((kept) => kept.getItem("theme"));
   use(chosen ?? ofSystem());
-  button.addEventListener("click", () => {
+  button?.addEventListener("click", () => {
     chosen = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
     storage((kept) => kept.setItem("theme", chosen));
     use(chosen);

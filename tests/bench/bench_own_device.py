@@ -35,7 +35,7 @@ from tests.services import Process, run_kafka
 LIMITS: Final = """
 A delivery is a chunk of one event for one client: its cursor is signed, and it is written to a
 connection of its own. The readers and the writer, Python too, take as much of the two processors as
-the server. A client costs some 55 KiB: its connection with uvloop's transport and parser, its
+the server. A client costs some 45 KiB: its connection with uvloop's transport and parser, its
 session, and a view with a filter of its own, which nobody shares. The coroutines that server,
 middlewares and FastAPI keep for a request, another 20 to 40 KiB, are let go when the stream has
 begun. A client of 12 KiB would have to share its view's parts with others.

@@ -43,8 +43,9 @@ def access(
 
 
 @pytest.fixture(scope="module")
-def ops(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ops]:
-    with running(kafka.bootstrap, tmp_path_factory.mktemp("ops")) as service:
+def ops(kafka: Kafka, push: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ops]:
+    more = f'push = {{ url = "{push.url}" }}\n'
+    with running(kafka.bootstrap, tmp_path_factory.mktemp("ops"), more) as service:
         yield service
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.lanes import waits_for
@@ -18,6 +19,10 @@ from edgewake.cloud.analysis.results.batch_commit import Offsets
 from edgewake.cloud.analysis.results.event_time import EventTime
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.queries.query import Query
+
+STANDS_S: Final = 10.0
+"""Seconds for which event time has to be the same, while records are unread, to be reported as
+standing: a lane that starts reads for some seconds what has come before."""
 
 
 @dataclass
@@ -49,6 +54,8 @@ class LaneTime:
         """Partition → latest reception of them, ms."""
         self._waits_for = ""
         """Why event time has waited since the last batch."""
+        self._stood_at: tuple[int | None, int] | None = None
+        """Event time where unread records are waited for, and since when it is that, ms."""
 
     def observe(self, observed: Observed) -> None:
         """Record the event times of a batch."""
@@ -98,7 +105,17 @@ class LaneTime:
         self._waits_for = ""
 
     def waits(self, record: LaneRecord, silent_s: float, now_ms: int) -> lane_progress.Waits:
-        """The reason why event time waits, for people."""
-        if why := self._upstream.why(now_ms) or self._waits_for:
+        """The reason why event time waits, for people.
+
+        A lane that reads what came before it began waits for records and moves on: it stands where
+        its event time has been the same for STANDS_S.
+        """
+        if why := self._upstream.why(now_ms):
             return lane_progress.Waits(why, stands=True)
+        if self._waits_for:
+            if self._stood_at is None or self._stood_at[0] != record.top:
+                self._stood_at = (record.top, now_ms)
+            is_long = now_ms - self._stood_at[1] >= STANDS_S * 1000
+            return lane_progress.Waits(self._waits_for, stands=is_long)
+        self._stood_at = None
         return lane_progress.Waits(waits_for.silence(silent_s, self._idle_s) if record.tops else "")

@@ -15,19 +15,18 @@ Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
 _OPTIONS: Final = ("url", "key", "key_file", "as_json")
 
 
-def _names(path: str, field: str) -> Complete:
-    """The values of `field` in the list at `path`.
+def _names(path: str, field: str, *, has_pages: bool = True) -> Complete:
+    """The values of `field` in the list at `path`; `has_pages`: it takes a limit.
 
     Nothing where nobody answers: a completion has no place for errors.
     """
+    asked = f"{path}?limit={completing.ASKED_MAX}" if has_pages else path
 
     def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
         given = _given(context)
         try:
             api = connect(given.url, given.key, given.key_file, as_json=True)
-            found = completing.ask(
-                f"{api.url.rstrip('/')}{path}?limit={completing.ASKED_MAX}", api.key
-            )
+            found = completing.ask(f"{api.url.rstrip('/')}{asked}", api.key)
             return completing.beginning_with((item[field] for item in found["items"]), incomplete)
         except (EdgewakeError, OSError, ValueError, KeyError, TypeError):
             return []
@@ -52,3 +51,4 @@ boards: Final = _names("/v1/boards", "name")
 sets: Final = _names("/v1/sets", "name")
 publications: Final = _names("/v1/publications", "name")
 alerts: Final = _names("/v1/alerts", "name")
+claims: Final = _names("/v1/claims", "id", has_pages=False)

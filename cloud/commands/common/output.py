@@ -32,6 +32,7 @@ TIMES: Final = frozenset(
         "at",
         "made_at",
         "changed_at",
+        "until",
     }
 )
 """Values in ms since 1970 UTC."""

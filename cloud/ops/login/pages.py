@@ -26,7 +26,8 @@ from edgewake.cloud.web.origin import is_from_own_page
 HOME_PATH: Final = "/"
 HEADERS: Final = {
     "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; form-action 'self'; base-uri 'none'; "
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "form-action 'self'; base-uri 'none'; "
         "frame-ancestors 'none'"
     ),
     "Cache-Control": "no-store",
@@ -39,14 +40,22 @@ HEADERS: Final = {
 DONE: Final = f"""<!doctype html><html lang="en"><meta charset="utf-8">
 <meta http-equiv="refresh" content="0;url={HOME_PATH}">
 <title>Edgewake operations</title><p>You are in. <a href="{HOME_PATH}">Go on</a></p></html>"""
-FORM: Final = """<!doctype html><html lang="en"><meta charset="utf-8">
-<title>Edgewake operations</title><h1>Edgewake operations</h1>
-<p>{text}</p><form method="post" action="/in"><label>Key
+FORM: Final = """<!doctype html><html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Edgewake operations</title>
+<link rel="icon" href="/page/icon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="/page/style.css">
+<script src="/page/ops/in.js" type="module"></script></head>
+<body><main class="asks"><section class="login" aria-label="Log in">
+<h1><img src="/page/icon.svg" alt="" width="22" height="22">Edgewake operations</h1>
+<p>{text}</p>{people}
+<form method="post" action="/in"><label>Key
 <input type="password" name="key" autocomplete="current-password" required autofocus>
-</label> <button>Log in</button></form>{people}</html>"""
-PEOPLE: Final = """<p><a href="/login?next=/">Log in as yourself</a> at {provider}, or there
-<a href="/login?next=/&amp;prompt=login">as somebody else</a>.</p>
-<script src="/page/ops/in.js" defer></script>"""
+</label> <button>Log in</button></form></section></main></body></html>"""
+PEOPLE: Final = """<p><a class="button" href="/login?next=/">Log in as yourself</a></p>
+<p>at {provider}, or there
+<a href="/login?next=/&amp;prompt=login">as somebody else</a>.</p>"""
 WELCOME: Final = "Enter a key of the key file, or let <code>edgewake login</code> print a link."
 
 

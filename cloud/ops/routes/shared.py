@@ -21,6 +21,7 @@ from edgewake.cloud.ops.letters.letter_replayer import LetterReplayer
 from edgewake.cloud.ops.login.auth import Access
 from edgewake.cloud.ops.lookups.fault_control import FaultControl
 from edgewake.cloud.ops.lookups.kafka_lookup import KafkaLookup
+from edgewake.cloud.ops.lookups.push_proxy import PushProxy
 from edgewake.cloud.ops.services.alert_desk import AlertDesk
 from edgewake.cloud.ops.services.board_desk import BoardDesk
 from edgewake.cloud.ops.services.catalogue_editor import CatalogueEditor
@@ -117,6 +118,8 @@ class Services:
     """Addresses at which clients reach access servers."""
     faults: FaultControl | None = None
     """Injects faults; None where that is off."""
+    push: PushProxy | None = None
+    """Makes deliveries to webhooks; None where no push proxy is known."""
 
 
 def page_of(names: Iterable[str], make: Callable[[str], T], *, limit: int, total: int) -> Page[T]:

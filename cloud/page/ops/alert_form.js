@@ -3,6 +3,7 @@
 import { html, useEffect, useState } from "../vendor/htm/standalone.module.js";
 import { clock, moment, value as short } from "../live/format.js";
 import { api, enc, get } from "./api.js";
+import { headersOf } from "./deliveries.js";
 import { Ago, Do, Loaded, Rows, State, useLoaded } from "./ui.js";
 
 const KINDS = [
@@ -177,18 +178,6 @@ function TrialChart({ trial: { steps, begin, end } }) {
 }
 
 const NOBODY = { name: "", address: "", headers: "" };
-
-/** Lines of `Name: value`; none says nothing, and those of before stay. */
-function headersOf(text) {
-  const lines = text.split("\n").map((line) => line.trim()).filter(Boolean);
-  if (lines.length === 0) return {};
-  const pairs = lines.map((line, index) => {
-    const at = line.indexOf(":");
-    if (at < 1) throw new Error(`header ${index + 1}: expected Name: value`);
-    return [line.slice(0, at).trim(), line.slice(at + 1).trim()];
-  });
-  return { headers: Object.fromEntries(pairs) };
-}
 
 export function Destinations() {
   const loaded = useLoaded(() => get("/v1/destinations?limit=500"), "destinations");

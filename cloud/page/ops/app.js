@@ -6,6 +6,7 @@ import { AlertRule, Alerts } from "./alerts.js";
 import { Ask } from "./ask.js";
 import { Board, Boards } from "./boards.js";
 import { Clients } from "./clients.js";
+import { Deliveries } from "./deliveries.js";
 import { Device } from "./device.js";
 import { Devices } from "./devices.js";
 import { Enrolment } from "./enrolment.js";
@@ -38,12 +39,13 @@ const SCREENS = [
   ["trace", "Trace", Trace],
   ["history", "History", Histories],
   ["audit", "Audit", Audit],
+  ["deliveries", "Deliveries", Deliveries],
   ["enrolment", "Enrolment", Enrolment],
   ["erasures", "Erasures", Erasures, Erasure],
   ["faults", "Faults", Faults],
   ["gaps", "Gaps", Gaps],
 ];
-const OFF_THE_RAIL = new Set(["enrolment", "erasures", "faults", "gaps"]);
+const OFF_THE_RAIL = new Set(["deliveries", "enrolment", "erasures", "faults", "gaps"]);
 const ON_THE_RAIL = SCREENS.filter(([key]) => !OFF_THE_RAIL.has(key));
 
 /** What an address says: {screen, name, query}. */

@@ -3,13 +3,14 @@
 import { html } from "../vendor/htm/standalone.module.js";
 import { whole } from "../live/format.js";
 import { api, enc, get } from "./api.js";
+import { DeliveryList, Filter } from "./deliveries.js";
 import { Ago, bytes, Chips, Do, kept, Loaded, More, Rows, State, useLoaded } from "./ui.js";
 
 const STATES = ["", "behind", "live", "waiting"];
 const KINDS = { sse: "event stream", websocket: "WebSocket", page: "one answer" };
 
 export function Clients({ params }) {
-  return html`<${Connected} params=${params} /><${Sleeping} /><${Deliveries} /><${Groups} /><${Requests} />`;
+  return html`<${Connected} params=${params} /><${Sleeping} /><h2 class="gap">Deliveries</h2><p class="actions bare"><a class="button" href="#/deliveries">Deliver a stream to a webhook</a></p><${DeliveryList} /><${Groups} /><${Requests} />`;
 }
 
 function Connected({ params }) {
@@ -60,28 +61,6 @@ function Sleeping() {
       ["due_at", "next", { view: (row) => (row.due_at ? html`<${Ago} at=${row.due_at} />` : row.disabled || "–") }],
       ["endpoint", "is woken at"],
       ["", "what to do", { view: (row) => html`<${Do} act=${woken(row.id)} label=${`Wake ${row.id} now`}>Wake now<//> <${Do} danger act=${ended(row.id)} confirm=${`End the lease ${row.id}? Its client is not woken any more.`} label=${`End lease ${row.id}`}>End<//>` }],
-    ]} />`}<//>`;
-}
-
-const Filter = ({ streams, where }) => html`${streams.join(", ")}${where && html` <code title=${where}>${where}</code>`}`;
-
-/** Every event of a stream to an endpoint. */
-function Deliveries() {
-  const loaded = useLoaded(() => get("/v1/deliveries?limit=500"), "deliveries");
-  const tested = (id) => async () => {
-    const { taken, error, endpoint_host: host } = await api("POST", `/v1/deliveries/${enc(id)}/test`);
-    loaded.again();
-    return taken ? `taken by ${host}` : `not taken: ${error}`;
-  };
-  return html`<h2 class="gap">Deliveries</h2>
-    <${Loaded} loaded=${loaded} empty=${html`Nothing is delivered to a webhook: <code>edgewake delivery apply FILE</code>`}>${({ items }) => html`<${Rows} caption="Deliveries" rows=${items} sorts columns=${[
-      ["name"], ["streams", "delivers", { view: (row) => html`<${Filter} ...${row} />` }], ["endpoint_host", "to"],
-      ["state", "state", { view: (row) => html`<${State} state=${row.state === "active" ? (row.failures ? "retrying" : "running") : row.state} />` }],
-      ["events", "delivered", { number: true }], ["delivered_at", "last", { view: (row) => html`<${Ago} at=${row.delivered_at} />` }],
-      ["failures", "failures", { number: true }], ["letters", "refused", { number: true }],
-      ["error", "what is wrong", { wraps: true, view: (row) => row.why || row.error || "–" }],
-      ["tested_at", "last test", { view: (row) => (row.tested_at ? html`${row.test_error ? html`<span title=${row.test_error}>not taken</span>` : "taken"} <small><${Ago} at=${row.tested_at} /></small>` : "–") }],
-      ["id", "what to do", { view: (row) => html`<${Do} act=${tested(row.id)} label=${`Test ${row.name}`}>Test<//>` }],
     ]} />`}<//>`;
 }
 

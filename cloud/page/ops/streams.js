@@ -17,7 +17,7 @@ export function Streams() {
     ["name", "stream", { view: ({ name }) => html`<a href=${`#/streams/${enc(name)}`}>${name}</a>` }],
     ["readings_per_s", "readings", { number: true, view: (row) => (row.readings_per_s ? rate(row.readings_per_s) : "–") }],
     ["kept", "records kept", { number: true, by: recordsOf, view: (row) => whole(recordsOf(row)) }],
-    ["fields", "fields", { by: () => null, view: ({ fields }) => Object.keys(fields).join(", ") }],
+    ["fields", "fields", { wraps: true, by: () => null, view: ({ fields }) => Object.keys(fields).join(", ") }],
     ["description"],
   ]} />`}<//>`;
 }

@@ -4,6 +4,7 @@ import { html, useEffect, useState } from "../vendor/htm/standalone.module.js";
 import { age, cell, clock, moment, words } from "../live/format.js";
 
 export const AGAIN_MS = 3_000;
+const LONG_CHARS = 32; /* a text of a table's cell that is longer takes several lines */
 
 /** Load now and every few seconds; what was loaded last stays while something is wrong. `key` changes: begin anew. */
 export function useLoaded(load, key, againMs = AGAIN_MS) {
@@ -69,9 +70,12 @@ export function Rows({ rows, columns, caption, sorts, order }) {
   return html`<div class="card scroll rows" tabindex="0" role="region" aria-label=${caption}><table role="table">
     <thead role="rowgroup"><tr role="row">${columns.map(head)}</tr></thead>
     <tbody role="rowgroup">${shown.map((row) => html`<tr role="row" key=${row.id ?? row.name ?? row.device ?? row.offset}>${columns.map(([name, heading, { number, view, wraps } = {}]) =>
-      html`<td role="cell" class=${number ? "n" : wraps ? "w" : ""} data-label=${heading ?? words(name)}>${view ? view(row) : cell(row[name])}</td>`)}</tr>`)}</tbody>
+      html`<td role="cell" class=${number ? "n" : wraps || isLong(row[name]) ? "w" : ""} data-label=${heading ?? words(name)}>${view ? view(row) : cell(row[name])}</td>`)}</tr>`)}</tbody>
   </table></div>`;
 }
+
+/** Texts and lists of texts. */
+const isLong = (said) => (Array.isArray(said) ? said.join(", ") : typeof said === "string" ? said : "").length > LONG_CHARS;
 
 /** Numbers by size, texts by their language, and what is not there at the end of what begins with the least. */
 const compared = (a, b) => (a == null || b == null ? (a == null) - (b == null) : typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true }));

@@ -13,7 +13,7 @@ from edgewake.protocol.maps.compiling import compile_maps, compile_presets
 from edgewake.protocol.maps.map_file import MapFile
 from edgewake.protocol.maps.path import MISSING
 from edgewake.protocol.maps.rule import Map, Maps
-from edgewake.protocol.maps.topic import Crossing, reduced
+from edgewake.protocol.maps.topic import Crossing
 from edgewake.protocol.names import THING, THING_SEQ
 
 
@@ -36,20 +36,14 @@ class SourceMaps:
         """
         self._file = MapFile(path, presets, zone=zone, text=text)
         self._stream = stream
-        self._takes_all = takes_all
+        self._crossing = Crossing(self._file.maps.filters)
         if not takes_all:
             _check_stream(self._file.maps, stream)
-        self._follow()
 
-    def _follow(self) -> None:
-        """Use the maps of the file as it is now."""
-        maps = self._file.maps
-        self.filters: Sequence[str] = maps.filters
-        """The topic filters to subscribe to: where messages of this source's stream may come."""
-        if not self._takes_all:
-            own = [one for one in maps.maps if not one.is_ignored and self._may_give(one)]
-            self.filters = reduced([one.topic.filter for one in own])
-        self._crossing = Crossing(self.filters)
+    @property
+    def filters(self) -> Sequence[str]:
+        """The topic filters to subscribe to."""
+        return self._file.maps.filters
 
     def _may_give(self, one: Map) -> bool:
         """May a map give readings of this source's stream?"""
@@ -58,7 +52,7 @@ class SourceMaps:
     def look(self) -> None:
         """Read the file again where it changed. Blocking."""
         if self._file.look():
-            self._follow()
+            self._crossing = Crossing(self._file.maps.filters)
 
     def is_repeat(self, topic: str, numbers: Sequence[int] | None) -> bool:
         """Comes a message once more, by another filter? `numbers`: of its subscriptions."""

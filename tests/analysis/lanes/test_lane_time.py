@@ -44,13 +44,19 @@ def test_it_goes_on_with_the_readings_and_waits_for_nothing(time: LaneTime) -> N
 
 def test_it_stands_where_the_partition_stands_that_has_unread_readings(time: LaneTime) -> None:
     assert after(time, unread=3) == T0
-    said = time.waits(RECORD, 0.0, T0 + 10_000)
-    assert (said.detail, said.stands) == (
-        "event time waits for unread records in 1 partition",
-        True,
-    )
+    why = "event time waits for unread records in 1 partition"
+    assert time.waits(RECORD, 0.0, T0 + 10_000) == (why, False)
+    assert time.waits(RECORD, 0.0, T0 + 19_999) == (why, False), "it may be reading up"
+    assert time.waits(RECORD, 0.0, T0 + 20_000) == (why, True)
     time.waits_for_nothing()
-    assert not time.waits(RECORD, 0.0, T0 + 10_000).stands
+    assert not time.waits(RECORD, 0.0, T0 + 20_000).stands
+
+
+def test_a_lane_that_reads_up_does_not_stand_while_its_event_time_moves(time: LaneTime) -> None:
+    for turn in range(5):
+        after(time, unread=3)
+        record = RECORD.model_copy(update={"top": T0 + turn})
+        assert not time.waits(record, 0.0, T0 + 8_000 * turn).stands
 
 
 def test_it_does_not_pass_what_a_sequencer_holds_and_says_so(

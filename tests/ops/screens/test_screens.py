@@ -26,7 +26,8 @@ SCREENS = (
     "#/", "#/devices", "#/devices/none", "#/streams", "#/queries", "#/queries/new", "#/ask",
     "#/letters", "#/letters/999999999", "#/clients", "#/audit", "#/history",
     "#/history?show=events", "#/trace", "#/trace?token=1.1", "#/summaries", "#/summaries/none.none",
-    "#/boards", "#/alerts", "#/gaps", "#/enrolment", "#/none",
+    "#/boards", "#/alerts", "#/gaps", "#/enrolment", "#/deliveries",
+    "#/alerts?show=destinations", "#/none",
 )  # fmt: skip
 
 CUT = """() => [...document.querySelectorAll("main .rows")]

@@ -29,6 +29,8 @@ LISTS = {
     "#/history": "/v1/problems",
     "#/history?show=events": "/v1/history",
     "#/audit": "/v1/audit",
+    "#/deliveries": "/v1/deliveries",
+    "#/alerts?show=destinations": "/v1/destinations",
 }
 EMPTY = {
     "#/boards": "No board yet",
@@ -42,6 +44,8 @@ EMPTY = {
     "#/history": "No problem in the last 90 days",
     "#/history?show=events": "Nothing happened yet",
     "#/audit": "Nothing was changed",
+    "#/deliveries": "Nothing is delivered to a webhook",
+    "#/alerts?show=destinations": "Nobody is told yet",
 }
 Answer = Callable[[Route], Awaitable[None]]
 

@@ -258,23 +258,3 @@ def test_what_is_odd_in_a_message_is_said_by_the_source_of_its_stream(tmp_path: 
         said[stream] = intake.remarks, intake.refused
     assert said["s"] == ({"no time in at": 1}, {"json": 1, "shape": 1})
     assert said["elsewhere"] == ({}, {"shape": 1}), "its map alone does not say whose it is"
-
-
-@pytest.mark.parametrize(
-    ("preset", "stream", "filters"),
-    [
-        ("tasmota", "tasmota_power", {"stat/+/+"}),
-        ("tasmota", "tasmota_zigbee", {"tele/+/SENSOR", "tele/+/+/SENSOR"}),
-        (
-            "zigbee2mqtt",
-            "zigbee_availability",
-            {"zigbee2mqtt/+/availability", "zigbee2mqtt/+/+/availability"},
-        ),
-        ("telegraf", "telegraf_cpu", {"telegraf/+/+"}),
-    ],
-)
-def test_a_source_hears_only_what_may_give_its_stream(
-    preset: str, stream: str, filters: set[str]
-) -> None:
-    """Each stream has a source, with a connection of its own: else each would hear everything."""
-    assert set(SourceMaps(None, (preset,), stream=stream, zone="UTC").filters) == filters

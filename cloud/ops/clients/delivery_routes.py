@@ -1,0 +1,83 @@
+"""Routes that make, enable and end deliveries to webhooks, at the push proxy."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from pydantic import BaseModel
+
+from edgewake.cloud.ops.clients.shared_routes import DeliveryId
+from edgewake.cloud.ops.lookups.push_proxy import PushProxy
+from edgewake.cloud.ops.routes.shared import Services
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.openapi import problems
+from edgewake.protocol.leases.delivery import NAME_PATTERN, DeliveryRequest
+from edgewake.protocol.leases.delivery_record import DeliveryState
+
+DeliveryName = Annotated[str, Path(pattern=NAME_PATTERN)]
+
+
+class MadeDelivery(BaseModel):
+    """A delivery that was just made or changed."""
+
+    name: str
+    state: DeliveryState
+    endpoint_host: str
+    secret: str | None
+    """The secret that calls are signed with, where one was made; it is not shown again."""
+
+
+def router(services: Services) -> APIRouter:
+    """Makes the routes that make, enable and end deliveries."""
+    routes = APIRouter(tags=["clients"])
+    shared = services.tables.shared
+
+    def proxy() -> PushProxy:
+        if services.push is None:
+            raise Problem(
+                409,
+                "no_push_proxy",
+                "this server knows no push proxy: expected [push] with its url in ops.toml; "
+                "`edgewake delivery apply FILE` asks a proxy itself",
+            )
+        return services.push
+
+    def name_of(delivery_id: str) -> str:
+        found = shared.deliveries.get(delivery_id)
+        if found is None:
+            detail = f"unknown delivery {delivery_id!r}; GET /v1/deliveries lists them"
+            raise Problem(404, "no_such_delivery", detail)
+        return found.name
+
+    @routes.put("/v1/deliveries/{name}", responses=problems(409, 422, 429, 503))
+    async def put(name: DeliveryName, wanted: DeliveryRequest) -> MadeDelivery:
+        """Have every event of streams sent to a webhook, or change such a delivery of this server.
+
+        It belongs to this server, not to a reader: what readers made is changed by them alone.
+        """
+        body = wanted.model_dump_json(by_alias=True, exclude_unset=True).encode()
+        found = await proxy().put(name, body)
+        return MadeDelivery.model_validate(dict(found))
+
+    @routes.post("/v1/deliveries/{delivery}/enable", responses=problems(404, 409, 422, 503))
+    async def enable(delivery: DeliveryId) -> MadeDelivery:
+        """Try a delivery of this server again; one that ended continues where it stands."""
+        found = await proxy().enable(name_of(delivery))
+        return MadeDelivery.model_validate({"secret": None, **found})
+
+    @routes.delete("/v1/deliveries/{delivery}", status_code=204, responses=problems(404, 409, 503))
+    async def end(delivery: DeliveryId) -> None:
+        """End a delivery of this server, and forget what its endpoint refused."""
+        name = name_of(delivery)
+        try:
+            await proxy().end(name)
+        except Problem as error:
+            if error.status != 404:
+                raise
+            detail = (
+                f"delivery {name!r} belongs to a reader, who ends it (edgewake delivery delete)"
+            )
+            raise Problem(409, "not_ours", detail) from error
+
+    return routes

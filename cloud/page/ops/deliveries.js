@@ -1,0 +1,120 @@
+/* Deliveries: every event of streams to a webhook; the list with what can be done, and the form that makes one. */
+
+import { html, useState } from "../vendor/htm/standalone.module.js";
+import { api, enc, get } from "./api.js";
+import { Ago, Do, Loaded, Rows, State, useLoaded } from "./ui.js";
+
+const OFFERED = 12; /* streams that stand as buttons below the field; all others are typed */
+const EMPTY = { name: "", streams: "", where: "", from: "latest", url: "", headers: "", events_max: 100, wait_s: 0.5 };
+
+export const Filter = ({ streams, where }) => html`${streams.join(", ")}${where && html` <code title=${where}>${where}</code>`}`;
+
+/** Lines of `Name: value`; none says nothing, and those of before stay. Throws Error. */
+export function headersOf(text) {
+  const lines = text.split("\n").map((line) => line.trim()).filter(Boolean);
+  if (lines.length === 0) return {};
+  const pairs = lines.map((line, index) => {
+    const at = line.indexOf(":");
+    if (at < 1) throw new Error(`header ${index + 1}: expected Name: value`);
+    return [line.slice(0, at).trim(), line.slice(at + 1).trim()];
+  });
+  return { headers: Object.fromEntries(pairs) };
+}
+
+export function Deliveries() {
+  const [chosen, setChosen] = useState(null);
+  const loaded = useDeliveries();
+  return html`<nav class="crumbs"><a href="#/clients">Clients</a> › deliveries</nav>
+    <${List} loaded=${loaded} change=${setChosen} />
+    <div class="gap"><${DeliveryForm} key=${chosen?.id ?? "new"} row=${chosen} leave=${() => setChosen(null)} again=${loaded.again} /></div>`;
+}
+
+const useDeliveries = () => useLoaded(() => get("/v1/deliveries?limit=500"), "deliveries");
+
+export function DeliveryList() {
+  return html`<${List} loaded=${useDeliveries()} />`;
+}
+
+/** `change`: called with a row that somebody wants to change; without it there is no button for it. */
+function List({ loaded, change }) {
+  const tested = (id) => async () => {
+    const { taken, error, endpoint_host: host } = await api("POST", `/v1/deliveries/${enc(id)}/test`);
+    loaded.again();
+    return taken ? `taken by ${host}` : `not taken: ${error}`;
+  };
+  const enabled = (id) => async () => {
+    await api("POST", `/v1/deliveries/${enc(id)}/enable`);
+    loaded.again();
+    return "goes on";
+  };
+  const ended = (id) => async () => {
+    await api("DELETE", `/v1/deliveries/${enc(id)}`);
+    loaded.again();
+    return "ended";
+  };
+  return html`<${Loaded} loaded=${loaded} empty=${html`Nothing is delivered to a webhook. Fill in the form at <a href="#/deliveries">Deliveries</a>, or keep them in a file: <code>edgewake delivery apply FILE</code>`}>${({ items }) => html`<${Rows} caption="Deliveries" rows=${items} sorts columns=${[
+    ["name"], ["streams", "delivers", { view: (row) => html`<${Filter} ...${row} />` }], ["endpoint_host", "to"],
+    ["state", "state", { view: (row) => html`<${State} state=${row.state === "active" ? (row.failures ? "retrying" : "running") : row.state} />` }],
+    ["events", "delivered", { number: true }], ["delivered_at", "last", { view: (row) => html`<${Ago} at=${row.delivered_at} />` }],
+    ["failures", "failures", { number: true }], ["letters", "refused", { number: true }],
+    ["error", "what is wrong", { wraps: true, view: (row) => row.why || row.error || "–" }],
+    ["tested_at", "last test", { view: (row) => (row.tested_at ? html`${row.test_error ? html`<span title=${row.test_error}>not taken</span>` : "taken"} <small><${Ago} at=${row.tested_at} /></small>` : "–") }],
+    ["id", "what to do", { view: (row) => html`<${Do} act=${tested(row.id)} label=${`Test ${row.name}`}>Test<//>
+      ${change && html` <button type="button" aria-label=${`Change ${row.name}`} onClick=${() => change(row)}>Change</button>`}
+      ${row.state !== "active" && html` <${Do} act=${enabled(row.id)} label=${`Enable ${row.name}`}>Enable<//>`}
+      <${Do} danger act=${ended(row.id)} confirm=${`End the delivery ${row.name}? What its endpoint refused is forgotten.`} label=${`End ${row.name}`}>End<//>` }],
+  ]} />`}<//>`;
+}
+
+const formOf = (row) => (row ? { ...EMPTY, name: row.name, streams: row.streams.join(", "), where: row.where ?? "" } : EMPTY);
+
+/** What the form holds, as the API takes it. An existing delivery stays where it is. Throws Error. */
+export function deliveryOf(form, isNew) {
+  return {
+    streams: form.streams.split(",").map((one) => one.trim()).filter(Boolean),
+    where: form.where || null,
+    ...(isNew && { from: form.from }),
+    url: form.url,
+    events_max: Number(form.events_max),
+    wait_s: Number(form.wait_s),
+    ...headersOf(form.headers),
+  };
+}
+
+function DeliveryForm({ row, leave, again }) {
+  const [form, setForm] = useState(() => formOf(row));
+  const [made, setMade] = useState(null);
+  const [fault, setFault] = useState("");
+  const [isBusy, setBusy] = useState(false);
+  const streams = useLoaded(() => get("/v1/streams?limit=500"), "streams", 30_000);
+  const field = (key) => ({ value: form[key], onInput: ({ target }) => setForm((before) => ({ ...before, [key]: target.value })) });
+  const offered = (streams.data?.items ?? []).map(({ name }) => name).filter((name) => !form.streams.split(/[\s,]+/).includes(name)).slice(0, OFFERED);
+  const keep = async (event) => {
+    event.preventDefault();
+    setBusy(true);
+    setFault("");
+    try {
+      setMade(await api("PUT", `/v1/deliveries/${enc(form.name)}`, deliveryOf(form, !row)));
+      setForm(EMPTY);
+      again();
+    } catch (error) {
+      setFault(error.message);
+    }
+    setBusy(false);
+  };
+  return html`<form class="card rule" aria-label="Deliver to a webhook" onSubmit=${keep}>
+    <h2>${row ? `Change ${row.name}` : "Deliver a stream to a webhook"} <small>every event, in order, until the endpoint has it</small></h2>
+    ${!row && html`<label>Name <input required maxlength="64" placeholder="fast_cars" spellcheck=${false} autocomplete="off" ...${field("name")} /></label>`}
+    <label>Streams <input required placeholder="one or more, with commas between" spellcheck=${false} autocomplete="off" ...${field("streams")} /></label>
+    ${offered.length > 0 && html`<p class="hints">${offered.map((one) => html`<button type="button" key=${one} aria-label=${`Add ${one}`} onClick=${() => setForm({ ...form, streams: form.streams.trim() ? `${form.streams}, ${one}` : one })}>${one}</button> `)}</p>`}
+    <label>Only where <input placeholder="all events; or e.g. speed_kmh > 50" spellcheck=${false} ...${field("where")} /></label>
+    ${!row && html`<label>Begin <select aria-label="Begin" value=${form.from} onChange=${field("from").onInput}><option value="latest">with what comes from now on</option><option value="earliest">with the earliest that is kept</option></select></label>`}
+    <label>Address <input required type="url" autocomplete="off" placeholder="https://example.org/hook" ...${field("url")} /></label>
+    <label>Headers <textarea rows="2" autocomplete="off" spellcheck=${false} placeholder="Authorization: Bearer …" ...${field("headers")} /></label>
+    <label>Events in a call <input class="short" type="number" min="1" max="500" ...${field("events_max")} /></label>
+    <label>Seconds to wait for more <input class="short" type="number" min="0" max="60" step="any" ...${field("wait_s")} /></label>
+    <p class="quiet">Address and headers are encrypted and never shown again${row ? ": write the address once more" : ""}. Each call is signed; the secret is shown once, when the delivery is made.</p>
+    <p class="actions"><button class="primary" disabled=${isBusy}>${row ? "Replace" : "Deliver"}</button>${row && html` <button type="button" onClick=${leave}>Leave as it is</button>`}</p>
+    <div role="status">${fault && html`<p class="fault">${fault}</p>`}${made && html`<p>${made.name} is kept, to ${made.endpoint_host}.</p>${made.secret && html`<p class="made">Its secret, shown this once: <code>${made.secret}</code></p>`}`}</div>
+  </form>`;
+}
