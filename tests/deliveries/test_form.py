@@ -10,6 +10,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 import pytest_asyncio
 from playwright.async_api import Dialog, Page, Route, expect
@@ -127,6 +128,92 @@ async def test_a_delivery_is_made_by_keyboard_changed_and_ended(
         await row.get_by_role("button", name=f"End {name}").click()
         await expect(row).to_have_count(0)
         await asked(push, "GET", f"/v1/deliveries/{name}", expected=404)
+
+
+async def test_anothers_row_is_only_tested_and_ours_of_its_name_is_left_alone(
+    page: Page, ops: Ops, push: Service, stream: Readings
+) -> None:
+    stream.add(1)
+    name = f"d{uuid.uuid4().hex[:10]}"
+    body = {"streams": [stream.stream], "url": "http://127.0.0.1:9/hook"}
+    await asked(push, "PUT", f"/v1/deliveries/{name}", body | {"where": "n > 100"}, expected=201)
+    from_elsewhere = httpx.AsyncHTTPTransport(local_address="127.0.0.2")
+    async with httpx.AsyncClient(base_url=push.url, transport=from_elsewhere) as another:
+        made = await another.put(f"/v1/deliveries/{name}", json=body | {"where": "n > 200"})
+    assert made.status_code == 201, made.text
+
+    rows = page.get_by_role("region", name="Deliveries").get_by_role("row").filter(has_text=name)
+    ours, anothers = (rows.filter(has=page.get_by_title(f"n > {n}")) for n in (100, 200))
+    await expect(ours.get_by_role("button")).to_have_text(["Test", "Change", "End"])
+    await expect(anothers.get_by_role("button")).to_have_text(["Test"])
+    id_ = made.json()["id"]
+    for method, path in (
+        ("PUT", f"{name}?delivery={id_}"), ("POST", f"{id_}/enable"), ("DELETE", id_),
+    ):  # fmt: skip
+        answer = await asyncio.to_thread(
+            ops.client.request, method, f"/v1/deliveries/{path}", json=body
+        )
+        assert (answer.status_code, answer.json()["title"]) == (409, "not ours"), method
+    found = await asked(push, "GET", f"/v1/deliveries/{name}")
+    assert found["where"] == "n > 100"
+    path = f"/v1/deliveries/other?delivery={found['id']}"
+    renamed = await asyncio.to_thread(ops.client.put, path, json=body)
+    assert (renamed.status_code, renamed.json()["title"]) == (409, "other name")
+
+
+async def test_a_change_keeps_what_the_form_does_not_show(
+    page: Page, push: Service, stream: Readings
+) -> None:
+    stream.add(1)
+    name = f"d{uuid.uuid4().hex[:10]}"
+    unseen = {"select": "n", "on_gap": "latest", "kind": "push_service"}
+    url = "http://127.0.0.1:9/hook"
+    body = {"streams": [stream.stream], "url": url, "events_max": 7, "wait_s": 1.5, **unseen}
+    before = await asked(push, "PUT", f"/v1/deliveries/{name}", body, expected=201)
+    await page.get_by_role("button", name=f"Change {name}").click()
+    await expect(page.get_by_label("Events in a call")).to_have_value("7")
+    await expect(page.get_by_label("Seconds to wait for more")).to_have_value("1.5")
+    await page.get_by_label("Only where").fill("n > 1")
+    await page.get_by_label("Address", exact=True).fill(url)
+    await page.get_by_role("button", name="Replace").click()
+    status = page.get_by_role("form").get_by_role("status")
+    await expect(status).to_have_text(f"{name} is kept, to 127.0.0.1.")
+    after = await asked(push, "GET", f"/v1/deliveries/{name}")
+    assert after["where"] == "n > 1"
+    for key in ("events_max", "wait_s", *unseen):
+        assert after[key] == before[key], key
+
+
+async def test_a_secret_and_what_was_typed_survive_a_look_at_another_delivery(
+    page: Page, push: Service, stream: Readings
+) -> None:
+    stream.add(1)
+    first = f"d{uuid.uuid4().hex[:10]}"
+    form = page.get_by_role("form")
+    url = "http://127.0.0.1:9/hook"
+    await page.get_by_label("Name", exact=True).fill(first)
+    await page.get_by_label("Streams", exact=True).fill(stream.stream)
+    await page.get_by_label("Address", exact=True).fill(url)
+    await page.get_by_role("button", name="Deliver", exact=True).click()
+    secret = await page.get_by_text(re.compile("^whsec_")).inner_text()
+    await page.get_by_label("Name", exact=True).fill("another")
+    await page.get_by_label("Headers", exact=True).fill("X-Long: typed")
+
+    await page.get_by_role("button", name=f"Change {first}").click()
+    for where in ("n > 1", "n > 2"):
+        await page.get_by_label("Only where").fill(where)
+        await page.get_by_label("Address", exact=True).fill(url)
+        await page.get_by_role("button", name="Replace").click()
+        await expect(page.get_by_label("Address", exact=True)).to_have_value("")
+        await expect(page.get_by_role("heading", name=f"Change {first}")).to_be_visible()
+        found = await asked(push, "GET", f"/v1/deliveries/{first}")
+        assert found["where"] == where
+    await expect(form.get_by_text(secret)).to_be_visible()
+
+    await page.get_by_role("button", name="Leave as it is").click()
+    await expect(page.get_by_label("Name", exact=True)).to_have_value("another")
+    await expect(page.get_by_label("Headers", exact=True)).to_have_value("X-Long: typed")
+    await expect(form.get_by_text(secret)).to_be_visible()
 
 
 async def test_what_is_wrong_stands_at_the_form_and_what_was_typed_stays(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel
 
 from edgewake.cloud.ops.clients.shared_routes import DeliveryId
@@ -16,6 +16,13 @@ from edgewake.protocol.leases.delivery import NAME_PATTERN, DeliveryRequest
 from edgewake.protocol.leases.delivery_record import DeliveryState
 
 DeliveryName = Annotated[str, Path(pattern=NAME_PATTERN)]
+Changed = Annotated[
+    str | None,
+    Query(
+        description="Id of the delivery that is changed: refused where this name is not its own",
+        pattern=r"^[A-Za-z0-9_-]{1,64}$",
+    ),
+]
 
 
 class MadeDelivery(BaseModel):
@@ -43,19 +50,36 @@ def router(services: Services) -> APIRouter:
             )
         return services.push
 
-    def name_of(delivery_id: str) -> str:
+    async def our_name(delivery_id: str) -> str:
+        """The name by which the proxy knows a delivery of ours.
+
+        A name belongs to an owner: by the name of another's row the proxy would find one of ours.
+        """
         found = shared.deliveries.get(delivery_id)
         if found is None:
             detail = f"unknown delivery {delivery_id!r}; GET /v1/deliveries lists them"
             raise Problem(404, "no_such_delivery", detail)
-        return found.name
+        ours = await proxy().our_names()
+        if delivery_id not in ours:
+            detail = (
+                f"delivery {found.name!r} belongs to a reader, who changes and ends it "
+                "(edgewake delivery)"
+            )
+            raise Problem(409, "not_ours", detail)
+        return ours[delivery_id]
 
-    @routes.put("/v1/deliveries/{name}", responses=problems(409, 422, 429, 503))
-    async def put(name: DeliveryName, wanted: DeliveryRequest) -> MadeDelivery:
+    @routes.put("/v1/deliveries/{name}", responses=problems(404, 409, 422, 429, 503))
+    async def put(
+        name: DeliveryName, wanted: DeliveryRequest, delivery: Changed = None
+    ) -> MadeDelivery:
         """Have every event of streams sent to a webhook, or change such a delivery of this server.
 
         It belongs to this server, not to a reader: what readers made is changed by them alone.
         """
+        kept = name if delivery is None else await our_name(delivery)
+        if kept != name:
+            detail = f"delivery {delivery!r} is named {kept!r}, not {name!r}: a name stays"
+            raise Problem(409, "other_name", detail)
         body = wanted.model_dump_json(by_alias=True, exclude_unset=True).encode()
         found = await proxy().put(name, body)
         return MadeDelivery.model_validate(dict(found))
@@ -63,21 +87,12 @@ def router(services: Services) -> APIRouter:
     @routes.post("/v1/deliveries/{delivery}/enable", responses=problems(404, 409, 422, 503))
     async def enable(delivery: DeliveryId) -> MadeDelivery:
         """Try a delivery of this server again; one that ended continues where it stands."""
-        found = await proxy().enable(name_of(delivery))
+        found = await proxy().enable(await our_name(delivery))
         return MadeDelivery.model_validate({"secret": None, **found})
 
     @routes.delete("/v1/deliveries/{delivery}", status_code=204, responses=problems(404, 409, 503))
     async def end(delivery: DeliveryId) -> None:
         """End a delivery of this server, and forget what its endpoint refused."""
-        name = name_of(delivery)
-        try:
-            await proxy().end(name)
-        except Problem as error:
-            if error.status != 404:
-                raise
-            detail = (
-                f"delivery {name!r} belongs to a reader, who ends it (edgewake delivery delete)"
-            )
-            raise Problem(409, "not_ours", detail) from error
+        await proxy().end(await our_name(delivery))
 
     return routes

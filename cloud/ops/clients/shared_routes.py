@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel
 
+from edgewake.cloud.ops.lookups.push_proxy import PushProxy
 from edgewake.cloud.ops.routes.shared import (
     PAGE_DEFAULT,
     After,
@@ -16,7 +18,9 @@ from edgewake.cloud.ops.routes.shared import (
     names_after,
     page_of,
 )
+from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
+from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.leases.delivery_record import Delivery, DeliveryState
 from edgewake.protocol.leases.endpoint_kind import EndpointKind
 from edgewake.protocol.leases.group_record import Group
@@ -27,14 +31,25 @@ class DeliveryLine(BaseModel):
 
     id: str
     name: str
-    """The name that its owner gave it."""
+    """The name that its owner gave it; two owners may give the same."""
+    is_ours: bool
+    """Is it this server's, which may change, enable and end it? False too where the push proxy does
+    not answer."""
     state: DeliveryState
     why: str | None
     """Why it ended."""
     streams: list[str]
     where: str | None
+    select: str | None
+    """The SELECT list of what an event contains; null: all fields."""
+    on_gap: str
+    """Where it continues after events that are no longer kept: earliest or latest."""
     endpoint_host: str
     kind: EndpointKind
+    events_max: int
+    """The most events of one call."""
+    wait_s: float
+    """Seconds that an event may wait for others to be sent with it."""
     events: int
     """Events that were delivered."""
     delivered_at: int | None
@@ -89,9 +104,10 @@ def router(services: Services) -> APIRouter:
     @routes.get("/v1/deliveries")
     async def deliveries(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[DeliveryLine]:
         """List deliveries of all owners by id, with their progress and what delays them."""
+        ours = await _ours(services.push)
         return page_of(
             names_after(shared.deliveries, after),
-            lambda name: _delivery(shared.deliveries[name], shared.letters[name]),
+            lambda id_: _delivery(shared.deliveries[id_], shared.letters[id_], is_ours=id_ in ours),
             limit=limit,
             total=len(shared.deliveries),
         )
@@ -120,10 +136,20 @@ def router(services: Services) -> APIRouter:
     return routes
 
 
-def _delivery(found: Delivery, letters: int) -> DeliveryLine:
-    names = DeliveryLine.model_fields.keys() - {"letters", "streams"}
+async def _ours(push: PushProxy | None) -> Collection[str]:
+    """Ids of this server's deliveries; the list is shown without them, too."""
+    if push is None:
+        return ()
+    try:
+        return await push.our_names()
+    except (Problem, Unavailable):
+        return ()
+
+
+def _delivery(found: Delivery, letters: int, *, is_ours: bool) -> DeliveryLine:
+    names = DeliveryLine.model_fields.keys() - {"letters", "streams", "is_ours"}
     values = {name: getattr(found, name) for name in names}
-    return DeliveryLine(**values, streams=list(found.streams), letters=letters)
+    return DeliveryLine(**values, streams=list(found.streams), letters=letters, is_ours=is_ours)
 
 
 def _group(found: Group) -> GroupLine:

@@ -22,6 +22,8 @@ from edgewake.protocol.errors import ConfigError, Unavailable
 
 ANSWER_S: Final = 20.0
 """Seconds for an answer. The proxy waits for a call that is under way, at most fifteen."""
+LIST_S: Final = 3.0
+"""Seconds for the list of ours: a page waits for it, and is shown without it."""
 PASSED_ON: Final = frozenset({404, 409, 422, 429})
 """What it answers about the delivery itself; all else is about the proxy or about our key."""
 
@@ -41,7 +43,7 @@ class PushProxy:
     """A client of one push proxy. Raises ConfigError where a file cannot be read."""
 
     def __init__(self, config: PushProxyConfig) -> None:
-        self._url = f"{config.url.rstrip('/')}/v1/deliveries/"
+        self._url = f"{config.url.rstrip('/')}/v1/deliveries"
         self._headers = {"Content-Type": "application/json"}
         try:
             if config.key_file is not None:
@@ -52,22 +54,30 @@ class PushProxy:
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"[push] of ops.toml: {error}") from error
 
+    async def our_names(self) -> Mapping[str, str]:
+        """The names of our deliveries by id. Raises Problem and Unavailable."""
+        found = await self._ask("GET", "", answer_s=LIST_S)
+        # A proxy of an earlier version tells no ids: none of its deliveries is known as ours.
+        return {one["id"]: one["name"] for one in found["deliveries"] if "id" in one}
+
     async def put(self, name: str, body: bytes) -> Mapping[str, Any]:
         """Makes a delivery, or changes one of ours. Raises Problem and Unavailable."""
-        return await self._ask("PUT", name, body)
+        return await self._ask("PUT", f"/{name}", body)
 
     async def enable(self, name: str) -> Mapping[str, Any]:
         """Lets one of ours go on. Raises Problem and Unavailable."""
-        return await self._ask("POST", f"{name}/enable")
+        return await self._ask("POST", f"/{name}/enable")
 
     async def end(self, name: str) -> None:
         """Ends one of ours. Raises Problem and Unavailable."""
-        await self._ask("DELETE", name)
+        await self._ask("DELETE", f"/{name}")
 
-    async def _ask(self, method: str, path: str, body: bytes | None = None) -> Mapping[str, Any]:
+    async def _ask(
+        self, method: str, path: str, body: bytes | None = None, *, answer_s: float = ANSWER_S
+    ) -> Mapping[str, Any]:
         try:
             async with httpx.AsyncClient(
-                verify=self._tls, trust_env=False, timeout=ANSWER_S
+                verify=self._tls, trust_env=False, timeout=answer_s
             ) as client:
                 answer = await client.request(
                     method, self._url + quote(path), content=body, headers=self._headers

@@ -6,6 +6,7 @@ import { Ago, Do, Loaded, Rows, State, useLoaded } from "./ui.js";
 
 const OFFERED = 12; /* streams that stand as buttons below the field; all others are typed */
 const EMPTY = { name: "", streams: "", where: "", from: "latest", url: "", headers: "", events_max: 100, wait_s: 0.5 };
+const CARRIED = ["select", "on_gap", "kind", "events_max", "wait_s"]; /* a PUT replaces the whole: what the form does not show goes with it as it is kept */
 
 export const Filter = ({ streams, where }) => html`${streams.join(", ")}${where && html` <code title=${where}>${where}</code>`}`;
 
@@ -23,10 +24,13 @@ export function headersOf(text) {
 
 export function Deliveries() {
   const [chosen, setChosen] = useState(null);
+  const typed = useState(EMPTY); /* for a new one; it survives a look at another */
+  const [made, setMade] = useState([]); /* with secrets that are shown once: no other form takes them away */
   const loaded = useDeliveries();
+  const row = chosen && (loaded.data?.items.find(({ id }) => id === chosen.id) ?? chosen);
   return html`<nav class="crumbs"><a href="#/clients">Clients</a> › deliveries</nav>
     <${List} loaded=${loaded} change=${setChosen} />
-    <div class="gap"><${DeliveryForm} key=${chosen?.id ?? "new"} row=${chosen} leave=${() => setChosen(null)} again=${loaded.again} /></div>`;
+    <div class="gap"><${DeliveryForm} key=${chosen?.id ?? "new"} row=${row} typed=${typed} made=${made} setMade=${setMade} leave=${() => setChosen(null)} again=${loaded.again} /></div>`;
 }
 
 const useDeliveries = () => useLoaded(() => get("/v1/deliveries?limit=500"), "deliveries");
@@ -35,7 +39,7 @@ export function DeliveryList() {
   return html`<${List} loaded=${useDeliveries()} />`;
 }
 
-/** `change`: called with a row that somebody wants to change; without it there is no button for it. */
+/** `change`: called with a row that somebody wants to change; without it there is no button for it. Another owner's row is only tested. */
 function List({ loaded, change }) {
   const tested = (id) => async () => {
     const { taken, error, endpoint_host: host } = await api("POST", `/v1/deliveries/${enc(id)}/test`);
@@ -60,20 +64,21 @@ function List({ loaded, change }) {
     ["error", "what is wrong", { wraps: true, view: (row) => row.why || row.error || "–" }],
     ["tested_at", "last test", { view: (row) => (row.tested_at ? html`${row.test_error ? html`<span title=${row.test_error}>not taken</span>` : "taken"} <small><${Ago} at=${row.tested_at} /></small>` : "–") }],
     ["id", "what to do", { view: (row) => html`<${Do} act=${tested(row.id)} label=${`Test ${row.name}`}>Test<//>
-      ${change && html` <button type="button" aria-label=${`Change ${row.name}`} onClick=${() => change(row)}>Change</button>`}
-      ${row.state !== "active" && html` <${Do} act=${enabled(row.id)} label=${`Enable ${row.name}`}>Enable<//>`}
-      <${Do} danger act=${ended(row.id)} confirm=${`End the delivery ${row.name}? What its endpoint refused is forgotten.`} label=${`End ${row.name}`}>End<//>` }],
+      ${change && row.is_ours && html` <button type="button" aria-label=${`Change ${row.name}`} onClick=${() => change(row)}>Change</button>`}
+      ${row.is_ours && row.state !== "active" && html` <${Do} act=${enabled(row.id)} label=${`Enable ${row.name}`}>Enable<//>`}
+      ${row.is_ours && html` <${Do} danger act=${ended(row.id)} confirm=${`End the delivery ${row.name}? What its endpoint refused is forgotten.`} label=${`End ${row.name}`}>End<//>`}` }],
   ]} />`}<//>`;
 }
 
-const formOf = (row) => (row ? { ...EMPTY, name: row.name, streams: row.streams.join(", "), where: row.where ?? "" } : EMPTY);
+const carried = (row) => Object.fromEntries(CARRIED.map((key) => [key, row[key]]));
+const formOf = (row) => ({ ...EMPTY, ...carried(row), name: row.name, streams: row.streams.join(", "), where: row.where ?? "" });
 
-/** What the form holds, as the API takes it. An existing delivery stays where it is. Throws Error. */
-export function deliveryOf(form, isNew) {
+/** What the form holds, as the API takes it. An existing delivery stays where it is, and keeps what the form does not show. Throws Error. */
+function deliveryOf(form, row) {
   return {
     streams: form.streams.split(",").map((one) => one.trim()).filter(Boolean),
     where: form.where || null,
-    ...(isNew && { from: form.from }),
+    ...(row ? carried(row) : { from: form.from }),
     url: form.url,
     events_max: Number(form.events_max),
     wait_s: Number(form.wait_s),
@@ -81,9 +86,9 @@ export function deliveryOf(form, isNew) {
   };
 }
 
-function DeliveryForm({ row, leave, again }) {
-  const [form, setForm] = useState(() => formOf(row));
-  const [made, setMade] = useState(null);
+function DeliveryForm({ row, typed, made, setMade, leave, again }) {
+  const changed = useState(() => row && formOf(row));
+  const [form, setForm] = row ? changed : typed;
   const [fault, setFault] = useState("");
   const [isBusy, setBusy] = useState(false);
   const streams = useLoaded(() => get("/v1/streams?limit=500"), "streams", 30_000);
@@ -93,9 +98,12 @@ function DeliveryForm({ row, leave, again }) {
     event.preventDefault();
     setBusy(true);
     setFault("");
+    setMade((before) => before.filter(({ secret }) => secret));
     try {
-      setMade(await api("PUT", `/v1/deliveries/${enc(form.name)}`, deliveryOf(form, !row)));
-      setForm(EMPTY);
+      const path = row ? `${enc(row.name)}?delivery=${enc(row.id)}` : enc(form.name);
+      const one = await api("PUT", `/v1/deliveries/${path}`, deliveryOf(form, row));
+      setMade((before) => [...before, one]);
+      setForm(row ? { ...form, url: "", headers: "" } : EMPTY);
       again();
     } catch (error) {
       setFault(error.message);
@@ -115,6 +123,6 @@ function DeliveryForm({ row, leave, again }) {
     <label>Seconds to wait for more <input class="short" type="number" min="0" max="60" step="any" ...${field("wait_s")} /></label>
     <p class="quiet">Address and headers are encrypted and never shown again${row ? ": write the address once more" : ""}. Each call is signed; the secret is shown once, when the delivery is made.</p>
     <p class="actions"><button class="primary" disabled=${isBusy}>${row ? "Replace" : "Deliver"}</button>${row && html` <button type="button" onClick=${leave}>Leave as it is</button>`}</p>
-    <div role="status">${fault && html`<p class="fault">${fault}</p>`}${made && html`<p>${made.name} is kept, to ${made.endpoint_host}.</p>${made.secret && html`<p class="made">Its secret, shown this once: <code>${made.secret}</code></p>`}`}</div>
+    <div role="status">${fault && html`<p class="fault">${fault}</p>`}${made.map((one) => html`<p>${one.name} is kept, to ${one.endpoint_host}.</p>${one.secret && html`<p class="made">Its secret, shown this once: <code>${one.secret}</code></p>`}`)}</div>
   </form>`;
 }

@@ -33,6 +33,8 @@ Number = Annotated[int, Path(ge=1)]
 class DeliveryView(BaseModel):
     """A delivery as its owner sees it. Times are ms since 1970 UTC."""
 
+    id: str
+    """The id that stands in the webhook-id of each call."""
     name: str
     state: DeliveryState
     why: str | None
