@@ -40,8 +40,8 @@ of a page that is not whole is lost, and a slow line would never bring one."""
 PAGE_S: Final = 60.0
 """For a whole answer: of 4 MB, over a line of 1 Mbit/s; of one event of 400 KB, at 64 kbit/s."""
 QUICK_PART: Final = 1 / 4
-"""Part of PAGE_S: after a page that came within it, twice as many events are asked for, with time to
-spare."""
+"""Part of PAGE_S: after a page that came within it, twice as many events are asked for, with time
+to spare."""
 PAGE_BYTES_MAX: Final = 16 * 1024 * 1024
 """Bytes of an answer; a server sends 4 MB and the last event."""
 AGAIN: Final = frozenset({408, 425, 429})
