@@ -148,7 +148,7 @@ async def test_anothers_row_is_only_tested_and_ours_of_its_name_is_left_alone(
     await expect(anothers.get_by_role("button")).to_have_text(["Test"])
     id_ = made.json()["id"]
     for method, path in (
-        ("PUT", f"{name}?delivery={id_}"), ("POST", f"{id_}/enable"), ("DELETE", id_),
+        ("PUT", f"{name}?id={id_}"), ("POST", f"{id_}/enable"), ("DELETE", id_),
     ):  # fmt: skip
         answer = await asyncio.to_thread(
             ops.client.request, method, f"/v1/deliveries/{path}", json=body
@@ -156,7 +156,7 @@ async def test_anothers_row_is_only_tested_and_ours_of_its_name_is_left_alone(
         assert (answer.status_code, answer.json()["title"]) == (409, "not ours"), method
     found = await asked(push, "GET", f"/v1/deliveries/{name}")
     assert found["where"] == "n > 100"
-    path = f"/v1/deliveries/other?delivery={found['id']}"
+    path = f"/v1/deliveries/other?id={found['id']}"
     renamed = await asyncio.to_thread(ops.client.put, path, json=body)
     assert (renamed.status_code, renamed.json()["title"]) == (409, "other name")
 

@@ -15,10 +15,14 @@ from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.leases.delivery import NAME_PATTERN, DeliveryRequest
 from edgewake.protocol.leases.delivery_record import DeliveryState
 
-DeliveryName = Annotated[str, Path(pattern=NAME_PATTERN)]
+DeliveryName = Annotated[
+    str,
+    Path(alias="delivery", pattern=NAME_PATTERN, description="Id; a name where one is made"),
+]
 Changed = Annotated[
     str | None,
     Query(
+        alias="id",
         description="Id of the delivery that is changed: refused where this name is not its own",
         pattern=r"^[A-Za-z0-9_-]{1,64}$",
     ),
@@ -68,17 +72,17 @@ def router(services: Services) -> APIRouter:
             raise Problem(409, "not_ours", detail)
         return ours[delivery_id]
 
-    @routes.put("/v1/deliveries/{name}", responses=problems(404, 409, 422, 429, 503))
+    @routes.put("/v1/deliveries/{delivery}", responses=problems(404, 409, 422, 429, 503))
     async def put(
-        name: DeliveryName, wanted: DeliveryRequest, delivery: Changed = None
+        name: DeliveryName, wanted: DeliveryRequest, changed: Changed = None
     ) -> MadeDelivery:
         """Have every event of streams sent to a webhook, or change such a delivery of this server.
 
         It belongs to this server, not to a reader: what readers made is changed by them alone.
         """
-        kept = name if delivery is None else await our_name(delivery)
+        kept = name if changed is None else await our_name(changed)
         if kept != name:
-            detail = f"delivery {delivery!r} is named {kept!r}, not {name!r}: a name stays"
+            detail = f"delivery {changed!r} is named {kept!r}, not {name!r}: a name stays"
             raise Problem(409, "other_name", detail)
         body = wanted.model_dump_json(by_alias=True, exclude_unset=True).encode()
         found = await proxy().put(name, body)

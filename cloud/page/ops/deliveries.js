@@ -100,7 +100,7 @@ function DeliveryForm({ row, typed, made, setMade, leave, again }) {
     setFault("");
     setMade((before) => before.filter(({ secret }) => secret));
     try {
-      const path = row ? `${enc(row.name)}?delivery=${enc(row.id)}` : enc(form.name);
+      const path = row ? `${enc(row.name)}?id=${enc(row.id)}` : enc(form.name);
       const one = await api("PUT", `/v1/deliveries/${path}`, deliveryOf(form, row));
       setMade((before) => [...before, one]);
       setForm(row ? { ...form, url: "", headers: "" } : EMPTY);
