@@ -207,7 +207,11 @@ class Agent:
         )
         backoff = Backoff(RESTART_MIN_S, RESTART_MAX_S, self._rng)
         context = SourceContext(
-            self._config.device, self._clock, self._events.position, self._feeds
+            self._config.device,
+            self._clock,
+            self._events.position,
+            self._feeds,
+            frozenset(one.stream for one in self._config.source),
         )
         source = Supervisor(
             name, lambda: config.source(context), intake, self._clock, backoff, policy=config.policy

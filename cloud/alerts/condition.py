@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,6 +15,8 @@ from edgewake.protocol.ops.alert import KEY_CHARS_MAX, Rule, RuleText
 
 VALUE_CHARS_MAX: Final = 100
 """Characters of a value in a note."""
+_MARK_CHARS: Final = 8
+"""Hexadecimal digits that tell long keys apart which begin alike."""
 WITHDRAWN: Final = "withdrawn"
 
 Truth = Callable[[Mapping[str, Any]], Any]
@@ -72,16 +75,27 @@ class Condition:
 
 def key_of(reading: Mapping[str, Any], by: tuple[str, ...]) -> str:
     """The values of the fields, with commas."""
-    return ", ".join(_text(reading.get(name)) for name in by)[:KEY_CHARS_MAX] or "all"
+    return bounded(", ".join(_whole_text(reading.get(name)) for name in by)) or "all"
+
+
+def bounded(key: str) -> str:
+    """A key of at most KEY_CHARS_MAX characters; long ones that differ anywhere stay different."""
+    if len(key) <= KEY_CHARS_MAX:
+        return key
+    mark = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:_MARK_CHARS]
+    return f"{key[: KEY_CHARS_MAX - _MARK_CHARS - 1]}…{mark}"
 
 
 def _text(value: object) -> str:
+    return _whole_text(value)[:VALUE_CHARS_MAX]
+
+
+def _whole_text(value: object) -> str:
     if value is None:
         return "–"
     if isinstance(value, bool):
         return "true" if value else "false"
-    text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    return text[:VALUE_CHARS_MAX]
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def devices(rule: Rule) -> Truth:

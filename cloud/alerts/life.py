@@ -99,21 +99,20 @@ def _given_up(alert: Alert, at: int) -> Alert | None:
 
 def pass_time(alert: Alert, now: int, rule: Rule, *, why: str = "") -> Alert | None:
     """The alert at `now`, if nothing else happens; None: it is forgotten."""
-    if rule.stale_s and alert.state is not State.RESOLVED:
-        over_at = alert.last_at + rule.stale_s * 1000
-        if now >= over_at:
-            gone = f"nothing was heard for {rule.stale_s} s"
-            if alert.state is State.PENDING:
-                return _given_up(alert, over_at)
-            return _resolved(alert, over_at, gone)
-    if alert.state is State.PENDING and now - alert.began >= rule.for_s * 1000:
+    stale_at = alert.last_at + rule.stale_s * 1000 if rule.stale_s else None
+    heard_to = now if stale_at is None else min(now, stale_at - 1)
+    if alert.state is State.PENDING and heard_to - alert.began >= rule.for_s * 1000:
         alert = _fired(alert, alert.began + rule.for_s * 1000, rule)
     elif (
         alert.state in ACTIVE
         and alert.over_since is not None
-        and now - alert.over_since >= rule.over_for_s * 1000
+        and heard_to - alert.over_since >= rule.over_for_s * 1000
     ):
         alert = _resolved(alert, alert.over_since + rule.over_for_s * 1000, why)
+    if stale_at is not None and now >= stale_at and alert.state is not State.RESOLVED:
+        if alert.state is State.PENDING:
+            return _given_up(alert, stale_at)
+        alert = _resolved(alert, stale_at, f"nothing was heard for {rule.stale_s} s")
     is_told = alert.told != "firing"
     if alert.state is State.RESOLVED and is_told and now - alert.since > KEPT_MS:
         return None

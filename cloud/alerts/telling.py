@@ -83,12 +83,20 @@ def notes_of(
 
 
 def _line(alert: Alert) -> str:
-    at = datetime.fromtimestamp(alert.since / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    at = moment(alert.since)
     value = f" {alert.value}" if alert.value else ""
     if alert.flapping:
         return f"{alert.key}:{value} flaps: it begins and ends again and again"
     state = "firing" if loud(alert) == "firing" else "over"
     return f"{alert.key}:{value} {state} since {at}"
+
+
+def moment(time_ms: int) -> str:
+    """A time for people; ms since 1970 where no calendar has it."""
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms} ms"
 
 
 def due(notes: Iterable[Note], under_way: Mapping[str, str], now: int) -> Iterator[Note]:

@@ -29,7 +29,8 @@ class StatusBoard:
 
     def __init__(self, producer: Producer, clock: Clock) -> None:
         self._producer, self._clock = producer, clock
-        self._said: dict[str, tuple[QueryState, str]] = {}
+        self._said: dict[str, Progress] = {}
+        """What was published last of each query, but for the time."""
         self._known: set[str] = set()
         """Queries that have a record on `ew.progress`."""
         self.quarantined: dict[str, str] = {}
@@ -65,21 +66,20 @@ class StatusBoard:
         isolated: bool = False,
     ) -> None:
         """Publishes the state of a query that no lane runs."""
-        if self._said.get(name) == (status.state, status.detail):
-            return
-        self._said[name] = (status.state, status.detail)
-        output = progress_output(
-            Progress(
-                query=name,
-                stream=status.stream,
-                registered_at=registered_at,
-                state=status.state,
-                quarantined=quarantined,
-                isolated=isolated,
-                detail=status.detail[:DETAIL_CHARS_MAX],
-                updated_at=self._clock.now_ms(),
-            )
+        said = Progress(
+            query=name,
+            stream=status.stream,
+            registered_at=registered_at,
+            state=status.state,
+            quarantined=quarantined,
+            isolated=isolated,
+            detail=status.detail[:DETAIL_CHARS_MAX],
+            updated_at=0,
         )
+        if self._said.get(name) == said:
+            return
+        self._said[name] = said
+        output = progress_output(said.model_copy(update={"updated_at": self._clock.now_ms()}))
         self._producer.produce(output.topic, output.value, output.key)
         self._producer.poll(0)
         level = (

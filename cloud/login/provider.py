@@ -100,7 +100,7 @@ class Provider:
             "authorization_code", redirect_uri=self.redirect, code=code, code_verifier=verifier
         )
         answer = await self._ask_for_tokens(body)
-        if "id_token" not in answer:
+        if not answer.get("id_token"):
             raise Unusable("id_token: missing; is `openid` among the scopes?")
         word = await self._word(answer, nonce)
         return Given(word, str(answer.get("refresh_token") or ""))
@@ -110,7 +110,7 @@ class Provider:
         answer = await self._ask_for_tokens(
             prepare_token_request("refresh_token", refresh_token=refresh)
         )
-        if "id_token" in answer:
+        if answer.get("id_token"):
             word = await self._word(answer, None)
         else:
             word = Word(await self._person(answer, {"sub": subject}), 0)
@@ -178,7 +178,7 @@ class Provider:
         await self._describe()
         keys = self._keys
         assert keys is not None  # made with the description
-        text, access_token = str(answer["id_token"]), str(answer.get("access_token", ""))
+        text, access_token = str(answer["id_token"]), _access_token(answer)
         if keys.is_due:
             await keys.renewed()
         now_s = self._clock.now_ms() / 1000
@@ -206,7 +206,10 @@ class Provider:
         found = await self._describe()
         if wanted <= claims.keys() or not found.userinfo:
             return claims
-        said = await self._get(found.userinfo, str(answer.get("access_token", "")))
+        access_token = _access_token(answer)
+        if not access_token:
+            raise Unusable("access_token: missing, and userinfo is not told without one")
+        said = await self._get(found.userinfo, access_token)
         if said.get("sub") != claims.get("sub"):
             raise Unusable("userinfo: sub: it is another person's")
         return {**said, **claims}
@@ -251,6 +254,11 @@ class Provider:
         if answer.status_code >= 500 or answer.status_code == 429:
             raise Unavailable(f"{url}: answers {answer.status_code}")
         return _read(url, answer.status_code, body)
+
+
+def _access_token(answer: Mapping[str, Any]) -> str:
+    """Empty where there is none, or null."""
+    return str(answer.get("access_token") or "")
 
 
 def _read(url: str, status: int, body: bytes) -> Mapping[str, Any]:

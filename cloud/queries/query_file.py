@@ -59,6 +59,9 @@ REOPEN_DEFAULT: Final = "0 seconds"
 REOPEN_MS_MAX: Final = 8 * 86_400_000
 """The longest `reopen`: the time for which a final window may be opened again; the state of all its
 groups is kept as long. Streams are kept for a week by default."""
+NUMBER_CHARS_MAX: Final = 1000
+"""Characters of one number: more than any that is meant has, and Python reads no whole number of
+more than 4,300 digits. A longer one is refused."""
 
 _HEADER_KEYS: Final = (
     "name",
@@ -214,6 +217,7 @@ def _shed(header: str, reader: SelectReader, text: str, faults: Faults) -> Shed 
             condition = sqlglot.parse_one(in_its_place(unless, text), read=_Dialect)
         except SqlglotError as error:
             raise QueryError(_syntax_fault(error, text)) from error
+        _check_numbers(condition)
         return Shed(above_ms, reader.condition(condition, "header shed"))
     return None
 
@@ -241,8 +245,20 @@ def _split(text: str, faults: Faults) -> tuple[Mapping[str, str], exp.Select | N
         select = _select(text)
         check_words(text, _Dialect().tokenize(text), select, faults)
         check_parts(select, faults)
+        _check_numbers(select)
         return header, select
     return header, None
+
+
+def _check_numbers(tree: exp.Expr) -> None:
+    """Raises QueryError for a number of more than NUMBER_CHARS_MAX characters."""
+    for literal in tree.find_all(exp.Literal):
+        text = str(literal.this)
+        if not literal.is_string and len(text) > NUMBER_CHARS_MAX:
+            raise QueryError(
+                f"SQL: {text[:20]}… is a number of {len(text)} characters: expected at most "
+                f"{NUMBER_CHARS_MAX}"
+            )
 
 
 def _select(text: str) -> exp.Select:

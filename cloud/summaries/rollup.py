@@ -22,6 +22,9 @@ QUIET_MS: Final = 90_000
 s."""
 AT_ONCE_MAX: Final = 50
 """Hours or days rolled up in one turn; the next turn goes on."""
+TOO_LARGE_AGAIN_MS: Final = 3_600_000
+"""After so long an hour or day that has too much to read is tried again. Until then it is dirty:
+who asks reads its parts, and is told where they are too many."""
 
 
 def rolled_up(
@@ -29,7 +32,8 @@ def rolled_up(
 ) -> Iterator[tuple[Step, Series, int, Record | None]]:
     """Hours and days that are due, hours first, each with its start and its record.
 
-    The record is None where it stays as it is, or where there is too much to read.
+    The record is None where it stays as it is. One that has too much to read is left out, and due
+    again later.
     """
     for step in COVERS:
         for series, start in store.due(
@@ -46,7 +50,8 @@ def rolled_up(
                     error,
                     extra={"event": "summaries.too_much", "stream": series.stream},
                 )
-                found = None
+                store.postpone(step, series, start, changed_ms=now_ms + TOO_LARGE_AGAIN_MS)
+                continue
             yield step, series, start, found
 
 

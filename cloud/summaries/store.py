@@ -248,6 +248,14 @@ class Store:
                 "DELETE FROM dirty WHERE series = ? AND step = ? AND start = ?", marks
             )
 
+    def postpone(self, step: Step, series: Series, start_ms: int, *, changed_ms: int) -> None:
+        """Leave one dirty, as if it had changed at `changed_ms`; the others are due before it."""
+        with self._db:
+            self._db.execute(
+                "UPDATE dirty SET at = ? WHERE series = ? AND step = ? AND start = ?",
+                (changed_ms, self._series.get(series), step, start_ms),
+            )
+
     def prune(self, now_ms: int) -> None:
         """Drop what is older than it is kept."""
         with self._db:

@@ -74,6 +74,8 @@ class SourceContext:
     read. Does not block."""
     feeds: Feeds | None = None
     """The way to streams of others; None: there is none."""
+    streams: frozenset[str] = frozenset()
+    """Streams that sources of the agent give."""
 
 
 def _zone(name: str) -> str:

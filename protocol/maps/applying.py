@@ -146,14 +146,29 @@ def _refused(of: Map, why: Rejected) -> Outcome:
 
 
 def device_of(maps: Maps, topic: str, prefix: str = "") -> str:
-    """Returns the device that the topic alone names; empty where it names none."""
-    for one, parts, _ in maps.route(topic):
-        if one.device is not None and one.device.is_of_topic:
-            try:
-                return _device(maps, one.device.fill(parts, None, None), prefix)
-            except ValueError:
-                return ""
-    return ""
+    """Returns the device that the topic alone names; empty where it names none.
+
+    Where the payload decides which map is used, it is the device of the map that takes the rest.
+    """
+    found = ""
+    for route in maps.route(topic):
+        one, parts, _ = route
+        of_topic = [condition for condition in one.when if condition.path is None]
+        if not all(_holds(condition, parts, None) for condition in of_topic):
+            continue
+        is_certain = len(of_topic) == len(one.when)
+        if is_certain and one.is_ignored:
+            return found
+        if one.device is None or not one.device.is_of_topic or (found and not is_certain):
+            continue
+        try:
+            named = _device(maps, one.device.fill(parts, None, None), prefix)
+        except ValueError:
+            named = ""
+        if is_certain:
+            return named
+        found = named
+    return found
 
 
 def _device(maps: Maps, text: str, prefix: str) -> str:

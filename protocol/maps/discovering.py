@@ -8,6 +8,7 @@ they differ become its device and its value.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,6 +40,14 @@ PROPOSALS_MAX: Final = 64
 """The most maps that are proposed beside presets."""
 Samples: TypeAlias = Mapping[str, Sequence[bytes]]
 """Topic → messages of it."""
+_TIMES: Final = ("t", "ts", "time", "timestamp", "tst", "date", "datetime", "last_seen")
+"""Names of times."""
+_IDS: Final = frozenset({
+    "id", "gw", "gateway", "device", "node", "seq", "sequence", "version", "count", "n",
+})  # fmt: skip
+"""Words in the names of numbers that say which message or device it is, and measure nothing."""
+_WORD: Final = re.compile(r"(?<=[a-z0-9])[A-Z]")
+"""Where a word begins within a name."""
 _SCALAR, _OBJECT, _BINARY = "one value", "an object", "binary"
 
 
@@ -237,11 +246,7 @@ def _table(
         name = "{value}" if "value" in names.values() else "value"
         lines.append(f"value  = {_quoted(name)}")
     else:
-        each, inner = _list_in(sample)
-        if each:
-            lines.append(f"each   = {_quoted(each)}")
-        if when := _time_of(inner if each else sample):
-            lines.append(f"time   = {_quoted(when)}")
+        lines += _of_object(sample)
     tags = [name for name in names.values() if name.startswith("part_")]
     if tags:
         listed = ", ".join(f'{name} = "{{{name}}}"' for name in tags)
@@ -249,45 +254,70 @@ def _table(
     return "\n".join(lines) + "\n"
 
 
-def _list_in(sample: bytes) -> tuple[str, object]:
-    """Returns the path of the one list of objects in an object, and its first item.
-
-    The path is empty where the object has none, or more than one.
-    """
+def _of_object(sample: bytes) -> list[str]:
+    """Returns what a map says of each reading in a message, and of its time."""
     try:
         found = parse(sample)
     except orjson.JSONDecodeError:
-        return "", None
+        return []
+    each, inner = _list_in(found)
+    if not each:
+        return ['time   = "auto"'] if _time_in(found) else []
+    lines = [f"each   = {_quoted(each)}"]
+    outside = _time_in(found)
+    if _time_in(inner):
+        lines.append('time   = "auto"')
+    elif outside:
+        lines.append(f"time   = {_quoted('$.' + outside)}")
+    return lines
+
+
+def _list_in(found: object) -> tuple[str, object]:
+    """Returns the path of the one list of objects that is all an object says, and its first item.
+
+    The path is empty where the object has none or more than one, or values of its own: a map takes
+    either them or what is in a list.
+    """
+    own = found if isinstance(found, dict) else {}
     lists = [
         (name, value[0])
-        for name, value in (found.items() if isinstance(found, dict) else ())
+        for name, value in own.items()
         if isinstance(value, list) and value and all(isinstance(one, dict) for one in value)
     ]
     if len(lists) != 1:
         return "", None
     name, first = lists[0]
+    when = _time_in(own)
+    if any(_is_measured(one, value) for one, value in own.items() if one not in (name, when)):
+        return "", None
     return (name if name.isidentifier() else f'"{name}"'), first
 
 
-def _time_of(sample: object) -> str:
-    """Returns `auto` where a value of the object looks like a time.
+def _is_measured(name: str, value: object) -> bool:
+    """Is it a number, or does it hold one, that is not the id of something?"""
+    if isinstance(value, dict):
+        return any(_is_measured(*one) for one in value.items())
+    return isinstance(value, int | float) and _words(name).isdisjoint(_IDS)
 
-    `sample`: the object, or the bytes of a message.
-    """
-    try:
-        found = parse(sample) if isinstance(sample, bytes) else sample
-    except orjson.JSONDecodeError:
-        return ""
+
+def _words(name: str) -> frozenset[str]:
+    """Returns the words of a name: of `gwId` and `gw_id` gw and id."""
+    return frozenset(_WORD.sub(r"_\g<0>", name).lower().replace("-", "_").split("_"))
+
+
+def _time_in(found: object) -> str:
+    """Returns the name of the value of an object, or of a list's first one, that is its time."""
     if isinstance(found, list):
         found = found[0] if found else {}
     if not isinstance(found, dict):
         return ""
-    names = ("t", "ts", "time", "timestamp", "tst", "date", "datetime", "last_seen")
     try:
-        is_there = any(name.lower() in names and looks_like(value) for name, value in found.items())
+        for name, value in found.items():
+            if name.lower() in _TIMES and looks_like(value):
+                return str(name)
     except (EdgewakeError, ValueError, TypeError, OverflowError):
         return ""
-    return "auto" if is_there else ""
+    return ""
 
 
 def _quoted(text: str) -> str:

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from edgewake.cloud.alerts.condition import Condition, check
 from edgewake.protocol.errors import FilterError
-from edgewake.protocol.ops.alert import RuleText
+from edgewake.protocol.ops.alert import KEY_CHARS_MAX, RuleText
 from tests.alerts.build import T0, rule
 
 
@@ -58,3 +58,17 @@ def test_a_rule_that_says_nothing_is_told_what_was_expected(text: dict[str, obje
 def test_a_condition_that_cannot_be_read_is_refused():
     with pytest.raises(FilterError):
         check(RuleText(stream="a", when="temperature >"))
+
+
+def test_long_keys_that_differ_anywhere_are_two_alerts():
+    by = ("device", "line", "door", "user")
+    condition = Condition.of(rule(by=by))
+    keys = {
+        condition.seen(dict.fromkeys(by, "ü" * 150) | {name: "ü" * 150 + "x"}, T0).key
+        for name in by
+    }
+    assert len(keys) == 4
+    assert {len(key) for key in keys} == {KEY_CHARS_MAX}
+    longest = "x" * KEY_CHARS_MAX
+    assert Condition.of(rule()).seen({"device": longest}, T0).key == longest
+    assert len(Condition.of(rule()).seen({"device": "\ud800" * 300}, T0).key) == KEY_CHARS_MAX

@@ -160,3 +160,36 @@ def test_whatever_is_seen_a_life_goes_its_way(
         times = [one.at for one in alert.history if one.what not in ("flapping", "calm")]
         assert times == sorted(times)
         assert alert.since >= T0
+
+
+def states(alert: Alert | None) -> list[tuple[str, int]]:
+    history = () if alert is None else alert.history
+    return [(one.what, one.at) for one in history if one.what not in ("flapping", "calm")]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 20), st.sampled_from([True, False, None])), max_size=5),
+    st.fixed_dictionaries(
+        {name: st.sampled_from([0, 1, 7, 30]) for name in ("for_s", "over_for_s", "stale_s")}
+    ),
+)
+def test_a_judge_that_catches_up_finds_the_same_life_as_one_that_was_there(
+    looks: list[tuple[int, bool | None]], waits: dict[str, int]
+) -> None:
+    a_rule = rule(**waits)
+    now, late, there_always = 0, None, None
+    for wait, holds in [*looks, (32, None)]:
+        for second in range(now, now + wait + 1):
+            there_always = there_always and pass_time(there_always, at(second), a_rule)
+        now += wait
+        there_always = look(there_always, seen(now, holds), a_rule)
+        late = look(late, seen(now, holds), a_rule)
+        assert states(late) == states(there_always)
+    assert (late and late.flapping) == (there_always and there_always.flapping)
+
+
+def test_what_fired_before_it_was_stale_did_fire_however_late_time_passes() -> None:
+    alert = there(lived(rule(for_s=1, stale_s=7), (0, True)))
+    after = there(pass_time(alert, at(60), rule(for_s=1, stale_s=7)))
+    assert [what for what, _ in states(after)] == ["pending", "firing", "resolved"]
+    assert [time for _, time in states(after)] == [at(0), at(1), at(7)]

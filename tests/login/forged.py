@@ -26,6 +26,8 @@ class Forged:
     described: dict[str, Any] = field(default_factory=dict)
     token_answer: Any = None
     """In place of a right one."""
+    answered: dict[str, Any] = field(default_factory=dict)
+    """Changes to what its token endpoint answers."""
     status: int = 200
     nonce: str = ""
     """Of the login that is under way; empty: the code is the nonce, for many at once."""
@@ -52,7 +54,7 @@ class Forged:
         self.forms.append(form)
         if self.token_answer is not None:
             return self.status, self.token_answer
-        said = {
+        said: dict[str, Any] = {
             "iss": self.issuer,
             "aud": "edgewake",
             "sub": "ann",
@@ -62,7 +64,8 @@ class Forged:
             "exp": time.time() + 600,
         }
         token = self.maker.token(**said | self.claims).decode()
-        return self.status, {"access_token": "a", "id_token": token, "refresh_token": "r"}
+        answer = {"access_token": "a", "id_token": token, "refresh_token": "r"}
+        return self.status, answer | self.answered
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()

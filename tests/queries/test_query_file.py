@@ -8,7 +8,13 @@ import sys
 import pytest
 
 from edgewake.cloud.queries.query import Aggregate, Key, Output, Unpivot
-from edgewake.cloud.queries.query_file import UnknownStream, check_query_file, parse, stream_of
+from edgewake.cloud.queries.query_file import (
+    NUMBER_CHARS_MAX,
+    UnknownStream,
+    check_query_file,
+    parse,
+    stream_of,
+)
 from edgewake.cloud.queries.registry import built_in
 from edgewake.cloud.queries.terms.tree import Call, Field, Literal
 from edgewake.protocol.errors import QueryError
@@ -394,3 +400,28 @@ def test_checking_a_query_needs_no_spark() -> None:
 def test_a_stream_whose_name_is_a_word_of_sql_is_read_in_quotes() -> None:
     found = parse(query("count(*) AS n", source='"returning"'), {"returning": STREAMS["host"]})
     assert found.stream == "returning"
+
+
+@pytest.mark.parametrize("digits", [NUMBER_CHARS_MAX + 1, 4400])
+@pytest.mark.parametrize(
+    "text",
+    [
+        query("device, count(*) AS n", group=f"{{}}, {MINUTE}"),
+        query("device, count(*) AS n", group="device, count_window({})"),
+        query("count(*) AS n", where="WHERE cpu > {}"),
+        query("round(avg(cpu), {}) AS n"),
+        query("approx_top_k(zone, {}) AS n"),
+        query("count(*) AS n") + " ORDER BY n LIMIT {}",
+        f"{HEADER}SELECT device, robust_zscore(cpu, {{}}) AS z FROM host",
+        f"{HEADER}SELECT device, seen_before(cpu, {{}}) AS z FROM host",
+        f"{HEADER}SELECT device, seen_before(cpu, 5000, {{}}) AS z FROM host",
+        query(
+            "count(*) AS n",
+            header=f"{HEADER}-- shed: random above 60 seconds except where cpu > {{}}\n",
+        ),
+    ],
+)
+def test_a_number_that_is_too_long_is_refused_wherever_it_stands(text: str, digits: int) -> None:
+    for number in ("1" * digits, "0" * (digits - 1) + "1"):
+        with pytest.raises(QueryError, match=f"of {digits} characters: expected at most"):
+            parse(text.format(number), STREAMS)

@@ -196,6 +196,26 @@ def test_many_hours_that_are_due_at_once_are_rolled_up_and_one_too_large_stops_n
     assert "is not rolled up" in caplog.text
 
 
+def test_an_hour_that_has_become_too_large_is_not_told_as_it_was_and_is_tried_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    minutes = [minute(MIDNIGHT + i * MINUTE_MS, [1.0]) for i in range(60)]
+    kept = filled(path, minutes[:40])
+    now_ms = NOW + 200_000
+    roll(kept, path, now_ms=now_ms)
+    kept.keep([(Step.MINUTE, late) for late in minutes[40:]], {}, now_ms=now_ms)
+    with monkeypatch.context() as bound:
+        bound.setattr(store, "ROWS_MAX", 50)
+        now_ms += 200_000
+        assert roll(kept, path, now_ms=now_ms) == []
+        with pytest.raises(TooMuch):
+            over(path, MIDNIGHT, MIDNIGHT + HOUR_MS)
+    assert roll(kept, path, now_ms=now_ms + MINUTE_MS) == [], "the others come first"
+    now_ms += rollup.TOO_LARGE_AGAIN_MS + 200_000
+    assert roll(kept, path, now_ms=now_ms) == [(Step.HOUR, MIDNIGHT), (Step.DAY, MIDNIGHT)]
+    assert over(path, MIDNIGHT, MIDNIGHT + HOUR_MS).readings == 60
+
+
 def test_one_series_too_many_is_counted_and_left_out(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

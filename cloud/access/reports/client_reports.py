@@ -86,14 +86,18 @@ class ClientReports:
         )
         try:
             while True:
-                self._send(producer, await self._report())
-                self._is_due.clear()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(REPORT_EVERY_S):
-                        await self._is_due.wait()
-                        await self._clock.sleep(0)  # who was ended leaves first
+                await self._turn(producer)
         finally:
             producer.poll(0)
+
+    async def _turn(self, producer: Producer) -> None:
+        """One report, and the wait for the next."""
+        self._is_due.clear()  # before: who is ended while it is made may be in it still
+        self._send(producer, await self._report())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REPORT_EVERY_S):
+                await self._is_due.wait()
+                await self._clock.sleep(0)  # who was ended leaves first
 
     async def _report(self) -> ServerClients:
         found: list[tuple[Member, Entry, Seen]] = []

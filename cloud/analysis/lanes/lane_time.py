@@ -36,7 +36,10 @@ class Upstream:
 
 
 class LaneTime:
-    """The event time of a lane since its start; used by the thread of its batches."""
+    """The event time of a lane since its start; used by the thread of its batches.
+
+    `waits` may be asked by other threads, too.
+    """
 
     def __init__(
         self,
@@ -113,9 +116,10 @@ class LaneTime:
         if why := self._upstream.why(now_ms):
             return lane_progress.Waits(why, stands=True)
         if self._waits_for:
-            if self._stood_at is None or self._stood_at[0] != record.top:
-                self._stood_at = (record.top, now_ms)
-            is_long = now_ms - self._stood_at[1] >= STANDS_S * 1000
+            stood = self._stood_at  # once: the supervisor asks beside the thread of the batches
+            if stood is None or stood[0] != record.top:
+                stood = self._stood_at = (record.top, now_ms)
+            is_long = now_ms - stood[1] >= STANDS_S * 1000
             return lane_progress.Waits(self._waits_for, stands=is_long)
         self._stood_at = None
         return lane_progress.Waits(waits_for.silence(silent_s, self._idle_s) if record.tops else "")

@@ -12,6 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
+from weakref import WeakValueDictionary
 
 import mqtt5
 
@@ -101,6 +102,8 @@ class Server(Protocol):
     firmware: Firmware
     readers: asyncio.Semaphore
     """Turns of messages that are read beside the loop, which serves others meanwhile."""
+    reading: WeakValueDictionary[str, asyncio.Lock]
+    """Devices of which a message has such a turn, or waits for one: each has one turn at most."""
     whole_files: asyncio.Semaphore
     """Turns of who is sent a whole file."""
     whole_files_of: set[str]
@@ -109,6 +112,9 @@ class Server(Protocol):
 
     def waiting(self, device: str) -> Iterable[DownRow]:
         """What waits for a device's answer."""
+
+    def standing(self, client: Client) -> Client | None:
+        """The connection that a client has now; None: it has none."""
 
     def speaks(self, client: Client, device: str) -> None:
         """A client speaks for a device behind it."""
@@ -142,7 +148,11 @@ class Client:
     """Where it comes from, as all doors count it."""
     recent: Recent = field(default_factory=OrderedDict)
     is_replaced: bool = False
-    """Did it connect once more? What is still read of this connection will come again there."""
+    """Did it connect once more? Nothing more of this connection is begun."""
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a message is read, or waits to be."""
+    older: asyncio.Lock | None = None
+    """That of the connection of before: what it reads yet is older than all of this one."""
     things: dict[str, str] = field(default_factory=dict)
     """Devices behind it, at most THINGS_MAX: our name → its own."""
     _unacknowledged: deque[Taken] = field(default_factory=deque)
@@ -212,24 +222,21 @@ class Client:
     async def _on_publish(self, packet: mqtt5.PublishPacket) -> None:
         if int(packet.qos) > 1:
             raise RemoteError("QoS 2: expected 0 or 1")
-        await self._room()
-        if self.is_replaced:
-            raise RemoteError("it connected once more")
-        taken = None
-        if packet.packet_id is not None:
-            taken = self._taken(packet.packet_id, packet)
-            if taken is None:
-                return
-        settle = _nothing if taken is None else taken.settle
-        if not self.holder.device:
-            await self._on_provision(packet)
-            settle()
-            return
-        word = words.read(packet.topic, packet.payload)
-        match word:
-            case words.Up():
+        async with self.reading:
+            await self._turn()
+            taken = None
+            if packet.packet_id is not None:
+                taken = self._taken(packet.packet_id, packet)
+                if taken is None:
+                    return
+            settle = _nothing if taken is None else taken.settle
+            word = words.read(packet.topic, packet.payload) if self.holder.device else None
+            if isinstance(word, words.Up):
                 await self._take(word, packet.payload, settle)
                 return
+        match word:
+            case None:
+                await self._on_provision(packet)
             case words.Attributes():
                 self._reply(words.attributes(word, self._known(word.device)), packet)
             case words.Asked():
@@ -330,15 +337,31 @@ class Client:
             return None
         return taken
 
+    async def _turn(self) -> None:
+        """Wait until its next message may be taken. Raises RemoteError where it never will be."""
+        if self.older is not None:
+            async with self.older:
+                pass
+            self.older = None
+        await self._room()
+        if self.is_replaced:
+            raise RemoteError("it connected once more")
+
     async def _room(self) -> None:
-        bridge, clock = self.door.bridge, self.door.clock
-        while (
-            bridge.is_full
-            or len(self._unacknowledged) >= words.INFLIGHT_MAX
-            or bridge.account(self.holder.device).wait_s(clock.monotonic_s()) > 0
-            or (self.holder.is_gateway and self._named.wait_s(clock.monotonic_s()) > 0)
+        """Wait until its next message may be taken, or will never be."""
+        while not self.is_replaced and (
+            len(self._unacknowledged) >= words.INFLIGHT_MAX or self._has_to_wait()
         ):
-            await clock.sleep(ROOM_S)
+            await self.door.clock.sleep(ROOM_S)
+
+    def _has_to_wait(self) -> bool:
+        """Is the bridge full, or the share of its device used up?"""
+        bridge, now_s = self.door.bridge, self.door.clock.monotonic_s()
+        return (
+            bridge.is_full
+            or bridge.account(self.holder.device).wait_s(now_s) > 0
+            or (self.holder.is_gateway and self._named.wait_s(now_s) > 0)
+        )
 
     @property
     def _named(self) -> Account:
@@ -355,14 +378,28 @@ class Client:
         if len(payload) <= ASIDE_BYTES:
             said = self._said(word, payload, now_ms)
         else:
-            async with self.door.readers:
-                said = await asyncio.to_thread(self._said, word, payload, now_ms)
-        self._remember(word, said.body)
+            said = await self._said_aside(word, payload, now_ms)
+        # It may have connected once more meanwhile, and takes for done what is done here.
+        standing = self.door.standing(self) if self.is_replaced else self
+        (standing or self)._remember(word, said.body)
         if len(payload) >= MEASURED_BYTES:
             self.door.bridge.account(own).pay(len(payload), said.busy_s)
         if word.is_gateways:
             self._named.pay_for(len(said.parts), len(payload))
         self.door.bridge.take(said.parts, own, settle, is_named=word.is_gateways)
+
+    async def _said_aside(self, word: words.Up, payload: bytes, now_ms: int) -> Said:
+        """What a large message says, read at its turn, if there is room for it then.
+
+        While it waited for its turn, other connections of its device may have used up its share.
+        """
+        while True:
+            of_device = self.door.reading.setdefault(self.holder.device, asyncio.Lock())
+            async with of_device, self.door.readers:
+                if not self._has_to_wait():
+                    return await asyncio.to_thread(self._said, word, payload, now_ms)
+            while self._has_to_wait():
+                await self.door.clock.sleep(ROOM_S)
 
     def _said(self, word: words.Up, payload: bytes, now_ms: int) -> Said:
         """What a message says. It may run in another thread, and reads only what never changes."""
@@ -383,7 +420,7 @@ class Client:
             if is_attributes:
                 self._keep(self.holder.device, "client", body)
             return
-        if self.is_replaced:  # while this was read; its next connection speaks for them
+        if self.is_replaced:  # and its next connection is gone, too: nobody speaks for them
             return
         by_name = body
         if word.topic.endswith("connect"):

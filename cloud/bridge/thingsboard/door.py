@@ -11,6 +11,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
+from weakref import WeakValueDictionary
 
 import mqtt5
 
@@ -85,6 +86,7 @@ class Door:
         self.memory = memory
         self.firmware = firmware
         self.readers = asyncio.Semaphore(READERS_MAX)
+        self.reading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.whole_files = asyncio.Semaphore(WHOLE_FILES_MAX)
         self.whole_files_of: set[str] = set()
         self.provisioning = provisioning.opened(config.enrol_url, config.enrol_ca_file)
@@ -247,6 +249,7 @@ class Door:
         self.memory.arrived(device, device)
         self._say([device], DeviceState.ONLINE, device)
         if other is not None:
+            client.older = other.reading
             other.is_replaced = True
             other.before = OrderedDict()  # else each keeps all connections before it
             self._gone(other)
@@ -291,6 +294,10 @@ class Door:
         for device in devices:
             packet = mqtt5.PublishPacket(topics.status(device), state.value.encode())
             self.bridge.take([Part(packet)], token, _nothing, is_named=device != token)
+
+    def standing(self, client: Client) -> Client | None:
+        """The connection that a client has now; None: it has none."""
+        return self._same(client.holder.device, client.client_id)
 
     def speaks(self, client: Client, device: str) -> None:
         """A client speaks for a device behind it."""

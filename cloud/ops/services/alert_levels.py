@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
-from edgewake.cloud.alerts.condition import devices
+from edgewake.cloud.alerts.condition import bounded, devices
 from edgewake.cloud.alerts.judge import Judge, Levels
 from edgewake.cloud.alerts.life import Seen
+from edgewake.cloud.alerts.telling import moment
 from edgewake.cloud.ops.services.problems import KnownProblem
 from edgewake.cloud.ops.services.system_look import SystemLook
 from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import FilterError, Unavailable
-from edgewake.protocol.ops.alert import KEY_CHARS_MAX, Rule
+from edgewake.protocol.ops.alert import Rule
 
 log = logging.getLogger("edgewake.alerts")
 
@@ -65,7 +65,7 @@ def silent(rule: Rule, tables: OpsTables, now: int) -> Mapping[str, Seen]:
         return {}
     found = tables.devices.silent(now - rule.silent_s * 1000, rule.stream)
     return {
-        device: Seen(device, now, holds=True, value=f"last heard {_moment(heard)}")
+        device: Seen(device, now, holds=True, value=f"last heard {moment(heard)}")
         for device, heard in found.items()
         if is_meant({"device": device}) is True
     }
@@ -77,10 +77,6 @@ def of_problems(rule: Rule, problems: Sequence[KnownProblem], now: int) -> Mappi
     held = {}
     for problem in problems:
         if not kinds or problem.kind in kinds:
-            key = f"{problem.kind} {problem.name}".strip()[:KEY_CHARS_MAX]
+            key = bounded(f"{problem.kind} {problem.name}".strip())
             held[key] = Seen(key, now, holds=True, value=problem.text[:200], why=problem.text)
     return held
-
-
-def _moment(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -83,6 +83,18 @@ class _Played:
             over = episode.begin if after is None else after.since
             self.done.append(episode.model_copy(update={"end": over}))
 
+    def pass_time(self, key: str, now: int, rule: Rule) -> None:
+        """Nothing was heard of a key until now. It may fire and be stale meanwhile."""
+        alert = self.alerts.get(key)
+        if alert is None:
+            return
+        fires_at = alert.began + rule.for_s * 1000
+        if alert.state is State.PENDING and fires_at < now:
+            self.put(key, pass_time(alert, fires_at, rule))
+        alert = self.alerts.get(key)
+        if alert is not None:
+            self.put(key, pass_time(alert, now, rule))
+
 
 def read(
     session: KafkaSession, topic: str, *, begin: int, records_max: int = RECORDS_MAX
@@ -111,6 +123,9 @@ def read(
 
 def play(rule: Rule, messages: Sequence[Message], *, begin: int, end: int, is_cut: bool) -> Trial:
     """The trial of a rule over a stream, a query, or the silence of the devices of a stream."""
+    if rule.silent_s is not None:
+        # The judge looks at a silence again and again, so that it is never stale.
+        rule = rule.model_copy(update={"stale_s": 0})
     played, looks = _Played(), 0
     width = max(1, (end - begin) // STEPS)
     steps = [Step(t=begin + i * width) for i in range(STEPS)]
@@ -122,6 +137,8 @@ def play(rule: Rule, messages: Sequence[Message], *, begin: int, end: int, is_cu
         looks += 1
         if value is not None and place < STEPS:
             _widen(steps[place], value)
+        # What fired or ended since the last look is put down before this look hides it.
+        played.pass_time(seen.key, seen.at, rule)
         before = played.alerts.get(seen.key)
         if before is not None or seen.holds is True:
             played.put(seen.key, look(before, seen, rule))
@@ -194,8 +211,8 @@ def _silences(
 
 
 def _close_step(played: _Played, step: Step, rule: Rule, at: int) -> None:
-    for key, alert in list(played.alerts.items()):
-        played.put(key, pass_time(alert, at, rule))
+    for key in list(played.alerts):
+        played.pass_time(key, at, rule)
     step.firing = len(played.open)
 
 

@@ -68,9 +68,11 @@ def _filter_in_from(select: exp.Select) -> exp.Expr | None:
 
 def _merged(select: exp.Select, inner: exp.Expr, names: set[str]) -> exp.Select:
     parts = {name for name, value in inner.args.items() if value}
-    if parts - {"expressions", "from_", "where"} or [
-        type(column) for column in inner.expressions
-    ] != [exp.Star]:
+    if (
+        "from_" not in parts
+        or parts - {"expressions", "from_", "where"}
+        or [type(column) for column in inner.expressions] != [exp.Star]
+    ):
         raise QueryError(
             "FROM: a subquery or WITH may only filter: (SELECT * FROM stream WHERE …); register a "
             "query of its own for the rest"
@@ -117,8 +119,9 @@ def _count_columns(select: exp.Select) -> None:
     for node in [*(group.expressions if group is not None else []), *(one.this for one in ordered)]:
         if isinstance(node, exp.Literal) and not node.is_string:
             if not node.this.isdigit() or not 1 <= int(node.this) <= len(columns):
+                clause = "GROUP BY" if isinstance(node.parent, exp.Group) else "ORDER BY"
                 raise QueryError(
-                    f"GROUP BY {node.this}: expected the number of a column of SELECT, 1 to "
+                    f"{clause} {node.this}: expected the number of a column of SELECT, 1 to "
                     f"{len(columns)}"
                 )
             column = columns[int(node.this) - 1]

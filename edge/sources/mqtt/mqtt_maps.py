@@ -29,13 +29,15 @@ class SourceMaps:
         zone: str,
         takes_all: bool = False,
         text: str | None = None,
+        others: frozenset[str] = frozenset(),
     ) -> None:
         """`takes_all`: are readings of other streams taken too? Raises ConfigError.
 
-        `text`: a map file's text, in place of its path.
+        `text`: a map file's text, in place of its path. `others`: streams that have sources.
         """
         self._file = MapFile(path, presets, zone=zone, text=text)
         self._stream = stream
+        self._others = others - {stream}
         self._crossing = Crossing(self._file.maps.filters)
         if not takes_all:
             _check_stream(self._file.maps, stream)
@@ -44,10 +46,6 @@ class SourceMaps:
     def filters(self) -> Sequence[str]:
         """The topic filters to subscribe to."""
         return self._file.maps.filters
-
-    def _may_give(self, one: Map) -> bool:
-        """May a map give readings of this source's stream?"""
-        return one.stream is None or one.stream.constant in (None, self._stream)
 
     def look(self) -> None:
         """Read the file again where it changed. Blocking."""
@@ -80,7 +78,7 @@ class SourceMaps:
             return []
         outcome = apply(maps, topic, payload, now_ms)
         own = [one for one in outcome.readings if one.stream in ("", self._stream)]
-        if not own and self._is_foreign(outcome):
+        if self._is_of_another(outcome):
             return []
         for one in outcome.refused:
             intake.refuse(one.why.reason, one.why.detail, one.readings)
@@ -88,12 +86,13 @@ class SourceMaps:
             intake.remark(what)
         return [_of_thing(one) for one in own]
 
-    def _is_foreign(self, outcome: Outcome) -> bool:
-        """Is a message another source's, whose stream it gives? Then that one speaks of it."""
-        if outcome.readings:
-            return True
+    def _is_of_another(self, outcome: Outcome) -> bool:
+        """Is a message of a stream that another source gives? Then that one speaks of it."""
         of = [one for one in self._file.maps.maps if one.name == outcome.map]
-        return bool(of) and not any(self._may_give(one) for one in of)
+        return bool(of) and all(self._gives_another(one) for one in of)
+
+    def _gives_another(self, one: Map) -> bool:
+        return one.stream is not None and one.stream.constant in self._others
 
 
 def _of_thing(reading: Mapped) -> dict[str, Any]:

@@ -154,6 +154,7 @@ class MqttSubscribe:
                 stream=config.stream,
                 zone=config.time.zone,
                 text=config.maps_text,
+                others=context.streams,
             )
         self._template = TopicTemplate.parse(config.topic or "#")
         self._client_id = (

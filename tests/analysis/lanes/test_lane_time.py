@@ -81,3 +81,18 @@ def test_in_silence_it_goes_on_to_the_end_of_the_last_window_and_no_further(
 def test_that_no_reading_comes_is_said_only_of_a_stream_that_had_some(time: LaneTime) -> None:
     assert time.waits(RECORD, 12.0, T0) == ("no readings arrive", False)
     assert time.waits(RECORD.model_copy(update={"tops": {}}), 12.0, T0) == ("", False)
+
+
+def test_another_thread_may_ask_while_a_batch_ends(time: LaneTime) -> None:
+    """The batch has read everything between two looks of who asks."""
+
+    class Record(LaneRecord):
+        def __getattribute__(self, name: str) -> object:
+            if name == "top":
+                time._stood_at = None
+            return super().__getattribute__(name)
+
+    after(time, unread=3)
+    assert not time.waits(RECORD, 0.0, T0).stands
+    record = Record(**RECORD.model_dump())
+    assert not time.waits(record, 0.0, T0 + 1_000).stands

@@ -65,6 +65,27 @@ def test_a_list_of_objects_is_taken_apart_each_with_its_own_time() -> None:
     assert "each" not in several.text, "which of them is a reading cannot be told"
 
 
+@pytest.mark.parametrize(
+    "more", [b'"temperature":21.5,"humidity":40', b'"main":{"power":7}', b'"is_open":true']
+)
+def test_values_beside_a_list_are_the_reading_with_their_time(more: bytes) -> None:
+    payload = b'{"ts":1790000000,%s,"alarms":[{"id":1,"level":2}]}' % more
+    seen = found({"dev/eui": payload})
+    assert "each" not in seen.text
+    ((_, _, fields),) = readings(seen.text, "dev/eui", payload)
+    assert fields["t"] == 1790000000000
+    assert len(fields) > 2, "values are kept, and the list as a text"
+
+
+@pytest.mark.parametrize("more", [b'"gwId":7', b'"seq":7,"name":"hall"', b'"gw":{"id":7}'])
+def test_a_time_beside_a_list_is_that_of_each_of_its_items(more: bytes) -> None:
+    payload = b'{"ts":1790000000,%s,"values":[{"v":1},{"v":2}]}' % more
+    assert readings(found({"dev/eui": payload}).text, "dev/eui", payload) == [
+        ("eui", "dev", {"v": 1, "t": 1790000000000}),
+        ("eui", "dev", {"v": 2, "t": 1790000000000}),
+    ]
+
+
 @pytest.mark.parametrize("preset", presets.names())
 def test_each_preset_is_recognised_by_what_its_devices_send(preset: str) -> None:
     """Of several presets that read the same, another one may be chosen; none is left."""

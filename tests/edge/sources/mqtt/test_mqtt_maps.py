@@ -245,7 +245,8 @@ def test_what_is_odd_in_a_message_is_said_by_the_source_of_its_stream(tmp_path: 
     file.write_text(MAPS + '[[map]]\ntopic = "mm/{device}/any"\nstream = "{$.kind}"\n')
     said: dict[str, tuple[Counter[str], Counter[str]]] = {}
     for stream in ("s", "elsewhere"):
-        source = SourceMaps(file, (), stream=stream, zone="UTC")
+        others = frozenset({"s", "elsewhere"})
+        source = SourceMaps(file, (), stream=stream, zone="UTC", others=others)
         sink = OneWaySink(lambda _: None, lambda *_: None)
         intake = Intake(stream, sink, Policy.BLOCK, FakeClock())
         for topic, payload in (
@@ -258,3 +259,24 @@ def test_what_is_odd_in_a_message_is_said_by_the_source_of_its_stream(tmp_path: 
         said[stream] = intake.remarks, intake.refused
     assert said["s"] == ({"no time in at": 1}, {"json": 1, "shape": 1})
     assert said["elsewhere"] == ({}, {"shape": 1}), "its map alone does not say whose it is"
+
+
+@pytest.mark.parametrize(
+    ("stream", "others", "refused"),
+    [
+        ('"elsewhere"', {"s"}, 1),
+        ('"elsewhere"', {"s", "elsewhere"}, 0),
+        ('"{@.kind}"', {"s", "elsewhere"}, 1),  # of which stream the item is, nobody knows
+    ],
+)
+def test_a_refused_item_is_counted_where_no_other_source_speaks_of_it(
+    stream: str, others: set[str], refused: int
+) -> None:
+    text = f'[[map]]\ntopic = "mm/d"\neach = "list"\nstream = {stream}\n'
+    mine = '[[map]]\ntopic = "mm/mine"\nstream = "s"\n'
+    known = frozenset(others)
+    source = SourceMaps(None, (), stream="s", zone="UTC", text=text + mine, others=known)
+    intake = Intake("s", OneWaySink(lambda _: None, lambda *_: None), Policy.BLOCK, FakeClock())
+    payload = b'{"list": [{"kind": "elsewhere", "v": 1}, [2]]}'
+    assert source.bodies(intake, "mm/d", payload, 1_790_000_000_000) == []
+    assert sum(intake.refused.values()) == refused
