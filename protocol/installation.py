@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from edgewake.protocol.errors import ConfigError
+from edgewake.protocol.files.comments import without_comment
 
 DATA_VARIABLE: Final = "EDGEWAKE_DATA"
 DATA_DEFAULT: Final = Path("data")
@@ -79,7 +80,7 @@ def key_of(file: Path) -> str:
     Raises ConfigError.
     """
     try:
-        lines = [line.partition("#")[0].split() for line in file.read_text("utf-8").splitlines()]
+        lines = [without_comment(line).split() for line in file.read_text("utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"{file}: {error.strerror if isinstance(error, OSError) else 'is not text'}"

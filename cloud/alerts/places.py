@@ -7,7 +7,7 @@ however many are dead, the other places are for those that answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -32,14 +32,19 @@ class Places:
         self._sending: list[str] = []
         self._slow: set[str] = set()
         """Destinations whose last attempt was slow; at most as many as there are."""
-        self._changed = asyncio.Condition()
+        self._changed = asyncio.Event()
+        """Set when a place becomes free, and then another one."""
+
+    def forget_others(self, destinations: Iterable[str]) -> None:
+        """These are all that there are."""
+        self._slow.intersection_update(destinations)
 
     @asynccontextmanager
     async def of(self, destination: str) -> AsyncIterator[None]:
         """A place for an attempt, when there is one."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._has_room(destination))
-            self._sending.append(destination)
+        while not self._has_room(destination):
+            await self._changed.wait()
+        self._sending.append(destination)
         began_s = self._clock.monotonic_s()
         try:
             yield
@@ -47,8 +52,8 @@ class Places:
             is_slow = self._clock.monotonic_s() - began_s > SLOW_S
             (self._slow.add if is_slow else self._slow.discard)(destination)
             self._sending.remove(destination)
-            async with self._changed:
-                self._changed.notify_all()
+            self._changed.set()  # no await here, which a second cancel would leave
+            self._changed = asyncio.Event()
 
     def _has_room(self, destination: str) -> bool:
         own = self._sending.count(destination)

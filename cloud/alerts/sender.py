@@ -53,7 +53,9 @@ class Sender:
 
     async def send(self, note: Note) -> Tried:
         """One attempt; never raises for what the destination does."""
-        destination = self._destinations().get(note.destination)
+        destinations = self._destinations()
+        self._places.forget_others(destinations)
+        destination = destinations.get(note.destination)
         if destination is None:
             return Tried(note.id, "there is no such destination any more", is_final=True)
         try:

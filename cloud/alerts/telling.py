@@ -107,7 +107,7 @@ def due(notes: Iterable[Note], under_way: Mapping[str, str], now: int) -> Iterat
     room = AT_ONCE_MAX - len(under_way)
     notes = sorted(notes, key=lambda one: (one.next_at, one.made_at))
     waiting = [note for note in notes if note.state is NoteState.WAITING]
-    failing = {note.destination for note in waiting if note.error}
+    failing = _failing(notes)
     again = sum(destination in failing for destination in under_way.values())
     for note in waiting:
         if note.next_at > now or note.id in under_way:
@@ -121,6 +121,14 @@ def due(notes: Iterable[Note], under_way: Mapping[str, str], now: int) -> Iterat
         room -= 1
         each[note.destination] = each.get(note.destination, 0) + 1
         yield note
+
+
+def _failing(notes: Sequence[Note]) -> set[str]:
+    """Destinations of which a note that waits has failed, or the last one that is done."""
+    done = [note for note in notes if note.state is not NoteState.WAITING]
+    last = {note.destination: note for note in sorted(done, key=lambda one: one.done_at)}
+    waiting = [note for note in notes if note.state is NoteState.WAITING]
+    return {note.destination for note in (*waiting, *last.values()) if note.error}
 
 
 def begun(note: Note, now: int) -> Note:

@@ -1,8 +1,9 @@
 """Finds who shows a key or token, and has clients that show wrong ones wait.
 
-Nobody guesses a token that its issuer signed, whatever else is wrong with it: a phone whose token
-is expired spends nothing of what its neighbours have. A program that shows a new token every few
-minutes is known again by its issuer and subject.
+Nobody guesses a signature. So a token is always looked at, whatever others behind its address show,
+and only a wrong one is counted: what it costs is one verification, as each token that is right
+does. Nor is one a guess that its issuer signed, whatever else is wrong with it (it is expired), or
+whose key is not known here (its issuer has just changed them).
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from edgewake.cloud.rights import tokens
 from edgewake.cloud.rights.principal import Principal
 from edgewake.cloud.rights.rights import CREDENTIAL_BYTES_MAX, Rights
 from edgewake.cloud.rights.shown_keys import ShownKeys
-from edgewake.cloud.rights.tokens import Lapsed, Refused
+from edgewake.cloud.rights.tokens import Lapsed, Refused, UnknownKey
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.ops.proof import Kind
 
 log = logging.getLogger("edgewake.rights")
 
@@ -34,28 +36,27 @@ class ReaderDoor:
         showed too many wrong ones.
         """
         word = sha256(credential).digest()
-        name = _subject_of(credential) or word
-        self._shown.check(client, name, word)
+        if not _is_token(credential):
+            self._shown.check(client, word)
         try:
             found = await self._rights.principal(credential)
-        except Lapsed:
+        except (Lapsed, UnknownKey):
             raise
         except Refused:
             self._shown.was_wrong(client, word)
             raise
-        self._shown.was_right(client, name)
+        if found.proof.kind is Kind.KEY:
+            self._shown.check(client, word)  # a key in the form of a token can be guessed
+            self._shown.was_right(client, word)
         return found
 
 
-def _subject_of(credential: bytes) -> bytes | None:
-    """Who a token says that it is of, unchecked, as a digest; None: it is a key."""
+def _is_token(credential: bytes) -> bool:
+    """Has it the form of a token? Nothing of it is checked."""
     if len(credential) > CREDENTIAL_BYTES_MAX or credential.count(b".") != 2:
-        return None
+        return False
     try:
-        claims = tokens.read(credential).claims
+        tokens.read(credential)
     except Refused:
-        return None
-    issuer, subject = claims.get("iss"), claims.get("sub")
-    if not isinstance(issuer, str) or not isinstance(subject, str):
-        return None
-    return sha256(f"{len(issuer)} {issuer} {subject}".encode("utf-8", "surrogatepass")).digest()
+        return False
+    return True

@@ -1,7 +1,7 @@
 """Has clients that show wrong keys wait, and nobody else (`tries.py`).
 
-What a client came in by before opens whatever others behind its address do: a hostile neighbour, or
-a program with an old key, keeps nobody out who works.
+The key by which a client came in before opens whatever others behind its address do: a hostile
+neighbour, or a program with an old key, keeps nobody out who works.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from edgewake.protocol.clock import Clock
 TOO_MANY_TRIES: Final = 429
 """The status of who showed too many wrong keys."""
 KNOWN_MAX: Final = 10_000
-"""Pairs of client and what it came in by that are remembered, some 200 bytes each; who came longest
-ago is forgotten."""
+"""Pairs of client and key that are remembered, some 200 bytes each; who came longest ago is
+forgotten."""
 
 
 class ShownKeys:
-    """Remembers who came in by what, and counts what was wrong.
+    """Remembers who came in by which key, until the process ends, and counts what was wrong.
 
     `event`: the name of its lines in `log`.
     """
@@ -35,21 +35,21 @@ class ShownKeys:
         self._known: OrderedDict[tuple[str, bytes], None] = OrderedDict()
         self._pace = LogPace()
 
-    def check(self, client: str, name: bytes, word: bytes) -> None:
+    def check(self, client: str, word: bytes) -> None:
         """Raises Problem (429) where a client showed too many wrong ones.
 
-        Before anything is looked at: a guess that is right tells nothing then either. `name`: by
-        what it is known again once it came in; `word`, a digest: what is shown now.
+        Before anything is looked at: a guess that is right tells nothing then either. `word`: a
+        digest of what is shown.
         """
-        if (client, name) in self._known:
+        if (client, word) in self._known:
             return
         wait_s = self._tries.wait_s(client, word)
         if wait_s > 0:
             raise self._too_many(client, wait_s)
 
-    def was_right(self, client: str, name: bytes) -> None:
-        """It came in."""
-        known = client, name
+    def was_right(self, client: str, word: bytes) -> None:
+        """It came in by this key."""
+        known = client, word
         self._known[known] = None
         self._known.move_to_end(known)
         if len(self._known) > KNOWN_MAX:

@@ -35,9 +35,13 @@ from edgewake.protocol.cursor import TEXT_MAX
 from edgewake.protocol.leases.lease import Subscription
 
 LIMIT: Final = 500
-"""Events of a page."""
+"""Events of a page, at first and at most. Half as many after each time-out, down to one: what came
+of a page that is not whole is lost, and a slow line would never bring one."""
 PAGE_S: Final = 60.0
-"""For a whole answer: of 4 MB, over a line of 1 Mbit/s."""
+"""For a whole answer: of 4 MB, over a line of 1 Mbit/s; of one event of 400 KB, at 64 kbit/s."""
+QUICK_PART: Final = 1 / 4
+"""Part of PAGE_S: after a page that came within it, twice as many events are asked for, with time
+to spare."""
 PAGE_BYTES_MAX: Final = 16 * 1024 * 1024
 """Bytes of an answer; a server sends 4 MB and the last event."""
 AGAIN: Final = frozenset({408, 425, 429})
@@ -79,6 +83,7 @@ class Pages:
         self._clock = clock or SystemClock()
         self._backoff = Backoff(BACKOFF_MIN_S, BACKOFF_MAX_S, rng or random.Random())
         self._turn = 0
+        self._limit = LIMIT
 
     async def read(self, cursor: str) -> AsyncGenerator[Page, None]:
         """Pages from a cursor to the live end, however long the servers are away.
@@ -98,19 +103,25 @@ class Pages:
         while True:
             server = self._servers[self._turn % len(self._servers)]
             wait_s = 0.0
+            began_s = self._clock.monotonic_s()
             try:
                 async with asyncio.timeout(PAGE_S):
                     response, body = await self._answer(http, server, cursor)
                 if response.status_code == 200:
                     page = _page_of(body)
                     self._backoff.connection_lasted(PAGE_S)
+                    if self._clock.monotonic_s() - began_s <= PAGE_S * QUICK_PART:
+                        self._limit = min(LIMIT, 2 * self._limit)
                     return page
                 why = detail_of(body) or f"answered {response.status_code}"
                 if response.status_code < 500 and response.status_code not in AGAIN:
                     raise FollowError(why)
                 told = response.headers.get("Retry-After", "")
                 wait_s = retry_after_s(told, self._clock.now_ms(), max_s=RETRY_AFTER_MAX_S)
-            except (httpx.HTTPError, TimeoutError, ValueError) as error:
+            except (TimeoutError, httpx.ReadTimeout):
+                why = f"no whole page of {self._limit} events in time"
+                self._limit = max(1, self._limit // 2)
+            except (httpx.HTTPError, ValueError) as error:
                 why = f"{type(error).__name__} {error}".strip()
             wait_s = max(self._backoff.next_s(), wait_s)
             self._on_notice(Lost(server, why, wait_s))
@@ -127,7 +138,7 @@ class Pages:
         request = http.build_request(
             "GET",
             server + self._asked.path,
-            params=[*self._asked.params, ("limit", LIMIT)],
+            params=[*self._asked.params, ("limit", self._limit)],
             headers=headers,
         )
         response = await http.send(request, stream=True)

@@ -16,7 +16,7 @@ from edgewake.cloud.alerts.judge import Tried
 from edgewake.cloud.alerts.places import PLACES_MAX, SLOW_S, Places
 from edgewake.cloud.calls import webhook
 from edgewake.protocol.clock import FakeClock, SystemClock
-from edgewake.protocol.ops.alert import Destination, Note, Severity
+from edgewake.protocol.ops.alert import Destination, Note, NoteState, Severity
 from tests.alerts.build import T0
 from tests.alerts.test_destination import SEALER, random_bytes
 from tests.services import PATIENCE_S
@@ -141,6 +141,73 @@ async def test_however_many_were_slow_they_have_one_place_together() -> None:
     assert sending == ["a", "b", "c"], "they were quick this time"
     release.set()
     await asyncio.gather(*last)
+
+
+async def test_who_is_cancelled_twice_leaves_nobody_asleep() -> None:
+    made, sending = Places(FakeClock()), list[str]()
+
+    async def send(name: str) -> None:
+        async with made.of(name):
+            sending.append(name)
+            await asyncio.Event().wait()
+
+    async def pass_turns(count: int) -> None:
+        for _ in range(count):
+            await asyncio.sleep(0)
+
+    names = ["a", "b", "c", "waits-1", "waits-2", "waits-3", "waits-4"]
+    tasks = [asyncio.create_task(send(name)) for name in names]
+    try:
+        await pass_turns(9)
+        assert sending == ["a", "b", "c"]
+        tasks[0].cancel()
+        await pass_turns(2)
+        tasks[1].cancel()
+        await pass_turns(1)
+        tasks[1].cancel()
+        await pass_turns(30)
+        assert sending == ["a", "b", "c", "waits-1", "waits-2"]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_destination_that_was_removed_is_forgotten() -> None:
+    clock = FakeClock()
+    made = Places(clock)
+
+    async def send(name: str, seconds: float) -> None:
+        async with made.of(name):
+            clock.advance(seconds)
+
+    await send("removed", SLOW_S + 1)
+    await send("slow", SLOW_S + 1)
+    made.forget_others(["slow", "other"])
+    async with asyncio.timeout(PATIENCE_S), made.of("slow"):
+        async with made.of("removed"):
+            pass
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0), made.of("slow"):
+                pass
+
+
+def test_destinations_whose_notes_were_given_up_are_failing() -> None:
+    """Eight fresh notes to dead destinations took all turns, and a good one waited for 45 s."""
+    given_up = {"state": NoteState.GIVEN_UP, "done_at": T0}
+    sent = {"state": NoteState.SENT, "done_at": T0 + 1}
+    dead = [f"dead-{number}" for number in range(telling.AT_ONCE_MAX)]
+    done = [note(name, 0, error="dead").model_copy(update=given_up) for name in dead]
+    done += [note("good", 0, error="dead").model_copy(update=given_up)]
+    done += [note("good", 1).model_copy(update=sent)]
+    fresh = [note(name, 9) for name in dead]
+    now = T0 + 1000
+    chosen = [*telling.due([*reversed(done), *fresh, note("good", 99)], {}, now)]
+    assert len(chosen) == telling.AT_ONCE_FAILING_MAX + 1
+    assert chosen[-1].destination == "good"
+    more = [note("good", 100), note("good", 101)]
+    found = list(telling.due([*reversed(done), *fresh, *more], {}, now))
+    assert [one.id for one in found[-2:]] == ["good-100", "good-101"], "its last one came through"
 
 
 def test_however_many_fail_others_are_tried() -> None:

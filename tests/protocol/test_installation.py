@@ -51,3 +51,18 @@ def test_tail_asks_the_access_servers_of_the_running_system(tmp_path: Path) -> N
         Process(command(tmp_path, "tail", "weather"), tmp_path / "log") as process,
     ):
         process.wait_for(f"edgewake tail: lost http://127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("one-key-0000000001 # since May\n# two-key-0000000002\n", "one-key-0000000001"),
+        ("ann operate half#other-half-001\nben read a-key-0000000003\n", "half#other-half-001"),
+        ("ann operate key-0000000000001\t#x\n", "key-0000000000001"),
+    ],
+)
+def test_a_key_is_read_as_the_operations_api_reads_it(tmp_path: Path, text: str, key: str) -> None:
+    """Half a key was shown, which nobody has."""
+    file = tmp_path / "keys"
+    file.write_text(text)
+    assert installation.key_of(file) == key

@@ -84,8 +84,10 @@ def take_out(text: str) -> Taken:
     parts: list[str] = []
     cuts: list[tuple[int, int]] = []
     at = length = 0
+    before = ""
     for found in _FOUND.finditer(text):
         stand = found[0]
+        before = (before + text[at : found.start()])[-_ARGUMENTS_CHARS:]
         if found["block"] is not None:
             return Taken(text)
         if found["list"] is not None:
@@ -95,7 +97,7 @@ def take_out(text: str) -> Taken:
         elif found["set"] is not None:
             sets.append(_unquoted(found["set"]))
             stand = f"IN ('{_PLACE}s{len(sets) - 1}')"
-        elif found["text"] is not None and _is_polygon(text, found):
+        elif found["text"] is not None and _is_polygon(found["text"], before):
             sizes[1] += len(found["text"].encode("utf-8", "replace"))
             polygons.append(_unquoted(found["text"]))
             stand = f"'{_PLACE}p{len(polygons) - 1}'"
@@ -104,6 +106,7 @@ def take_out(text: str) -> Taken:
         if stand != found[0]:
             cuts.append((length, len(found[0]) - len(stand)))
         at = found.end()
+        before += " " if found[0].startswith("--") else found[0]  # a comment calls nothing
     parts.append(text[at:])
     count = sum(map(len, lists))
     if count > LISTED_MAX:
@@ -122,12 +125,8 @@ def take_out(text: str) -> Taken:
     return Taken("".join(parts), lists, polygons, sets, cuts)
 
 
-def _is_polygon(text: str, found: re.Match[str]) -> bool:
-    first = max(0, found.start() - _ARGUMENTS_CHARS)
-    return (
-        _POLYGON.match(found["text"]) is not None
-        and _ARGUMENTS.search(text, first, found.start()) is not None
-    )
+def _is_polygon(literal: str, before: str) -> bool:
+    return _POLYGON.match(literal) is not None and _ARGUMENTS.search(before) is not None
 
 
 def _unquoted(text: str) -> str:

@@ -54,6 +54,22 @@ def test_a_text_that_begins_like_a_polygon_is_compared_as_any_other(where: str) 
     assert [condition.passes({"name": name}) for name in ("Polygon 7", "other")] == [True, False]
 
 
+@pytest.mark.parametrize(
+    "where", ["-- in_polygon(\nname = '{}'", "name -- in_polygon(lat,\n= '{}'"]
+)
+def test_what_a_comment_says_calls_nothing(where: str) -> None:
+    """It was taken for a call: the polygon was none, and the condition passed nothing."""
+    text = "POLYGON((1 2,3 4,5 6,1 2))"
+    condition = compile_where(where.format(text))
+    assert [condition.passes({"name": name}) for name in (text, "other")] == [True, False]
+
+
+def test_a_comment_between_the_arguments_hides_no_polygon() -> None:
+    arguments = 'lat, -- that of the depot\'s (old) gate\n"lon"'
+    found = take_out(f"in_polygon({arguments}, '{SQUARE}')")
+    assert (found.text, found.polygons) == (f"in_polygon({arguments}, '\0p0')", [SQUARE])
+
+
 @pytest.mark.parametrize("name", ["d--7", "a/*b", "it''s --"])
 def test_a_text_may_look_like_a_comment(name: str) -> None:
     """A device may be called `d--7`. Beside it no set was found, and a list could not be long."""

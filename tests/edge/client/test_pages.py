@@ -1,0 +1,109 @@
+"""Pages over a slow line: they become smaller until one comes through, and larger again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from edgewake.edge.client import Lost, Subscription, pages
+from edgewake.edge.client.pages import LIMIT, Pages
+from edgewake.protocol.clock import SystemClock
+from tests.services import PATIENCE_S
+
+EVENT = b'{"n":%d,"filling":"' + b"x" * 1000 + b'"}\n'
+PAGE_S = 0.4
+"""In place of a minute."""
+
+
+class HurriedClock(SystemClock):
+    """One that waits for nothing."""
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(0)
+
+
+@dataclass
+class Line:
+    """A server of `events`, and the line that it is behind."""
+
+    events: int
+    each_s: float
+    """For one event."""
+    quick_from: int
+    """Event from which on the line takes no time."""
+    port: int = 0
+    limits: list[int] = field(default_factory=list)
+    began: list[int] = field(default_factory=list)
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            limit = int(head.split("limit=")[1].split()[0].split("&")[0])
+            at = int(head.lower().split("last-event-id: ")[1].split()[0])
+            self.limits.append(limit)
+            self.began.append(at)
+            end = min(self.events, at + limit)
+            writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+            for number in range(at, end):
+                writer.write(EVENT % number)
+                await writer.drain()
+                if number < self.quick_from:
+                    await asyncio.sleep(self.each_s)
+            is_live = b"true" if end == self.events else b"false"
+            writer.write(b'{"$event":"end","cursor":"%d","live":%s}' % (end, is_live))
+            await writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def serving(line: Line) -> AsyncIterator[str]:
+    async with await asyncio.start_server(line.answer, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def test_a_slow_line_brings_smaller_pages_and_a_quick_one_larger_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It asked for the same page again and again, and threw away what came."""
+    monkeypatch.setattr(pages, "PAGE_S", PAGE_S)
+    line, lost = Line(events=3000, each_s=PAGE_S / 10, quick_from=30), list[Lost]()
+    found: list[bytes] = []
+    wanted = Subscription(streams=("s",))
+    async with serving(line) as url, asyncio.timeout(PATIENCE_S):
+        reading = Pages([url], wanted, on_notice=lost.append, clock=HurriedClock())
+        async with aclosing(reading.read("0")) as read:
+            async for page in read:
+                found += page.lines
+    assert found == [(EVENT % number)[:-1] for number in range(3000)], "each once, in order"
+    assert line.limits[:6] == [LIMIT, LIMIT // 2, LIMIT // 4, LIMIT // 8, LIMIT // 16, LIMIT // 32]
+    assert set(line.began[:6]) == {0}, "the line carries ten events in this time"
+    assert line.limits[-1] == LIMIT
+    assert lost[0].why == f"no whole page of {LIMIT} events in time"
+
+
+async def test_it_ends_at_pages_of_one_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "PAGE_S", PAGE_S / 4)
+    monkeypatch.setattr(pages, "LIMIT", 4)
+    line, lost = Line(events=1, each_s=PAGE_S, quick_from=1), asyncio.Event()
+    said: list[Lost] = []
+
+    def notice(one: Lost) -> None:
+        said.append(one)
+        if len(said) == 5:
+            lost.set()
+
+    async with serving(line) as url:
+        reading = Pages([url], Subscription(streams=("s",)), on_notice=notice, clock=HurriedClock())
+        task = asyncio.ensure_future(anext(reading.read("0")))
+        async with asyncio.timeout(PATIENCE_S):
+            await lost.wait()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert line.limits[:5] == [4, 2, 1, 1, 1]
