@@ -9,7 +9,8 @@
 #   DIR/devices/     NAME.crt and NAME.key: what a device is given, beside broker/devices-ca.crt; NAME.token, where it sends by HTTP
 #   DIR/tokens/      devices: the tokens of all of them, as bridges read them
 #   DIR/bridges/     the same for each bridge, signed by an authority of its own: no device can pass for a bridge
-#   DIR/keys/        cursor.key, lease.key, ops.key, seal.key, share.key: secrets of the cloud parts
+#   DIR/keys/        cursor.key, lease.key, ops.key, seal.key, share.key: secrets of the cloud parts; ops-push.key, which operations shows
+#                    to the push proxy, and readers.key, in which the proxy finds it
 #   DIR/kafka/       kafka-N.pem, kafka-ca.crt, users.jaas: what Kafka's brokers read; NAME.password: by which each part is known to them
 #   DIR/front/       server.crt and server.key of the proxy. A certificate of another authority that you put there is never replaced
 #
@@ -234,6 +235,8 @@ key lease.key "$(openssl rand -hex 32)"
 key seal.key "$(openssl rand -hex 32)"
 key share.key "$(openssl rand -hex 32)"
 key ops.key "ew_$(openssl rand -hex 20)"
+key ops-push.key "ew_$(openssl rand -hex 20)"
+key readers.key "operations everything $(cat keys/ops-push.key)"
 while [ $# -gt 0 ]; do
     case $1 in
         --bridge) client bridges "${2-}" && shift 2 ;;

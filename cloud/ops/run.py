@@ -294,7 +294,7 @@ async def run(settings: OpsConfig) -> None:
         certificate_broker=settings.certificate_broker,
         access_urls=settings.access_urls,
         faults=None if settings.faults is None else FaultControl(settings.faults),
-        push=None if settings.push is None else PushProxy(settings.push),
+        push=None if settings.push is None else PushProxy(settings.push, os.urandom),
         http_intake=settings.http_intake,
         enrolling_url=_network_url(settings),
     )

@@ -298,7 +298,7 @@ def _let_others_ask(app: FastAPI, origins: Sequence[str]) -> None:
             CORSMiddleware,
             allow_origins=origins,
             allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
-            allow_headers=["Authorization", "Content-Type", "Idempotency-Key"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "If-None-Match"],
             expose_headers=["Location", "Retry-After", *SIGNATURE],
             max_age=3600,
         )

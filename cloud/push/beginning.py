@@ -20,18 +20,19 @@ async def begin(
 ) -> str:
     """The cursor to begin at; it also checks that `reader` may open the subscription.
 
-    That is `after`, else `start` (a time or end of the stream), else `before`, the cursor so far,
-    else the live end. Raises UnknownStream, FilterError, CursorError, RequestError, Unavailable.
+    That is `after`, else `before`, the cursor so far, else `start` (a time or end of the stream),
+    else the live end: `start`, which stands in a file, moves nothing that has begun. Raises
+    UnknownStream, FilterError, CursorError, RequestError, Unavailable.
     """
     plan = await hub.open(wanted, reader)
     try:
         if after is not None:
             hub.codec.decode(after)
             return after
-        if start is None and before is not None:
+        begins = parse_start("latest" if start is None else str(start), now_ms)
+        if before is not None:
             return before
-        text = "latest" if start is None else str(start)
-        found = await hub.start(plan, Request(wanted, start=parse_start(text, now_ms)))
+        found = await hub.start(plan, Request(wanted, start=begins))
         return hub.codec.encode(plan.cursor(found.positions))
     finally:
         hub.close(plan)

@@ -30,7 +30,7 @@ KNOWN_S: Final = 1.0
 """Seconds for which an answer of the coordinator is used."""
 ASK_TIMEOUT_S: Final = 4.0
 FORWARD_TIMEOUT_S: Final = 20.0
-_HEADERS: Final = ("authorization", "content-type", "idempotency-key")
+_HEADERS: Final = ("authorization", "content-type", "idempotency-key", "if-none-match")
 _ANSWER_HEADERS: Final = (
     "cache-control",
     "content-type",

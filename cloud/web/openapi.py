@@ -24,6 +24,7 @@ TEXTS: Final[Mapping[int, str]] = {
     404: "Not found.",
     409: "It stands against something that is there.",
     410: "It is there no more, or serves nobody any more.",
+    412: "There is one already, and the request asks for a new one (`If-None-Match: *`).",
     413: "The body is too large.",
     421: "The request names a host that is not this server's.",
     422: "A value is not as expected; `errors` says where.",

@@ -5,6 +5,7 @@ proxy is killed at the worst moments.
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import time
@@ -398,9 +399,65 @@ async def test_of_two_proxies_one_delivers_and_the_other_goes_on_after_it_died(
             assert len(numbers(receiver.calls)) == 50
             for one in (push, second):  # either knows, whoever has it
                 assert (await ask(one, "GET", f"/{name}"))["name"] == name
+                async with httpx.AsyncClient(base_url=one.url) as client:
+                    taken = await client.put(
+                        f"/v1/deliveries/{name}",
+                        json={"streams": [stream.stream], "url": receiver.url},
+                        headers={"If-None-Match": "*"},
+                    )
+                assert taken.status_code == 412, "whichever is asked"
             push.process.kill()
             stream.add(50)
             await until(receiver, 100)
             assert sorted(numbers(once(receiver.calls))) == list(range(1, 101))
             assert in_order(once(receiver.calls))
             second.process.kill()
+
+
+async def test_from_moves_no_delivery_that_is_there_and_after_does(
+    push: Service, stream: Readings
+) -> None:
+    """A file is applied again, or a form is filled with a name that is taken."""
+    stream.add(3)
+    async with receiving() as receiver:
+        name, _ = await made(push, stream, receiver.url)
+        await until(receiver, 3)
+        behind = json.loads(receiver.calls[0].body)["cursor"]
+        receiver.answer = lambda n: (503, {})
+        stream.add(3)
+        await receiver.got(len(receiver.calls) + 1)
+        body = {"streams": [stream.stream], "url": receiver.url, "wait_s": 0.1}
+        await ask(push, "PUT", f"/{name}", body | {"from": "latest"})  # what waits is not passed by
+        receiver.answer = lambda n: (204, {})
+        await ask(push, "PUT", f"/{name}", body | {"from": "earliest"})  # nor what was, sent again
+        await until(receiver, 6)
+        stream.add(1)
+        await until(receiver, 7)
+        taken = once(receiver.calls)
+        assert sorted(numbers(taken)) == list(range(1, 8))
+        await ask(push, "PUT", f"/{name}", body | {"after": behind})
+        async with asyncio.timeout(PATIENCE_S):
+            while len(numbers(once(receiver.calls))) <= len(numbers(taken)):
+                await asyncio.sleep(0.02)
+
+
+async def test_one_that_must_be_new_changes_none(push: Service, stream: Readings) -> None:
+    stream.add(1)
+    async with receiving() as receiver, httpx.AsyncClient(base_url=push.url) as client:
+        secret = f"whsec_{base64.b64encode(b'k' * 24).decode()}"
+        name, _ = await made(push, stream, receiver.url, secret=secret)
+        body = {"streams": [stream.stream], "url": receiver.url, "where": "n > 5"}
+
+        async def put(name: str, tag: str = "*", **more: str) -> httpx.Response:
+            headers = {"If-None-Match": tag}
+            return await client.put(f"/v1/deliveries/{name}", json=body | more, headers=headers)
+
+        for more in ({}, {"secret": secret.replace("a", "b", 1)}):
+            refused = await put(name, **more)
+            assert refused.status_code == 412, refused.text
+            assert name in refused.json()["detail"]
+        assert (await ask(push, "GET", f"/{name}"))["where"] is None
+        again = await put(name, secret=secret)  # its answer was lost
+        assert (again.status_code, again.json()["secret"]) == (200, None)
+        assert (await put(new_name())).status_code == 201
+        assert (await put(new_name(), tag='"1"')).status_code == 422

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from functools import cache
+from hashlib import sha256
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -17,6 +18,9 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.rights import reader_keys
+from edgewake.cloud.rights.principal import Action
+from edgewake.cloud.rights.roles import Roles
 from edgewake.deploy import cli
 from edgewake.deploy.programs import kafka_node
 from edgewake.protocol.config import load
@@ -136,8 +140,12 @@ SECRETS: Mapping[str, set[str]] = {
     "lake": {"kafka/lake.password"},
     "access-1": {"keys/cursor.key", "kafka/access-1.password"},
     "access-2": {"keys/cursor.key", "kafka/access-2.password"},
-    "push": {"keys/cursor.key", "keys/lease.key", "kafka/push.password"},
-    "ops": {"keys/ops.key", "keys/seal.key", "kafka/ops.password"},
+    "push": {
+        "keys/cursor.key", "keys/lease.key", "keys/readers.key", "kafka/push.password",
+    },
+    "ops": {
+        "keys/ops.key", "keys/ops-push.key", "keys/seal.key", "kafka/ops.password",
+    },
     "proxy": {"front/server.key"},
 }  # fmt: skip
 """Who reads which secret; who is not here reads none."""
@@ -176,6 +184,22 @@ def test_every_container_sees_its_own_secrets_and_no_other(host: Path) -> None:
         }
         seen[service] = {str(path.relative_to(folder)) for path in readable}
     assert {service: keys for service, keys in seen.items() if keys} == SECRETS
+
+
+def test_operations_show_the_push_proxy_a_key_that_it_knows(host: Path) -> None:
+    """Deliveries that are made there belong to a name that stays: an address is another one after
+    a start.
+    """
+
+    def read(service: str, path: Path) -> str:
+        source = mounts(service)[PurePosixPath(path)].replace(CERTIFICATES, "compose/certs")
+        return (host / source).read_text()
+
+    shown, proxy = settings("ops").push, settings("push")
+    keys = reader_keys.parse(read("push", proxy.rights.key_file), Roles(proxy.rights))
+    principal = keys[sha256(read("ops", shown.key_file).strip().encode()).digest()]
+    assert principal.name == "operations"
+    assert all(principal.may(one, "vehicle_position") for one in (Action.READ, Action.WAKE))
 
 
 def test_what_is_mounted_is_there(host: Path) -> None:

@@ -152,7 +152,7 @@ class Client:
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a message is read, or waits to be."""
     older: asyncio.Lock | None = None
-    """That of the connection of before: what it reads yet is older than all of this one."""
+    """The lock of the connection before this: what that one still reads is older."""
     things: dict[str, str] = field(default_factory=dict)
     """Devices behind it, at most THINGS_MAX: our name → its own."""
     _unacknowledged: deque[Taken] = field(default_factory=deque)

@@ -72,20 +72,21 @@ def router(services: Services) -> APIRouter:
             raise Problem(409, "not_ours", detail)
         return ours[delivery_id]
 
-    @routes.put("/v1/deliveries/{delivery}", responses=problems(404, 409, 422, 429, 503))
+    @routes.put("/v1/deliveries/{delivery}", responses=problems(404, 409, 412, 422, 429, 503))
     async def put(
         name: DeliveryName, wanted: DeliveryRequest, changed: Changed = None
     ) -> MadeDelivery:
         """Have every event of streams sent to a webhook, or change such a delivery of this server.
 
-        It belongs to this server, not to a reader: what readers made is changed by them alone.
+        It belongs to this server, not to a reader: what readers made is changed by them alone. With
+        `id` it is changed; without it has to be new: 412 where the name is taken.
         """
         kept = name if changed is None else await our_name(changed)
         if kept != name:
             detail = f"delivery {changed!r} is named {kept!r}, not {name!r}: a name stays"
             raise Problem(409, "other_name", detail)
         body = wanted.model_dump_json(by_alias=True, exclude_unset=True).encode()
-        found = await proxy().put(name, body)
+        found = await proxy().put(name, body, must_be_new=changed is None)
         return MadeDelivery.model_validate(dict(found))
 
     @routes.post("/v1/deliveries/{delivery}/enable", responses=problems(404, 409, 422, 503))

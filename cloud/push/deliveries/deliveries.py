@@ -59,6 +59,10 @@ class NoSuchDelivery(EdgewakeError):
     """No delivery, or letter of one, by this name, or it is another's."""
 
 
+class DeliveryExists(EdgewakeError):
+    """It was asked for as a new one, and its owner has one of this name."""
+
+
 class TooManyDeliveries(EdgewakeError):
     """The bound is reached."""
 
@@ -143,12 +147,20 @@ class Deliveries:
     # What owners ask
 
     async def put(
-        self, name: str, asked: DeliveryRequest, reader: Principal, client: str
+        self,
+        name: str,
+        asked: DeliveryRequest,
+        reader: Principal,
+        client: str,
+        *,
+        must_be_new: bool = False,
     ) -> tuple[Courier, str | None, bool]:
         """Make a delivery, or change it: the courier, the secret where one was made, is it new?
 
-        When this returns it is in Kafka. Raises Standby, Elsewhere, TooManyDeliveries,
-        EndpointRefused, UnknownStream, CursorError, FilterError, RequestError or Unavailable.
+        One that `must_be_new` changes no other; asked for again with the secret that it has, it is
+        the one that was made. When this returns it is in Kafka. Raises Standby, Elsewhere,
+        DeliveryExists, TooManyDeliveries, EndpointRefused, UnknownStream, CursorError, FilterError,
+        RequestError or Unavailable.
         """
         owner, partition = self._owners(reader, client)
         async with partition.lock(owner):
@@ -156,6 +168,8 @@ class Deliveries:
             if old is None:
                 self._check_room(owner)
             else:
+                if must_be_new and not _has_secret(old, asked.secret):
+                    raise DeliveryExists(f"you have a delivery named {name}: choose another name")
                 self._check_letters(old, reader)
             url = str(asked.url)
             headers = own_headers.after(asked.headers, url, _known_target(old))
@@ -181,8 +195,7 @@ class Deliveries:
             if old is not None:
                 await old.stop()
                 before = old.delivery  # it may have gone on meanwhile
-                moves = asked.after is not None or asked.start is not None
-                cursor = cursor if moves else before.cursor
+                cursor = before.cursor if asked.after is None else cursor
             base = before or Delivery(
                 id=id_,
                 owner=owner,
@@ -474,6 +487,12 @@ def _known_target(courier: Courier | None) -> Endpoint | None:
     with contextlib.suppress(sealing.UnknownKey, sealing.Damaged):
         return courier.target()[0]
     return None
+
+
+def _has_secret(courier: Courier, secret: str | None) -> bool:
+    """Does it sign with this one? Only who asked for it knows."""
+    target = _known_target(courier)
+    return target is not None and secret is not None and secret == target.newest_secret
 
 
 def _letter(courier: Courier, number: int) -> Letter:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import orjson
-from fastapi import APIRouter, FastAPI, Path, Request, Response
+from fastapi import APIRouter, FastAPI, Header, Path, Request, Response
 from pydantic import BaseModel
 
 from edgewake.cloud.calls.webhook import Outcome, Taken
@@ -13,7 +13,12 @@ from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.catalogue import UnknownStream
 from edgewake.cloud.log.request import RequestError
 from edgewake.cloud.push.deliveries.courier import Courier
-from edgewake.cloud.push.deliveries.deliveries import Deliveries, NoSuchDelivery, TooManyDeliveries
+from edgewake.cloud.push.deliveries.deliveries import (
+    Deliveries,
+    DeliveryExists,
+    NoSuchDelivery,
+    TooManyDeliveries,
+)
 from edgewake.cloud.rights.guard import ReaderAsks
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
@@ -27,6 +32,10 @@ from edgewake.protocol.leases.endpoint_kind import EndpointKind
 
 NO_STORE: Final = {"Cache-Control": "no-store"}
 Name = Annotated[str, Path(pattern=NAME_PATTERN)]
+MustBeNew = Annotated[
+    Literal["*"] | None,
+    Header(alias="If-None-Match", description="`*`: make a new one, and change none."),
+]
 Number = Annotated[int, Path(ge=1)]
 
 
@@ -129,6 +138,10 @@ def add_to(app: FastAPI, deliveries: Deliveries, clients: Clients) -> None:
     async def no_such(_: Request, error: NoSuchDelivery) -> Response:
         return Problem(404, "no_such_delivery", str(error)).response()
 
+    @app.exception_handler(DeliveryExists)
+    async def exists(_: Request, error: DeliveryExists) -> Response:
+        return Problem(412, "delivery_exists", str(error)).response()
+
     @app.exception_handler(TooManyDeliveries)
     async def too_many(_: Request, error: TooManyDeliveries) -> Response:
         headers = {"Retry-After": "60"}
@@ -148,17 +161,27 @@ def _router(deliveries: Deliveries, clients: Clients) -> APIRouter:
 
     @routes.put(
         "/v1/deliveries/{name}",
-        responses={201: {"model": MadeView, "description": "A new one."}, **problems(422, 429)},
+        responses={
+            201: {"model": MadeView, "description": "A new one."},
+            **problems(412, 422, 429),
+        },
     )
     async def put(
-        http: Request, name: Name, body: DeliveryRequest, response: Response, reader: ReaderAsks
+        http: Request,
+        name: Name,
+        body: DeliveryRequest,
+        response: Response,
+        reader: ReaderAsks,
+        if_none_match: MustBeNew = None,
     ) -> MadeView:
         """Have every event of streams sent to an endpoint, or change how.
 
         When this is answered it is stored, and from its cursor on nothing is missed.
         """
         client = clients.of_request(http)
-        courier, secret, is_new = await deliveries.put(name, body, reader, client)
+        courier, secret, is_new = await deliveries.put(
+            name, body, reader, client, must_be_new=if_none_match is not None
+        )
         response.status_code = 201 if is_new else 200
         return MadeView(**view_of(courier), secret=secret)
 
