@@ -148,7 +148,7 @@ class PushProxy:
         body: bytes | None = None,
         more: Mapping[str, str] | None = None,
         *,
-        answer_s: float = ANSWER_S,
+        answer_s: float | None = None,
     ) -> Mapping[str, Any]:
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         headers |= more or {}
@@ -157,8 +157,8 @@ class PushProxy:
             headers["Authorization"] = f"Bearer {self._key.value}"
         try:
             async with (
-                asyncio.timeout(answer_s),
-                httpx.AsyncClient(verify=self._tls, trust_env=False, timeout=answer_s) as client,
+                asyncio.timeout(answer_s or ANSWER_S),
+                httpx.AsyncClient(verify=self._tls, trust_env=False, timeout=None) as client,
                 client.stream(
                     method, self._url + quote(path), content=body, headers=headers
                 ) as answer,
