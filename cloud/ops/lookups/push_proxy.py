@@ -158,7 +158,7 @@ class PushProxy:
         try:
             async with (
                 asyncio.timeout(answer_s or ANSWER_S),
-                httpx.AsyncClient(verify=self._tls, trust_env=False, timeout=None) as client,
+                httpx.AsyncClient(verify=self._tls, trust_env=False, timeout=ANSWER_S) as client,
                 client.stream(
                     method, self._url + quote(path), content=body, headers=headers
                 ) as answer,

@@ -138,7 +138,7 @@ async def test_an_answer_without_an_end_is_left(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.undo()
     large = answer(200, {"name": "x" * push_proxy.ANSWER_BYTES_MAX})
     async with answering(lambda n: large) as (url, _):
-        with pytest.raises(Unavailable, match="more than 1048576 bytes"):
+        with pytest.raises(Unavailable, match=f"more than {push_proxy.ANSWER_BYTES_MAX} bytes"):
             await proxy(url).enable("one")
 
 
