@@ -183,8 +183,9 @@ def test_of_two_servers_one_judges_and_the_other_goes_on_when_it_is_killed(
             wait_until(lambda: len(receiver.ids()) == 3, "the other judges on")
             told = {tuple(call["firing"]) for call in receiver.calls}
             assert told == {("oven",), ("stove",), ("kettle",)}
-            assert alerts.states(name) == {"oven": "firing", "stove": "firing"}
-            assert alerts.states(young) == {"kettle": "firing"}
+            both = {"oven": "firing", "stove": "firing"}
+            wait_until(lambda: alerts.states(name) == both, "its table shows both")
+            wait_until(lambda: alerts.states(young) == {"kettle": "firing"}, "and the young one's")
 
 
 @pytest.mark.long
