@@ -39,6 +39,7 @@ HEADERS: Final = {
 # began the journey.
 DONE: Final = f"""<!doctype html><html lang="en"><meta charset="utf-8">
 <meta http-equiv="refresh" content="0;url={HOME_PATH}">
+<link rel="icon" href="/page/icon.svg" type="image/svg+xml">
 <title>Edgewake operations</title><p>You are in. <a href="{HOME_PATH}">Go on</a></p></html>"""
 FORM: Final = """<!doctype html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">

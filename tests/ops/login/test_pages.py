@@ -33,7 +33,7 @@ async def test_the_printed_link_leads_into_the_pages_and_every_byte_is_our_own(
             page = await open_page(browser)
             complaints: list[str] = []
             foreign: list[str] = []
-            page.on("console", lambda message: complaints.append(message.text))
+            page.on("console", lambda m: complaints.append(f"{m.text} {m.location}"))
             page.on("pageerror", lambda error: complaints.append(str(error)))
             page.on(
                 "request",
