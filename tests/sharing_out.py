@@ -34,7 +34,10 @@ TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/kafka/test_mortal.py",
         "tests/lake/",
         "tests/log/",
-        *(f"tests/rights/test_{name}.py" for name in ("doors", "leases", "named", "sockets")),
+        *(
+            f"tests/rights/test_{name}.py"
+            for name in ("doors", "guessers", "leases", "named", "sockets")
+        ),
     ),
     "tests/ops/screens/": ("tests/ops/screens/", "tests/ops/alerts/"),
     "tests/ops/": (

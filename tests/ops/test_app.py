@@ -73,7 +73,7 @@ GROUP BY window(event_time, '10 seconds'), device
 
 
 def operations(ops: Ops) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    document = httpx.get(f"{ops.url}/openapi.json").json()
+    document = httpx.get(f"{ops.url}/openapi.json", timeout=PATIENCE_S).json()
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             yield method.upper(), path, operation
