@@ -21,7 +21,7 @@ from tests.services import PATIENCE_S, Kafka, wait_until
 
 pytestmark = pytest.mark.services
 
-DOC = Path(__file__).parents[2] / "docs/groups.md"
+DOC = Path(__file__).parents[3] / "docs/groups.md"
 
 
 @pytest.fixture(scope="module")
