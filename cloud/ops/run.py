@@ -50,7 +50,7 @@ from edgewake.cloud.ops.services.device_commands import DeviceCommands
 from edgewake.cloud.ops.services.eraser import EraserDesk
 from edgewake.cloud.ops.services.named_desk import NamedDesk
 from edgewake.cloud.ops.services.previews import PreviewDesk
-from edgewake.cloud.ops.services.queries import Checked, NotThereYet, Registry
+from edgewake.cloud.ops.services.queries import Checked, NotThereYet, QueryService
 from edgewake.cloud.ops.services.reader import Reader
 from edgewake.cloud.ops.services.repairs import RepairDesk
 from edgewake.cloud.ops.services.replies import Replies
@@ -194,7 +194,7 @@ async def run(settings: OpsConfig) -> None:
     lookup = KafkaLookup(settings.kafka, clock)
     replayer = LetterReplayer(settings.kafka, clock)
     writer = TableWriter(settings.kafka, tables, clock)
-    registry = Registry(
+    registry = QueryService(
         settings.kafka,
         writer,
         tables,

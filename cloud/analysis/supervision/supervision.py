@@ -69,7 +69,7 @@ class Around:
     """Called with queries whose lane failed, with the reason, and is tried again."""
 
 
-class Lanes:
+class Supervision:
     """The lanes of an analysis. `reconcile` says which are wanted; the rest is called each turn."""
 
     def __init__(
