@@ -45,7 +45,7 @@ ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(
     r"(<!-- generated: (?P<order>[^>]+?) -->\n)(?P<body>.*?)(<!-- end generated -->)", re.DOTALL
 )
-FILES = sorted([ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT / "docs").glob("*.md")])
+FILES = sorted([ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT / "docs").rglob("*.md")])
 
 
 def render(text: str) -> str:
@@ -74,11 +74,12 @@ SHARED = {
     "TracesConfig": "traces",
     "SampledConfig": "traces",
     "MapsConfig": "maps",
-    "HttpConfig": "readings-by-http",
+    "HttpConfig": "http",
     "SparkplugConfig": "sparkplug",
     "ThingsBoardConfig": "thingsboard",
 }
-"""Tables with a heading of their own, since parts have them in common or few need them → it."""
+"""Tables with a page of their own in docs/config, since parts have them in common or few need them
+→ it."""
 
 
 def config(path: str) -> str:
@@ -112,7 +113,8 @@ def _tables(model: Model, prefix: str) -> Iterator[str]:
     for name, field in _fields(model).items():
         for inner in _models(field.annotation):
             if inner.__name__ in SHARED:
-                yield f"**`[{prefix}{name}]`**: as [below](#{SHARED[inner.__name__]}).\n"
+                page = SHARED[inner.__name__]
+                yield f"**`[{prefix}{name}]`**: has [a page of its own]({page}.md).\n"
                 continue
             yield f"{_heading(prefix + name, field, inner)}: {_first_paragraph(inner)}\n"
             yield from _tables(inner, f"{prefix}{name}.")

@@ -26,7 +26,9 @@ from edgewake.protocol.ops import device
 from tests.house.source import ROOT, files
 
 DOCUMENTS = [path for path in files() if path.suffix == ".md"]
-MAP = re.compile(r"^\| [^|]+ \| ([^|]+) \|$", re.MULTILINE)
+CONFIG_PAGES = [path for path in DOCUMENTS if path.parent == Path("docs/config")]
+CONFIG_LINES_MAX = 70
+"""Lines of a page of keys: a screen."""
 
 
 def _text(name: str) -> str:
@@ -187,10 +189,18 @@ def test_the_page_finds_the_columns_it_draws(query: str, columns: set[str]):
 
 def test_every_key_of_every_part_is_explained():
     """No row of a table of keys has an empty meaning."""
+    pages = [*CONFIG_PAGES, Path("docs/agent.md")]
     rows = re.findall(
-        r"^\| `(\w+)` \| .* \|  \|$", _text("docs/config.md") + _text("docs/agent.md"), re.MULTILINE
+        r"^\| `(\w+)` \| .* \|  \|$", "\n".join(_text(str(page)) for page in pages), re.MULTILINE
     )
     assert set(rows) <= {"type"}
+
+
+def test_each_page_of_keys_fits_a_screen_and_is_in_the_list_of_them() -> None:
+    lengths = {page.name: len(_text(str(page)).splitlines()) for page in CONFIG_PAGES}
+    assert {page: lines for page, lines in lengths.items() if lines > CONFIG_LINES_MAX} == {}
+    listed = re.findall(r"\]\(config/(\w+\.md)\)", _text("docs/config.md"))
+    assert sorted(listed) == sorted(lengths)
 
 
 def test_topics_in_the_docs_are_those_of_the_code():
