@@ -1,6 +1,6 @@
 """Which queries run: decided from registrations, catalogue and what failed before.
 
-Pure; run.py acts on it.
+Pure; analysis/run.py acts on it.
 """
 
 from __future__ import annotations

@@ -107,6 +107,36 @@ def test_paths_in_backticks_exist(document: str):
     assert [path for path in paths if not list(ROOT.glob(path.rstrip("/")))] == []
 
 
+BASES = ("", "cloud", "cloud/analysis", "cloud/queries", "cloud/push", "edge/sources")
+"""Where a path of ARCHITECTURE.md may begin: it names some rooms within the one it speaks of."""
+
+
+def _is_somewhere(path: str) -> bool:
+    return any(list((ROOT / base).glob(path.rstrip("/"))) for base in BASES)
+
+
+def test_whatever_path_the_map_names_is_there() -> None:
+    """Also those that begin within a floor, and those of the drawing, which has no backticks."""
+    text = _text("ARCHITECTURE.md")
+    named = set(re.findall(r"`([\w.*-]+/[\w./*-]*)`", text))
+    drawn = set(re.findall(r"(?<!\S)[a-z_]+/(?:\w+/|\w+\.py)?(?!\S)", _drawing(text)))
+    assert len(named) > 200
+    assert len(drawn) > 10
+    assert [path for path in sorted(named | drawn) if not _is_somewhere(path)] == []
+
+
+def test_the_drawing_has_every_room_of_the_analysis() -> None:
+    drawn = set(re.findall(r"analysis/(\w+)/", _drawing(_text("ARCHITECTURE.md"))))
+    rooms = {path.parent.name for path in (ROOT / "cloud/analysis").glob("*/__init__.py")}
+    assert drawn == rooms
+
+
+def _drawing(text: str) -> str:
+    """The indented lines before the first table."""
+    above = text.partition("\n## ")[0]
+    return "\n".join(line for line in above.splitlines() if line.startswith("    "))
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)
 def test_make_targets_in_the_docs_exist(document: Path):
     targets = set(re.findall(r"^(\w+):", _text("Makefile"), re.MULTILINE))

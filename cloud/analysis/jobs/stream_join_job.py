@@ -2,8 +2,8 @@
 
 Spark reads both streams as one source; the driver pairs their readings.
 
-    records of both ─ correct ─ observe ─ frames ─→ readings ─ stream_join.py ─ pairs ─→ WHERE,
-    keys, windows
+    records of both ─ correct ─ observe ─ frames ─→ readings ─ folds/stream_join.py ─ pairs ─→
+    WHERE, keys, windows
 
 The lane's plan has no state. The readings that may still find a partner, and the windows that are
 open, stand on `ew.windows`, written in the transaction that holds the batch's results and the
@@ -64,7 +64,7 @@ class Arrived(NamedTuple):
     """A reading as it comes, with what the catalogue calls fields."""
 
     number: int
-    """Number of its partition (combined_topics.py)."""
+    """Number of its partition (plan/combined_topics.py)."""
     place: Place
     columns: Mapping[str, Any]
 

@@ -2,8 +2,8 @@
 
 A reading gets a table's row, and values of the device's earlier readings.
 
-    records ─ decode ─ correct ─ observe ─ readings ─ one row a reading and query ─→ enriched.py ─→
-    WHERE, keys, windows
+    records ─ decode ─ correct ─ observe ─ readings ─ one row a reading and query ─→
+    folds/enriched.py ─→ WHERE, keys, windows
 
 The lane's plan has no state. Its tables are read up to their ends before each batch. Their rows,
 how far they were read, histories, and the windows that are open stand on `ew.windows`, written in
