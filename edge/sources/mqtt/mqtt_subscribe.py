@@ -137,7 +137,7 @@ class MqttSubscribeConfig(SourceConfig):
 
 
 class MqttSubscribe:
-    """The source."""
+    """Subscribes, maps each message, and queues its readings."""
 
     policy = Policy.BLOCK
 

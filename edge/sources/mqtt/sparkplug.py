@@ -76,7 +76,7 @@ class SparkplugConfig(SourceConfig):
 
 
 class Sparkplug:
-    """The source."""
+    """Follows the edge nodes of a broker, and queues the readings of their metrics."""
 
     policy = Policy.BLOCK
 
