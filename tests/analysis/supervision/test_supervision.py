@@ -21,6 +21,7 @@ from edgewake.cloud.analysis.lanes.failures import Failure, Fault
 from edgewake.cloud.analysis.lanes.lane import Lane
 from edgewake.cloud.analysis.lanes.lane_time import Upstream
 from edgewake.cloud.analysis.results.emitted_rows import EmittedRows
+from edgewake.cloud.analysis.supervision import blame
 from edgewake.cloud.analysis.supervision import supervision as module
 from edgewake.cloud.analysis.supervision.supervision import (
     AWAY_S,
@@ -47,7 +48,8 @@ class OwnLane(Lane):
     refusal: ClassVar[Exception | None] = None
 
     def plan(self, beside: Executor) -> None:
-        self.stops, self.is_started, self.ended, self.batches = 0, False, None, 0
+        self.stops, self.is_started, self.batches = 0, False, 0
+        self.ended: Failure | None = None
         OwnLane.made.append(self)
 
     @property
@@ -210,7 +212,7 @@ def test_a_query_that_fails_twice_for_the_same_readings_is_taken_out_and_the_res
         searched.append(arguments[5])
         return {guilty: "it divides"}
 
-    monkeypatch.setattr(module.blame, "failing", failing)
+    monkeypatch.setattr(blame, "failing", failing)
     world.turn(both)
     world.fails(both, suspect(5))
     world.fails(both, suspect(7))

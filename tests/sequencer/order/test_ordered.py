@@ -91,6 +91,6 @@ def test_whatever_came_passes_once_and_nothing_is_stated_where_nothing_is_missin
         out += order.accept(one)
     came = came_of(order, out)
     assert sorted(map(str, (one for one, _ in came))) == sorted(set(map(str, sent)))
-    in_turn = [one.get("last", one.get("frame", 0)) for one, is_late in came if not is_late]
+    in_turn = [int(one.get("last") or one["frame"]) for one, is_late in came if not is_late]
     assert in_turn == sorted(in_turn)
     assert order.time(60) == [], "nothing waits"
