@@ -441,8 +441,9 @@ def functions() -> str:
 
 
 def rooms(*floors: str) -> str:
-    """Every folder of these floors with what its `__init__.py` says first, and the modules that lie
-    in `cloud/` itself.
+    """Every folder of these floors with what its `__init__.py` says first.
+
+    Modules that lie in `cloud/` itself are among them.
     """
     found = [
         (f"{path.parent.relative_to(ROOT)}/", path)

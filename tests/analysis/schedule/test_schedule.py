@@ -38,6 +38,7 @@ END = 1_790_000_040_000
 """Of a minute, and of all shorter windows."""
 MINUTE = 60_000
 HOUR_END = END - END % 3_600_000
+UNKNOWN_DELAY = ArrivalDelay()
 
 
 class StandingClock(SystemClock):
@@ -75,7 +76,7 @@ def begins(
     busy: bool = False,
     calm_ms: int = 5_000,
     least_ms: int = 1_000,
-    delay: ArrivalDelay = ArrivalDelay(),
+    delay: ArrivalDelay = UNKNOWN_DELAY,
 ) -> list[float]:
     """Seconds from END to the begin of each batch, where a batch begins 10 ms after its time."""
     found = []
