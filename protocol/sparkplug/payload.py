@@ -1,8 +1,8 @@
 """Decodes payloads of Sparkplug B (Eclipse Sparkplug 3.0, section 6.4). Pure.
 
 They are protocol buffers, decoded by Google's library, which the extra `formats` installs. The
-schema below has only what is used: metadata and properties are skipped. A data set becomes a list
-of objects, one for each row, and a template becomes its metrics.
+schema below has only what is used: metadata is skipped, and properties but `engUnit`. A data set
+becomes a list of objects, one for each row, and a template becomes its metrics.
 """
 
 from __future__ import annotations
@@ -70,9 +70,14 @@ def _messages() -> Any:
     file = descriptor_pb2.FileDescriptorProto(
         name="edgewake_sparkplug_b.proto", package=_PACKAGE, syntax="proto2"
     )
+    _add(file.message_type.add(name="Property"), "string_value", 8, _F.TYPE_STRING)
+    properties = file.message_type.add(name="Properties")
+    _add(properties, "keys", 1, _F.TYPE_STRING, many=True)
+    _add(properties, "values", 2, "Property", many=True)
     metric = file.message_type.add(name="Metric")
     for name, number, kind in _METRIC_FIELDS:
         _add(metric, name, number, kind)
+    _add(metric, "properties", 9, "Properties")
     _add_value(
         metric,
         (*_VALUE_FIELDS, ("dataset_value", 17, "DataSet"), ("template_value", 18, "Template")),
@@ -104,6 +109,10 @@ METRICS_MAX: Final = 10_000
 """The most metrics of one message with those in templates; a birth has all of a node."""
 CELLS_MAX: Final = 10_000
 """The most cells of one data set."""
+PROPERTIES_MAX: Final = 64
+"""The most properties of a metric that are looked at."""
+ENGINEERING_UNIT: Final = "engUnit"
+"""The property that holds a metric's unit (section 6.4.10 leaves the name to nodes; all use it)."""
 TEMPLATES_MAX: Final = 8
 """The deepest nesting of templates."""
 
@@ -123,6 +132,8 @@ class Metric(NamedTuple):
     is_null: bool
     is_historical: bool
     is_transient: bool
+    unit: str = ""
+    """The property `engUnit`, which nodes say at birth; empty: none."""
 
 
 class Template(NamedTuple):
@@ -187,7 +198,14 @@ def _metric(one: Any, depth: int) -> Metric:
         one.is_null,
         one.is_historical,
         one.is_transient,
+        _unit(one.properties) if one.HasField("properties") else "",
     )
+
+
+def _unit(properties: Any) -> str:
+    """The unit among a metric's properties; empty without one."""
+    pairs = zip(properties.keys[:PROPERTIES_MAX], properties.values, strict=False)
+    return next((str(one.string_value) for key, one in pairs if key == ENGINEERING_UNIT), "")
 
 
 def _rows(table: Any) -> list[dict[str, Any]]:
