@@ -103,9 +103,7 @@ class StatusBoard:
             extra={"event": f"query.{status.state}"},
         )
 
-    def _on_delivery(
-        self, name: str, said: Progress, error: KafkaError | None, _: Message
-    ) -> None:
+    def _on_delivery(self, name: str, said: Progress, error: KafkaError | None, _: Message) -> None:
         """Publish again, with the next call, what Kafka did not take in all its time."""
         if error is not None and self._said.get(name) == said:
             del self._said[name]

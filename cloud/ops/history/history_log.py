@@ -1,9 +1,9 @@
 """Writes the history of events to `ew.history`, which every operations server reads.
 
 All servers see the same events, and the one that judges alerts writes them. The others keep theirs
-for PENDING_S, so that a successor writes what its predecessor did not. Nothing waits for Kafka: while
-it is away, Kafka's client holds up to UNCONFIRMED_MAX entries; of more, those that wait for longer
-than PENDING_S are dropped, and the log says how many.
+for PENDING_S, so that a successor writes what its predecessor did not. Nothing waits for Kafka:
+while it is away, Kafka's client holds up to UNCONFIRMED_MAX entries; of more, those that wait for
+longer than PENDING_S are dropped, and the log says how many.
 """
 
 from __future__ import annotations
