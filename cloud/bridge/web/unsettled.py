@@ -1,7 +1,7 @@
 """Requests that were answered 503 after their readings had gone to Kafka's client.
 
 Kafka will have these readings, and their sender was told to send them again. So the same request
-within KEPT_S is the earlier one: it hears what became of that and is not taken anew. Each is met
+within KEPT_S is the earlier one: it hears what became of that and is not taken again. Each is met
 once, for who was told that it is taken and sends the same once more means another reading.
 
 A bridge knows its own: at another one such a request counts again, unless it has a key.

@@ -21,7 +21,7 @@ LINE = b"cpu v=1"
 
 
 def asked(device: str = "a", target: str = "/write?db=d", **headers: str) -> Asked:
-    return Asked(Form.INFLUX, Head.of("POST", target, headers)._replace(device=device))
+    return Asked(Form.INFLUX_1, Head.of("POST", target, headers)._replace(device=device))
 
 
 def given(readings: int = 1) -> Given:
