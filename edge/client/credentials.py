@@ -21,7 +21,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """See the module.
+    """What a client shows a server, and which authorities it trusts.
 
     Raises ValueError for a wrong header, or a file that cannot be used.
     """
