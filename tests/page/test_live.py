@@ -223,8 +223,8 @@ async def test_streams_stand_by_who_was_heard_and_those_of_the_system_do_not(
             { name: "part_status", kind: "stream", of_system: true },
             { name: "q", kind: "query", state: "failed" }]);
           const ago = { a_old: 300_000, b_new: 9_000, d_older: 900_000, e_new: 100 };
-          for (const [stream, ms] of Object.entries(ago)) live.take({ stream, device: "d", t: now - ms,
-            received_at: now - ms }, now);
+          for (const [stream, ms] of Object.entries(ago)) live.take({ stream, device: "d",
+            t: now - ms, received_at: now - ms }, now);
           return [live.ordered(new Set(["f_pinned"]), now).map(({ name }) => name),
             live.problems(now).map(({ text }) => text)];
         }""",

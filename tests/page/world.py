@@ -81,7 +81,7 @@ class Writer:
         self.readings([Reading(stream, device, fields, numbered=numbered)], ago_s=ago_s)
 
     def readings(self, readings: Sequence[Reading], *, ago_s: float = 0) -> None:
-        """Each the next one of its stream and device, all in one transaction, as if it came then."""
+        """Each the next one of its stream and device, in one transaction, as if it came then."""
         with self._lock:
             now = time.time_ns() // 1_000_000 - round(ago_s * 1000)
             records = []
@@ -274,7 +274,8 @@ class AccessServer:
         keys.chmod(0o600)
         toml = directory / "access.toml"
         toml.write_text(
-            f'name = "page-access"\nops_url = "{OPS}"\nhost = "127.0.0.1"\nport = {self.port}\ncursor_key_file = '
+            f'name = "page-access"\nops_url = "{OPS}"\nhost = "127.0.0.1"\nport = {self.port}\n'
+            "cursor_key_file = "
             f'"{keys}"\nheartbeat_s = {heartbeat_s}\n\n'
             f'[kafka]\nbootstrap = "{config.bootstrap}"\n'
         )

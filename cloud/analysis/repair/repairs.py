@@ -390,8 +390,8 @@ class Repairs:
         """Raises Overtaken where rows are gone that readings were joined with."""
         if (at := kept_from(self._kafka, table, now_ms=self._clock.now_ms())) is not None:
             raise Overtaken(
-                f"retention deleted rows of {table} from before {moment(at)}, so it is not known any "
-                "more what readings were joined with"
+                f"retention deleted rows of {table} from before {moment(at)}, so it is not known "
+                "any more what readings were joined with"
             )
 
     def _partials(self, job: AggregateJob, start: int, stop: int) -> DataFrame:

@@ -29,7 +29,8 @@ from edgewake.protocol.clock import moment
 def why(slow: Slow[Registered], now_ms: int) -> str:
     """The reason for an isolation, for people."""
     return (
-        f"slow: in a lane of its own since {moment(now_ms)}, because the others of its lane waited for it: "
+        f"slow: in a lane of its own since {moment(now_ms)}, because the others of its lane waited "
+        "for it: "
         f"of readings that took {slow.whole_s:.1f} s"
         f" of processor they needed {slow.others_s:.1f} s; it stays there until it is registered "
         "again with another text, or removed and registered"
