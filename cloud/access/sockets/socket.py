@@ -38,7 +38,7 @@ from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.named import UnknownPublication
 from edgewake.cloud.log.request import Request, RequestError
 from edgewake.cloud.log.subscription import Sight
-from edgewake.cloud.rights.principal import Principal
+from edgewake.cloud.rights.principal import Principal, holder
 from edgewake.cloud.rights.rights import End
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import CursorError, FilterError, Unavailable
@@ -100,6 +100,7 @@ class Socket:
         """Raises Full."""
         self.client = client
         self.reader = reader
+        self.holder = holder(reader, client)
         self.sight: Sight | None = None
         self.slow: SlowWatch | None = None
         self.place: object = None
