@@ -439,8 +439,12 @@ class Socket:
 
         Bytes that wait for a client that does not read are dropped.
         """
+        self._is_writing = True  # from here on nothing is written but the ends
         for channel in list(self._channels.values()):
             channel.finish(why.value)
+        self._is_writing = False
+        self._has_turn = False  # who is behind waits for no turn to be told that it is over
+        self.write()
         self._close_with(POLICY, f"this key or token is {why}: come again with a new one")
         if self._connection.is_paused:
             self.abort()
