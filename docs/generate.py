@@ -13,9 +13,9 @@ there:
 Kinds: `config MODULE:MODEL` (tables of keys), `sources` (keys of every built-in kind of source),
 `doc MODULE` (its docstring), `queries` (the built-in ones), `commands` (of `edgewake`), `reasons`
 (of dead letters), `remarks` (of processors), `later` (of the answer), `states` (of a lease),
-`functions` (of queries), `names` (dictionary of packed frames), `presets` and
-`preset-examples` (maps that come with Edgewake), `endpoints FILE…` (routes by their
-decorators, so that no server has to be built). A module is named without the leading `edgewake.`.
+`functions` (of queries), `rooms FLOOR…` (folders), `names` (dictionary of packed frames), `presets`
+and `preset-examples` (maps that come with Edgewake), `endpoints FILE…` (routes by their decorators,
+so that no server has to be built). A module is named without the leading `edgewake.`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(
     r"(<!-- generated: (?P<order>[^>]+?) -->\n)(?P<body>.*?)(<!-- end generated -->)", re.DOTALL
 )
-FILES = sorted([ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT / "docs").glob("*.md")])
+FILES = sorted([ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT / "docs").rglob("*.md")])
 
 
 def render(text: str) -> str:
@@ -74,11 +74,12 @@ SHARED = {
     "TracesConfig": "traces",
     "SampledConfig": "traces",
     "MapsConfig": "maps",
-    "HttpConfig": "readings-by-http",
+    "HttpConfig": "http",
     "SparkplugConfig": "sparkplug",
     "ThingsBoardConfig": "thingsboard",
 }
-"""Tables with a heading of their own, since parts have them in common or few need them → it."""
+"""Tables with a page of their own in docs/config, since parts have them in common or few need them
+→ it."""
 
 
 def config(path: str) -> str:
@@ -112,7 +113,8 @@ def _tables(model: Model, prefix: str) -> Iterator[str]:
     for name, field in _fields(model).items():
         for inner in _models(field.annotation):
             if inner.__name__ in SHARED:
-                yield f"**`[{prefix}{name}]`**: as [below](#{SHARED[inner.__name__]}).\n"
+                page = SHARED[inner.__name__]
+                yield f"**`[{prefix}{name}]`**: has [a page of its own]({page}.md).\n"
                 continue
             yield f"{_heading(prefix + name, field, inner)}: {_first_paragraph(inner)}\n"
             yield from _tables(inner, f"{prefix}{name}.")
@@ -438,11 +440,32 @@ def functions() -> str:
     )
 
 
+def rooms(*floors: str) -> str:
+    """Every folder of these floors with what its `__init__.py` says first.
+
+    Modules that lie in `cloud/` itself are among them.
+    """
+    found = [
+        (f"{path.parent.relative_to(ROOT)}/", path)
+        for floor in floors
+        for path in sorted((ROOT / floor).rglob("__init__.py"))
+    ]
+    if "cloud" in floors:
+        alone = [path for path in sorted((ROOT / "cloud").glob("*.py")) if path.stem != "__init__"]
+        found[1:1] = [(str(path.relative_to(ROOT)), path) for path in alone]
+    rows = [f"| `{name}` | {_cell(_first_line(path))} |" for name, path in found]
+    return "\n".join(["| room | what it is for |", "|---|---|", *rows])
+
+
+def _first_line(file: Path) -> str:
+    return (ast.get_docstring(ast.parse(file.read_text("utf-8"))) or "").partition("\n")[0]
+
+
 MAKERS: Mapping[str, Callable[..., str]] = {
     "config": config, "doc": doc, "queries": queries, "commands": commands, "reasons": reasons,
     "later": later, "states": states,
     "endpoints": endpoints, "functions": functions, "remarks": remarks, "sources": sources,
-    "names": names, "presets": presets, "preset-examples": preset_examples,
+    "names": names, "presets": presets, "preset-examples": preset_examples, "rooms": rooms,
 }  # fmt: skip
 
 

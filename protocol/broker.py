@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 import ssl
+from hashlib import sha256
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.plain import Check, ConfigTable, key
+
+CLIENT_ID_CHARS_MAX: Final = 64
+"""Characters of a client id: brokers need not take many (MQTT 5, section 3.1.3.1)."""
+_MARK_CHARS: Final = 16
+
+
+def client_id_of(device: str, name: str) -> str:
+    """What the client of a source calls itself: two of one name would push each other out.
+
+    Where it is too long its end is a digest of all of it.
+    """
+    text = f"edgewake-{device}-{name}"
+    if len(text) <= CLIENT_ID_CHARS_MAX:
+        return text
+    mark = sha256(text.encode()).hexdigest()[:_MARK_CHARS]
+    return f"{text[: CLIENT_ID_CHARS_MAX - _MARK_CHARS - 1]}-{mark}"
 
 
 def _host(name: str) -> str:

@@ -52,7 +52,10 @@ class SystemClock:
 
 
 class FakeClock:
-    """A clock that moves when told; `sleep` advances it at once and yields to other tasks."""
+    """A clock that moves when told; `sleep` advances it at once and yields to other tasks.
+
+    For tests of ours and of who builds on the port; no part uses it.
+    """
 
     def __init__(self, now_ms: int = 1_790_000_000_000) -> None:
         self._now_ms = float(now_ms)

@@ -117,11 +117,6 @@ def to_degrees(point: Point) -> tuple[float, float]:
     return ORIGIN_LAT + point[1] / _M_PER_LAT, ORIGIN_LON + point[0] / _M_PER_LON
 
 
-def to_plane(lat: float, lon: float) -> Point:
-    """The reverse of `to_degrees`."""
-    return (lon - ORIGIN_LON) * _M_PER_LON, (lat - ORIGIN_LAT) * _M_PER_LAT
-
-
 # --- as a map -------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,1 @@
+"""Alerts: rules are judged over what arrives, and their notes are sent to destinations."""

@@ -1,7 +1,7 @@
 """The one operations server that judges: a thread that reads what rules look at, and writes alerts.
 
-Kafka's group of operations servers says which server judges (leadership.py); the others stand by,
-and one of them goes on when it is not heard of for SESSION_S. What guards the alerts is the
+Kafka's group of operations servers says which server judges (kafka/leadership.py); the others stand
+by, and one of them goes on when it is not heard of for SESSION_S. What guards the alerts is the
 transactional id that all have: who begins fences the others, then reads the alerts as they stand.
 Each turn is one transaction: rows of alerts and notes, the words of people that were heard, and the
 places up to which streams are judged. A note is sent after a transaction has said that an attempt

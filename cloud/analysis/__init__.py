@@ -1,0 +1,1 @@
+"""Continuous queries on Spark, and the minute summaries of all streams."""

@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.table_reader import TableReader
-from edgewake.cloud.queries.registry import Tables, built_in
+from edgewake.cloud.queries.registry import Registry, built_in
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
@@ -68,7 +68,7 @@ class QueryTables:
         }
         self._on_progress = on_progress
         self._readers: list[TableReader] = []
-        self.tables = Tables()
+        self.registry = Registry()
 
     def read(self) -> None:
         """All there is, from the beginning; registers the queries that are shipped.
@@ -79,9 +79,9 @@ class QueryTables:
         topic_admin.ensure_topics(kafka, _WRITTEN)
         for reader in self._readers:
             reader.close()
-        others = {topics.STREAMS: self.tables.on_stream, **self._others}
+        others = {topics.STREAMS: self.registry.on_stream, **self._others}
         self._readers = [  # the first one wakes the main loop
-            TableReader(kafka, "analysis-queries", {topics.QUERIES: self.tables.on_query}),
+            TableReader(kafka, "analysis-queries", {topics.QUERIES: self.registry.on_query}),
             TableReader(kafka, "analysis-tables", others),
         ]
         progress = TableReader(
@@ -110,7 +110,7 @@ class QueryTables:
         """Stream → field → type."""
         return {
             name: {field: info.type for field, info in stream.fields.items()}
-            for name, stream in self.tables.streams.items()
+            for name, stream in self.registry.streams.items()
         }
 
     def _register_built_in(self) -> None:
@@ -126,10 +126,10 @@ class QueryTables:
                 name=name, text=text, registered_at=now_ms, claim=claim_of(now_ms, "analysis")
             )
             for name, text in built_in().items()
-            if name not in done and name not in self.tables.registrations
+            if name not in done and name not in self.registry.registrations
         ]
         for registration in self._claimed(wanted):
-            self.tables.registrations[registration.name] = registration
+            self.registry.registrations[registration.name] = registration
             self._producer.produce(
                 topics.QUERIES, registration.model_dump_json().encode(), registration.name
             )
@@ -150,7 +150,7 @@ class QueryTables:
             raise Unavailable("the names of the built-in queries could not be claimed")
         for reader in self._readers:
             reader.read_all()
-        names = self.tables.names
+        names = self.registry.names
         for one in wanted:
             if names[one.name].claim != one.claim:
                 log.warning(

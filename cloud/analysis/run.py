@@ -28,7 +28,7 @@ from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.lanes.batch_traces import tracer_of
 from edgewake.cloud.analysis.lanes.lane_time import Upstream
 from edgewake.cloud.analysis.minutes.erasing import Erasing
-from edgewake.cloud.analysis.minutes.minute_job import Summing
+from edgewake.cloud.analysis.minutes.minute_job import MinuteJob
 from edgewake.cloud.analysis.minutes.minute_lake import Lake
 from edgewake.cloud.analysis.query_tables import QueryTables
 from edgewake.cloud.analysis.repair.previews import Previews
@@ -42,7 +42,7 @@ from edgewake.cloud.analysis.standby import Standby
 from edgewake.cloud.analysis.status_board import StatusBoard
 from edgewake.cloud.analysis.supervision import start_record
 from edgewake.cloud.analysis.supervision.slow_search import SlowSearch
-from edgewake.cloud.analysis.supervision.supervision import STOP_S, Around, LaneKey, Lanes
+from edgewake.cloud.analysis.supervision.supervision import STOP_S, Around, LaneKey, Supervision
 from edgewake.cloud.health import Health
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.queries.lane_kind import APART, KIND_NAMED, LaneKind
@@ -99,7 +99,7 @@ class Analysis:
         )
         self._lake = Lake(config.kept_dir / "lake", clock, days=config.lake_days)
         self._erasing = Erasing(self._lake, self._producer, clock)
-        self._catalogue = QueryTables(
+        self._query_tables = QueryTables(
             config,
             self._producer,
             clock,
@@ -108,16 +108,16 @@ class Analysis:
             on_erasure=self._erasing.on_row,
             on_progress=self._board.on_progress,
         )
-        self._tables = self._catalogue.tables
+        self._registry = self._query_tables.registry
         self._sequencers = SequencerWatch(config.kafka, clock)
-        self._lanes = Lanes(
+        self._supervision = Supervision(
             session,
             config,
             clock,
             rng,
             Upstream(self._sequencers.hold, self._sequencers.why),
             Around(
-                types=self._catalogue.types,
+                types=self._query_tables.types,
                 beat=self._heartbeat.beat,
                 leads=leads,
                 check_spark=self._check_spark,
@@ -126,8 +126,8 @@ class Analysis:
             ),
         )
         self._slow = SlowSearch(session, config, clock, rng)
-        self._summing = Summing(session, config, clock, rng, self._lake.keep)
-        self._summing_thread: threading.Thread | None = None
+        self._minute_job = MinuteJob(session, config, clock, rng, self._lake.keep)
+        self._minute_thread: threading.Thread | None = None
         self._summaries_from_s = clock.monotonic_s() + min(
             SUMMARY_AFTER_S, config.summary_interval_s
         )
@@ -146,15 +146,15 @@ class Analysis:
             self._leads()
             if not is_local(self._config.master):
                 self._check_spark()  # a lane that waits for readings does not notice
-            self._catalogue.poll()
-            has_ended = self._lanes.look_after()
-            changes = self._tables.changes, self._lanes.changes
-            if has_ended or changes != seen or self._lanes.is_due():
+            self._query_tables.poll()
+            has_ended = self._supervision.look_after()
+            changes = self._registry.changes, self._supervision.changes
+            if has_ended or changes != seen or self._supervision.is_due():
                 seen = changes
                 self._reconcile(stop)
-            self._lanes.start_planned(stop)
+            self._supervision.start_planned(stop)
             self._repair()
-            self._previews.turn(self._tables.streams)
+            self._previews.turn(self._registry.streams)
             self._look_for_slow()
             self._sum_up(stop)
             if self._leads():
@@ -164,17 +164,17 @@ class Analysis:
                 ready = True
                 log.info(
                     "the analysis is ready",
-                    extra={"event": "part.ready", "lanes": len(self._lanes.places)},
+                    extra={"event": "part.ready", "lanes": len(self._supervision.places)},
                 )
             self._pause(stop)
-        self._lanes.record.end()
+        self._supervision.record.end()
 
     def _look_at_health(self) -> None:
         for what, why in self._sequencers.troubles(self._clock.now_ms()).items():
             self.health.note(what, why)
         failed = [
             f"lane {'-'.join(key)} is tried again: {place.failed_by}"
-            for key, place in self._lanes.places.items()
+            for key, place in self._supervision.places.items()
             if place.failed_by
         ]
         self.health.note("lanes", "; ".join(failed)[:500] or None)
@@ -182,7 +182,7 @@ class Analysis:
 
     def _what_starts(self) -> str | None:
         """What windows wait for after a start; None once all that can run does."""
-        places = [place for place in self._lanes.places.values() if not place.failed_by]
+        places = [place for place in self._supervision.places.values() if not place.failed_by]
         starting = [
             place
             for place in places
@@ -197,7 +197,7 @@ class Analysis:
     def _pause(self, stop: threading.Event) -> None:
         """Until the next look; a query that is registered, paused or removed ends it."""
         until_s = self._clock.monotonic_s() + LOOK_EVERY_S
-        if not self._catalogue.wait(LOOK_EVERY_S):
+        if not self._query_tables.wait(LOOK_EVERY_S):
             stop.wait(max(0.0, until_s - self._clock.monotonic_s()))
 
     def _check_spark(self) -> None:
@@ -209,14 +209,14 @@ class Analysis:
 
     def close(self) -> None:
         """Stop all lanes; returns within STOP_S or a little later."""
-        self._lanes.close()
+        self._supervision.close()
         self._repairs.close()
         self._previews.close()
         self._slow.close()
         self._sequencers.close()
-        if self._summing_thread is not None:
-            self._summing_thread.join(STOP_S)
-        self._lanes.close_starts()
+        if self._minute_thread is not None:
+            self._minute_thread.join(STOP_S)
+        self._supervision.close_starts()
         self._producer.flush(0.5)
 
     def _open(self, stop: threading.Event) -> None:
@@ -224,7 +224,7 @@ class Analysis:
         said = False
         while not stop.is_set():
             try:
-                self._catalogue.read()
+                self._query_tables.read()
                 self._adopt()
                 return
             except Unavailable as error:
@@ -236,51 +236,53 @@ class Analysis:
 
     def _adopt(self) -> None:
         """What a process before this one said of queries holds."""
-        self._lanes.failed = dict(self._board.quarantined)
-        if (label := self._lanes.record.taken_out()) is not None:
-            self._lanes.failed[label] = start_record.WHY
-        self._lanes.isolated = set(self._board.isolated.values())
+        self._supervision.failed = dict(self._board.quarantined)
+        if (label := self._supervision.record.taken_out()) is not None:
+            self._supervision.failed[label] = start_record.WHY
+        self._supervision.isolated = set(self._board.isolated.values())
 
     def _repair(self) -> None:
         if not self._repairs.is_working:
-            self._lanes.release()
+            self._supervision.release()
         if self._repairs.is_idle:
             return
-        types = self._catalogue.types()
+        types = self._query_tables.types()
         standings = {
             registered.query.name: Standing(registered, lane.record, types, lane.job.queries)
-            for lane in self._lanes.running().values()
+            for lane in self._supervision.running().values()
             for registered in lane.job.queries
         }
         registered_at = {
             name: registration.registered_at
-            for name, registration in self._tables.registrations.items()
+            for name, registration in self._registry.registrations.items()
         }
         self._repairs.turn(
-            registered_at, standings, lambda key: self._lanes.hold((key[0], KIND_NAMED[key[1]]))
+            registered_at,
+            standings,
+            lambda key: self._supervision.hold((key[0], KIND_NAMED[key[1]])),
         )
 
     def _wanted(self) -> tuple[dict[str, QueryStatus], dict[LaneKey, Job]]:
-        lanes = self._lanes
-        found = statuses(self._tables, lanes.failed, self._config.foreign_topics, lanes.isolated)
+        lanes = self._supervision
+        found = statuses(self._registry, lanes.failed, self._config.foreign_topics, lanes.isolated)
         queries = [one.registered for one in found.values() if one.registered is not None]
-        return found, dict(jobs_of(queries, self._catalogue.types()))
+        return found, dict(jobs_of(queries, self._query_tables.types()))
 
     def _reconcile(self, stop: threading.Event) -> None:
         found, jobs = self._wanted()
-        self._lanes.reconcile(jobs, stop)
-        labels = {one.label for one in self._tables.registrations.values()}
-        self._lanes.isolated &= labels
+        self._supervision.reconcile(jobs, stop)
+        labels = {one.label for one in self._registry.registrations.values()}
+        self._supervision.isolated &= labels
         self._drop_checkpoints(found)
         self._state_rows.keep(labels)
-        self._lanes.record.keep(labels)
+        self._supervision.record.keep(labels)
         for name, one in found.items():
             if one.registered is None:
                 self._publish(name, one)
         self._board.keep(set(found))
-        running = {one.label for one in self._tables.registrations.values() if not one.paused}
-        failed = self._lanes.failed
-        self._lanes.failed = {label: why for label, why in failed.items() if label in running}
+        running = {one.label for one in self._registry.registrations.values() if not one.paused}
+        failed = self._supervision.failed
+        self._supervision.failed = {label: why for label, why in failed.items() if label in running}
 
     def _drop_checkpoints(self, found: Mapping[str, QueryStatus]) -> None:
         """Remove checkpoints of streams that no query reads.
@@ -291,7 +293,7 @@ class Analysis:
             self._config.kept_dir / "checkpoints",
             queried={one.stream for one in found.values()},
             kinds=set(LaneKind),
-            isolated=self._lanes.isolated,
+            isolated=self._supervision.isolated,
         )
         for place, kind in removed:
             log.info(
@@ -312,27 +314,27 @@ class Analysis:
             self._publish(registered.query.name, status)
 
     def _publish(self, name: str, status: QueryStatus) -> None:
-        registration = self._tables.registrations.get(name)
+        registration = self._registry.registrations.get(name)
         if registration is not None:
             label = registration.label
             self._board.publish(
                 name,
                 status,
                 registered_at=registration.registered_at,
-                quarantined=label in self._lanes.failed,
-                isolated=label in self._lanes.isolated,
+                quarantined=label in self._supervision.failed,
+                isolated=label in self._supervision.isolated,
             )
 
     def _look_for_slow(self) -> None:
         """Isolate a query that others wait for, and begin the next search that is due."""
-        running = self._lanes.running()
-        found = self._slow.turn(running, self._catalogue.types)
+        running = self._supervision.running()
+        found = self._slow.turn(running, self._query_tables.types)
         if found is None:
             return
         lane = running.get(found.lane)
         # Not during a step of a repair: it would go on with the lane that the query was in.
         if lane is not None and lane.job == found.job and not self._repairs.is_working:
-            self._lanes.isolate(found, lane)
+            self._supervision.isolate(found, lane)
 
     def _sum_up(self, stop: threading.Event) -> None:
         """Say what is to be summed up, and begin when it is time.
@@ -344,26 +346,28 @@ class Analysis:
             or self._clock.monotonic_s() < self._summaries_from_s
         ):
             return
-        if self._summing.fenced is not None:
+        if self._minute_job.fenced is not None:
             raise LocalError(
-                f"another analysis summarizes; only one may, this one ends: {self._summing.fenced}"
+                "another analysis summarizes; only one may, this one ends: "
+                f"{self._minute_job.fenced}"
             )
-        if self._summed_of != self._tables.changes:
-            self._summed_of, self._summing.streams = self._tables.changes, self._catalogue.types()
-        if self._summing_thread is None and self._leads():
-            self._summing_thread = threading.Thread(
-                target=self._summing.run, args=(stop,), name="summaries", daemon=True
+        if self._summed_of != self._registry.changes:
+            self._summed_of = self._registry.changes
+            self._minute_job.streams = self._query_tables.types()
+        if self._minute_thread is None and self._leads():
+            self._minute_thread = threading.Thread(
+                target=self._minute_job.run, args=(stop,), name="summaries", daemon=True
             )
-            self._summing_thread.start()
+            self._minute_thread.start()
 
     def gather(self) -> Iterable[Metric]:
         """The metrics of the analysis for Prometheus."""
         lanes = {
             key: (place.counters, place.lane is not None)
-            for key, place in self._lanes.places.items()
+            for key, place in self._supervision.places.items()
         }
         yield from analysis_metrics.gather(
-            lanes, self._summing.counters, left_out=len(self._summing.left_out)
+            lanes, self._minute_job.counters, left_out=len(self._minute_job.left_out)
         )
         yield from self.health.gather()
 

@@ -1,0 +1,1 @@
+"""Calls of others' endpoints: addresses that may be called, sealed secrets, signed webhooks."""

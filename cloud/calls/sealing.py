@@ -63,7 +63,7 @@ class Sealer:
     """Seals and opens endpoints; the first key seals."""
 
     def __init__(self, keys: list[bytes], random_bytes: Callable[[int], bytes]) -> None:
-        """Raises ValueError."""
+        """`random_bytes` makes a nonce for each endpoint. Raises ValueError for a bad key."""
         self._ciphers = Ciphers(keys, PERSON)
         self._sealing = self._ciphers.first.hex()
         self._key_ids = {name.hex(): name for name in self._ciphers.names}

@@ -1,0 +1,1 @@
+"""What an operator types: `edgewake status` and its kin, over the operations API."""

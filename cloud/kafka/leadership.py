@@ -9,8 +9,8 @@ leads on. One that the group gave the lead away from ends, and stands by when it
 
 Leadership saves work and guards nothing: a leader that hangs may not know that it has lost it.
 What guards the results is that the later producer of a lane fences the earlier one
-(transaction.py), and the later judge the earlier one. Since only the leader starts lanes, no two
-take turns in that.
+(results/transaction.py), and the later judge the earlier one. Since only the leader starts lanes,
+no two take turns in that.
 """
 
 from __future__ import annotations

@@ -183,11 +183,6 @@ class Replay:
             self._threads.append(thread)
             thread.start()
 
-    def forget_all(self) -> None:
-        """Keep none of the blocks that were read."""
-        self._kept.clear()
-        self._kept_bytes = 0
-
     def close(self) -> None:
         """End the threads, those that wait for Kafka too."""
         with self._may_go:

@@ -133,7 +133,7 @@ def parse_per(text: str) -> tuple[str, ...]:
 
 
 def parse_conflate(text: str) -> int:
-    """Ms; raises ValueError."""
+    """Milliseconds from one event of a thing to its next; raises ValueError."""
     low, high = CONFLATE_MS
     if text.isascii() and text.isdigit() and len(text) < 10 and low <= int(text) <= high:
         return int(text)

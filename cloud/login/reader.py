@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
 from edgewake.cloud.login.config import LoginConfig
 from edgewake.cloud.login.desk import Desk
 from edgewake.cloud.login.session import Session, roles_of
 from edgewake.cloud.login.wiring import desk_of
 from edgewake.cloud.rights.config import RightsConfig
-from edgewake.cloud.rights.principal import Grant, Limits, Principal, Proof
+from edgewake.cloud.rights.principal import Grant, Limits, Principal, Proof, name_of
 from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.rights.roles import NoRights, Roles
-from edgewake.cloud.rights.tokens import NAME_CHARS_MAX
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.ops.proof import Kind
@@ -42,7 +41,9 @@ def people_of(config: LoginConfig | None, rights: Rights, clock: Clock) -> Peopl
     if config is None or desk is None:
         return None
     desk.on_end.append(rights.log_out)
-    return People(desk, readers(config, rights.config))
+    reader, roles = readers(config, rights.config), Roles(rights.config)
+    rights.grants_of_login = lambda kept: _grants(config, roles, kept)
+    return People(desk, reader)
 
 
 def readers(config: LoginConfig, rights: RightsConfig) -> Callable[[Session], Principal]:
@@ -72,13 +73,14 @@ def _principal(config: LoginConfig, roles: Roles, session: Session) -> Principal
         raise NoRights(
             f"you are logged in as {session.name}, and none of your groups ({shown}) may read here"
         )
-    grants: tuple[Grant, ...] = ()
-    for role in held:
-        grants += roles.grants(role, session.claims)
+    kept = {
+        "groups": [group for group in session.groups if group in config.groups],
+        "claims": session.claims,
+    }
     digest = sha256(f"{session.id}\0{session.fresh_until}".encode()).digest()
     return Principal(
-        f"{config.issuer}#{session.subject}"[:NAME_CHARS_MAX],
-        grants,
+        name_of(config.issuer, session.subject),
+        _grants(config, roles, kept),
         Proof(
             Kind.LOGIN,
             digest,
@@ -88,7 +90,16 @@ def _principal(config: LoginConfig, roles: Roles, session: Session) -> Principal
         ),
         _widest([roles.limits(role) for role in held]),
         session.fresh_until,
+        kept,
     )
+
+
+def _grants(config: LoginConfig, roles: Roles, kept: Mapping[str, Any]) -> tuple[Grant, ...]:
+    """What is allowed by groups and claims. Raises NoRights."""
+    grants: tuple[Grant, ...] = ()
+    for role in roles_of(config, kept["groups"]):
+        grants += roles.grants(role, kept["claims"])
+    return grants
 
 
 def _widest(limits: list[Limits]) -> Limits:

@@ -9,6 +9,7 @@ import os
 import random
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,7 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.lake import manifest
 from edgewake.cloud.lake.asking import Asking
 from edgewake.cloud.login.config import LoginConfig
+from edgewake.cloud.login.desk import Desk as LoginDesk
 from edgewake.cloud.login.wiring import desk_of
 from edgewake.cloud.ops.app import make_app
 from edgewake.cloud.ops.credentials.desk import CredentialDesk
@@ -50,7 +52,7 @@ from edgewake.cloud.ops.services.device_commands import DeviceCommands
 from edgewake.cloud.ops.services.eraser import EraserDesk
 from edgewake.cloud.ops.services.named_desk import NamedDesk
 from edgewake.cloud.ops.services.previews import PreviewDesk
-from edgewake.cloud.ops.services.queries import Checked, NotThereYet, Registry
+from edgewake.cloud.ops.services.queries import Checked, NotThereYet, QueryService
 from edgewake.cloud.ops.services.reader import Reader
 from edgewake.cloud.ops.services.repairs import RepairDesk
 from edgewake.cloud.ops.services.replies import Replies
@@ -161,40 +163,30 @@ async def run(settings: OpsConfig) -> None:
     keys = Keys(settings.key_file)
     encrypted = tls.context(settings.also_cert_file, settings.also_key_file)
     listeners = http_part.bind_all((settings.host, *settings.also_hosts), settings.port)
-    clock = SystemClock()
-    history = HistoryLog(settings.kafka, clock, lambda: judging.judge.leads)
-    tables, ring = (
-        OpsTables(requests=RequestTable(served=settings.requests)),
-        EventRing(secrets.token_hex(4), history.past),
+    clock, ready, letters = SystemClock(), asyncio.Event(), DeadLetterIndex()
+    tables = OpsTables(requests=RequestTable(served=settings.requests))
+    sealer = (
+        None if settings.seal_key_file is None else sealing.load(settings.seal_key_file, os.urandom)
     )
-
-    letters = DeadLetterIndex()
-
-    def on_changes(changes: list[Change]) -> None:
-        now = clock.now_ms()
-        for change in changes:
-            if change.topic == topics.HISTORY:
-                history.take(change)
-        changes = [change for change in changes if change.topic != topics.HISTORY]
-        tables.is_loaded = reader.ready.is_set()
-        events = apply(tables, changes, now=now)
-        if tables.is_loaded:
-            ring.publish(events)
-
-    def on_offsets(found: dict[str, TopicOffsets], sequenced: Mapping[int, int] | None) -> None:
-        tables.sample(found, sequenced, now_s=clock.monotonic_s())
-
+    caller = webhook.Caller(clock, allow_hosts=settings.alert_hosts)
+    sender = Sender(lambda: tables.alerts.destinations, sealer, caller, settings.alert_hosts, clock)
+    judging = Judging(settings.kafka, tables, sender, clock, _alert_id, ready)
+    judge = judging.judge
+    history = HistoryLog(settings.kafka, clock, lambda: judge.leads)
+    ring = EventRing(secrets.token_hex(4), history.past)
+    arrivals = _Arrivals(tables, history, ring, ready, clock)
     reader = Reader(
         settings.kafka,
         letters=letters,
-        on_changes=on_changes,
-        on_offsets=on_offsets,
+        on_changes=arrivals.on_changes,
+        on_offsets=arrivals.on_offsets,
         rng=random.Random(),
+        ready=ready,
     )
     lookup = KafkaLookup(settings.kafka, clock)
     replayer = LetterReplayer(settings.kafka, clock)
     writer = TableWriter(settings.kafka, tables, clock)
-    registry = Registry(
+    registry = QueryService(
         settings.kafka,
         writer,
         tables,
@@ -221,11 +213,6 @@ async def run(settings: OpsConfig) -> None:
     )
     down = DeviceCommands(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(8))
     requests = Replies(writer, tables, clock=clock)
-    sealer = (
-        None if settings.seal_key_file is None else sealing.load(settings.seal_key_file, os.urandom)
-    )
-    caller = webhook.Caller(clock, allow_hosts=settings.alert_hosts)
-    sender = Sender(lambda: tables.alerts.destinations, sealer, caller, settings.alert_hosts, clock)
     alerts = AlertDesk(
         writer,
         tables,
@@ -236,24 +223,10 @@ async def run(settings: OpsConfig) -> None:
         sender=sender,
         allow_hosts=settings.alert_hosts,
     )
-    system = SystemLook(tables, registry, letters, lookup, clock, history.past, reader.ready)
-    judging = Judging(settings.kafka, tables, sender, clock, _alert_id, reader.ready)
-    problems = ProblemDesk(writer, tables, system, clock, lambda: judging.judge.leads)
+    system = SystemLook(tables, registry, letters, lookup, clock, history.past, ready)
+    problems = ProblemDesk(writer, tables, system, clock, lambda: judge.leads)
     desk = desk_of(settings.login, clock)
     clients_of = Clients(settings.trusted_proxies)
-    access = Access(
-        keys,
-        KeyDoor(keys, clock),
-        clients_of,
-        Passes(clock, _secret, TICKET_LIFE_S),
-        Passes(clock, _secret, SESSION_LIFE_S),
-        None if desk is None else People(desk),
-    )
-    metrics = CollectorRegistry()
-    metrics.register(TablesCollector(tables))
-    process_metrics.register(
-        metrics, "ops", certificates=settings.kafka.security.certificates, clock=clock
-    )
     client_desk = ClientDesk(writer, tables, clock)
     audit = AuditRing()
     logger.addHandler(audit)
@@ -280,10 +253,10 @@ async def run(settings: OpsConfig) -> None:
         ring=ring,
         past=history.past,
         problems=problems,
-        access=access,
+        access=_access(keys, clients_of, desk, clock),
         clock=clock,
-        metrics=metrics,
-        ready=reader.ready,
+        metrics=_metrics(settings, tables, clock),
+        ready=ready,
         health=reader.health,
         summaries=summaries,
         asking=Asking(settings.lake_dir, settings.kafka),
@@ -298,30 +271,25 @@ async def run(settings: OpsConfig) -> None:
         http_intake=settings.http_intake,
         enrolling_url=_network_url(settings),
     )
+    works = {
+        "reader": reader.run(),
+        "summaries": follower.run(),
+        "look": _look(tables, ring, keys, clock),
+        "answers": down.keep_answers(),
+        "requests": requests.run(ready),
+        "settle": _settle_when(ready),
+        "clean-up": _clean_up((registry.clean_up, client_desk.clean_up), ready, clock),
+        "alerts": judging.run(),
+        "erasures": eraser.run(ready),
+        "levels": look_again_and_again(judge, tables, system, clock),
+        "problems": problems.run(),
+        "history": history.run(),
+        "live-end": _close_at(stop, ring),
+        **({} if desk is None else {"login": desk.run()}),
+    }
     try:
         async with asyncio.TaskGroup() as tasks:
-            background = [
-                tasks.create_task(reader.run(), name="reader"),
-                tasks.create_task(follower.run(), name="summaries"),
-                tasks.create_task(_look(tables, ring, keys, clock), name="look"),
-                tasks.create_task(down.keep_answers(), name="answers"),
-                tasks.create_task(requests.run(reader.ready), name="requests"),
-                tasks.create_task(_settle_when(reader.ready), name="settle"),
-                tasks.create_task(
-                    _clean_up((registry.clean_up, client_desk.clean_up), reader, clock),
-                    name="clean-up",
-                ),
-                tasks.create_task(judging.run(), name="alerts"),
-                tasks.create_task(eraser.run(reader.ready), name="erasures"),
-                tasks.create_task(
-                    look_again_and_again(judging.judge, tables, system, clock), name="levels"
-                ),
-                tasks.create_task(problems.run(), name="problems"),
-                tasks.create_task(history.run(), name="history"),
-                tasks.create_task(_close_at(stop, ring), name="live-end"),
-            ]
-            if desk is not None:
-                background.append(tasks.create_task(desk.run(), name="login"))
+            background = [tasks.create_task(work, name=name) for name, work in works.items()]
             await http_part.serve(
                 HostCheck(make_app(services), settings.public_names),
                 listeners,
@@ -339,6 +307,56 @@ async def run(settings: OpsConfig) -> None:
         writer.close()
         history.close()
         logger.removeHandler(audit)
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrivals:
+    """What becomes of what the reader brings, on the event loop."""
+
+    tables: OpsTables
+    history: HistoryLog
+    ring: EventRing
+    ready: asyncio.Event
+    clock: Clock
+
+    def on_changes(self, changes: list[Change]) -> None:
+        """Rows of the history go there, all others into the tables, and their events to readers."""
+        now = self.clock.now_ms()
+        for change in changes:
+            if change.topic == topics.HISTORY:
+                self.history.take(change)
+        changes = [change for change in changes if change.topic != topics.HISTORY]
+        self.tables.is_loaded = self.ready.is_set()
+        events = apply(self.tables, changes, now=now)
+        if self.tables.is_loaded:
+            self.ring.publish(events)
+
+    def on_offsets(
+        self, found: dict[str, TopicOffsets], sequenced: Mapping[int, int] | None
+    ) -> None:
+        """Kafka's offsets, from which rates and lags are computed."""
+        self.tables.sample(found, sequenced, now_s=self.clock.monotonic_s())
+
+
+def _access(keys: Keys, clients: Clients, desk: LoginDesk | None, clock: Clock) -> Access:
+    """Who may do what: by a key, a link that is opened once, a session, or a login."""
+    return Access(
+        keys,
+        KeyDoor(keys, clock),
+        clients,
+        Passes(clock, _secret, TICKET_LIFE_S),
+        Passes(clock, _secret, SESSION_LIFE_S),
+        None if desk is None else People(desk),
+    )
+
+
+def _metrics(settings: OpsConfig, tables: OpsTables, clock: Clock) -> CollectorRegistry:
+    metrics = CollectorRegistry()
+    metrics.register(TablesCollector(tables))
+    process_metrics.register(
+        metrics, "ops", certificates=settings.kafka.security.certificates, clock=clock
+    )
+    return metrics
 
 
 def _network_url(settings: OpsConfig) -> str:
@@ -407,9 +425,9 @@ def settle() -> None:
 
 
 async def _clean_up(
-    works: Sequence[Callable[[], Awaitable[None]]], reader: Reader, clock: Clock
+    works: Sequence[Callable[[], Awaitable[None]]], ready: asyncio.Event, clock: Clock
 ) -> None:
-    await reader.ready.wait()
+    await ready.wait()
     while True:
         for work in works:
             try:

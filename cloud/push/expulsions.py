@@ -1,4 +1,4 @@
-"""Ends leases that an operator ends, wakes clients that one wakes, and tests endpoints.
+"""Ends leases, deliveries and groups, wakes clients and tests endpoints for operators.
 
 Their words stand on `ew.endings` (`edgewake.protocol.ops.open_client`).
 """
@@ -12,10 +12,13 @@ from collections import deque
 from pydantic import ValidationError
 
 from edgewake.cloud.push.deliveries.deliveries import Deliveries
+from edgewake.cloud.push.groups.groups import Groups
 from edgewake.cloud.push.proxy import Elsewhere, Proxy, Standby
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.leases.delivery_record import DELIVERY
+from edgewake.protocol.leases.group_record import GROUP
 from edgewake.protocol.ops.open_client import TEST, WAKE, Ending
 
 log = logging.getLogger("edgewake.push")
@@ -24,9 +27,9 @@ log = logging.getLogger("edgewake.push")
 class Expulsions:
     """`run` must run; `hear` may be called from any thread."""
 
-    def __init__(self, proxy: Proxy, deliveries: Deliveries, clock: Clock) -> None:
+    def __init__(self, proxy: Proxy, deliveries: Deliveries, groups: Groups, clock: Clock) -> None:
         self._proxy = proxy
-        self._deliveries = deliveries
+        self._deliveries, self._groups = deliveries, groups
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._heard: deque[tuple[str, bytes]] = deque(maxlen=1000)
@@ -50,21 +53,29 @@ class Expulsions:
             while self._heard:
                 await self._end(*self._heard.popleft())
 
-    async def _end(self, lease_id: str, word: bytes) -> None:
+    async def _end(self, key: str, word: bytes) -> None:
         try:
             said = Ending.model_validate_json(word)
-            if lease_id.startswith(WAKE):
-                self._wake(lease_id.removeprefix(WAKE), said)
-            elif lease_id.startswith(TEST):
-                self._test(lease_id.removeprefix(TEST), said)
-            elif said.holds(self._clock.now_ms()) and await self._proxy.expel(lease_id):
-                facts = {"event": "push.ended_by_operator", "lease": lease_id, "by": said.by}
-                log.info("lease %s is ended by %s", lease_id, said.by, extra=facts)
+            if key.startswith(WAKE):
+                self._wake(key.removeprefix(WAKE), said)
+            elif key.startswith(TEST):
+                self._test(key.removeprefix(TEST), said)
+            elif said.holds(self._clock.now_ms()) and await self._expel(key):
+                facts = {"event": "push.ended_by_operator", "lease": key, "by": said.by}
+                log.info("%s is ended by %s", key, said.by, extra=facts)
         except ValidationError as error:
             log.warning("%s: a word that cannot be read: %s", topics.ENDINGS, error)
         except (Unavailable, Standby, Elsewhere) as error:  # who ended it is told, and asks again
-            facts = {"event": "push.not_ended", "lease": lease_id}
-            log.warning("lease %s is not ended: %s", lease_id, error, extra=facts)
+            facts = {"event": "push.not_ended", "lease": key}
+            log.warning("%s is not ended: %s", key, error, extra=facts)
+
+    async def _expel(self, key: str) -> bool:
+        """End a lease, or what has a row of its own under this key, where it is here."""
+        if key.startswith(DELIVERY):
+            return await self._deliveries.expel(key.removeprefix(DELIVERY))
+        if key.startswith(GROUP):
+            return await self._groups.expel(key.removeprefix(GROUP))
+        return await self._proxy.expel(key)
 
     def _wake(self, lease_id: str, said: Ending) -> None:
         if said.holds(self._clock.now_ms()) and self._proxy.wake_now(lease_id):

@@ -198,7 +198,7 @@ async def run(settings: PushConfig) -> None:
         rng=rng,
         session_timeout_s=session_s,
     )
-    expulsions = Expulsions(proxy, deliveries, clock)
+    expulsions = Expulsions(proxy, deliveries, groups, clock)
     watch.hub.catalogue.on_ending = expulsions.hear
     reads = LeaseReads(settings.kafka, settings.name, on_read=proxy.client_reads, rng=rng)
     peers = Peers(settings.kafka, clock, own_url)

@@ -50,6 +50,7 @@ class LaneKind(StrEnum):
 
     A query is of the first kind that it fits. Queries without sketches must not pay for sketches,
     and those that may not leave readings out neither wait for others nor pay for their weights.
+    Names are written into records and folders of lanes, so they stay where a word changes here.
     """
 
     fits: Rule
@@ -68,7 +69,7 @@ class LaneKind(StrEnum):
         kind.fits, kind.execution, kind.why, kind.inputs = fits, execution, why, inputs
         return kind
 
-    PAIR = (
+    STREAM_JOIN = (
         "pair",
         lambda query: query.is_paired,
         DEDICATED,
@@ -87,7 +88,7 @@ class LaneKind(StrEnum):
         "a reading counts only where it differs from the one before, so the driver compares one "
         "after the other",
     )
-    JOIN = (
+    TABLE_JOIN = (
         "join",
         lambda query: query.is_completed,
         DEDICATED,

@@ -26,7 +26,7 @@ a third of what the analysis may be silent."""
 
 TAG: Final = 40
 """What a tag has beside the query's own expressions: its window, its place, when it is forgotten
-(tags.py)."""
+(plan/tags.py)."""
 NUMBER: Final = 5
 """The number of times that a tag holds the expression of a number: with the sums of frames once for
 each of count, sum, least and most, and in a test."""

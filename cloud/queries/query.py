@@ -343,7 +343,7 @@ class Registered:
     query: Query
     registered_at: int
     is_isolated: bool = False
-    """Does it have a lane of its own, because others waited for it (slow.py)?"""
+    """Does it have a lane of its own, because others waited for it (schedule/slow.py)?"""
 
     @property
     def id(self) -> int:

@@ -1,6 +1,7 @@
 """A query file: what it says, checked, as frozen values. No I/O and no Spark.
 
-A file is a comment header and one SELECT over one stream, or over several of one shape (union.py):
+A file is a comment header and one SELECT over one stream, or over several of one shape
+(syntax/union.py):
 
     -- name: host_minute
     -- description: Load of each machine, minute by minute

@@ -1,6 +1,6 @@
 """Which queries run: decided from registrations, catalogue and what failed before.
 
-Pure; run.py acts on it.
+Pure; analysis/run.py acts on it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Asked: TypeAlias = tuple[Registration, str | None, Mapping[str, Stream], bool, C
 
 
 @dataclass
-class Tables:
+class Registry:
     """Registrations and catalogue as they stand, filled from Kafka."""
 
     registrations: dict[str, Registration] = field(default_factory=dict)
@@ -113,7 +113,7 @@ def status(
 
 
 def statuses(
-    tables: Tables,
+    registry: Registry,
     failed: Mapping[str, str],
     foreign: Collection[str] = (),
     isolated: Container[str] = (),
@@ -124,16 +124,16 @@ def statuses(
 
     `isolated`: those (label) with lanes of their own.
     """
-    streams, before = tables.streams, tables.found
-    tables.found = {}
-    for name, registration in tables.registrations.items():
+    streams, before = registry.streams, registry.found
+    registry.found = {}
+    for name, registration in registry.registrations.items():
         label = registration.label
         asked = (registration, failed.get(label), streams, label in isolated, foreign)
         known = before.get(name)
-        tables.found[name] = (
+        registry.found[name] = (
             known if known is not None and known[0] == asked else (asked, status(*asked))
         )
-    found = {name: one for name, (_, one) in tables.found.items()}
+    found = {name: one for name, (_, one) in registry.found.items()}
     for stream in {one.stream for one in found.values()}:
         running = {
             name: one.registered

@@ -29,6 +29,13 @@ class Names:
         compiled = re.compile(parts, re.DOTALL) if patterns else _NOTHING
         return cls(frozenset(found.difference(patterns)), patterns, compiled)
 
+    def covers(self, other: Names) -> bool:
+        """Does it have all names that the other one has?
+
+        A pattern is covered where it matches as a text: only a `*` takes the place of a `*`.
+        """
+        return all(name in self for name in (*other.exact - self.exact, *other.patterns))
+
     def __contains__(self, name: object) -> bool:
         """Is it one of them? What is not a text is not."""
         if not isinstance(name, str):

@@ -7,10 +7,11 @@ up. What the operations API guards is shown to nobody here, whatever a grant say
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from hashlib import sha256
+from typing import Any, Final
 
 from edgewake.cloud.rights.names import Names
 from edgewake.cloud.rights.scope import Part, Scope
@@ -21,6 +22,10 @@ NONE: Final = Names.of([])
 OPERATOR_STREAMS: Final = frozenset({ANSWERS, REQUESTS})
 """What devices say to those who operate them: the output of commands, and what devices ask for. The
 operations API shows both."""
+
+
+NAME_CHARS_MAX: Final = 200
+"""Characters of a principal's name; a longer one has a digest in the place of the rest."""
 
 
 class Action(StrEnum):
@@ -85,6 +90,9 @@ class Principal:
     limits: Limits = Limits()
     expires_at: int | None = None
     """ms since 1970 UTC; None: when its proof is revoked."""
+    claims: Mapping[str, Any] | None = field(default=None, compare=False)
+    """What its grants were made of, so that they can be made again by another configuration; None:
+    they are looked up."""
 
     def may(self, action: Action, stream: str) -> bool:
         """May it do this with a stream or query of this name?"""
@@ -124,6 +132,17 @@ def _scope(grants: Iterable[Grant]) -> Scope | None:
     if any(part.devices is None and part.fields is None for part in parts):
         return None
     return Scope(tuple(sorted(set(parts), key=repr)))
+
+
+def name_of(issuer: str, subject: str) -> str:
+    """The name of a token's or a person's subject, which owns what it leaves behind.
+
+    One that is cut is longer than any that is whole: nobody is given a subject that has its name.
+    """
+    name = f"{issuer}#{subject}"
+    if len(name) <= NAME_CHARS_MAX:
+        return name
+    return f"{name[:NAME_CHARS_MAX]}~{sha256(name.encode()).hexdigest()[:32]}"
 
 
 def holder(principal: Principal, client: str) -> str:

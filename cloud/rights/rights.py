@@ -12,16 +12,16 @@ import heapq
 import itertools
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
 from edgewake.cloud.rights import reader_keys, revoked, tokens
 from edgewake.cloud.rights.config import RightsConfig
 from edgewake.cloud.rights.issuers import Fetch, KeySet, fetch
-from edgewake.cloud.rights.principal import Principal, Proof
-from edgewake.cloud.rights.roles import Roles
+from edgewake.cloud.rights.principal import Grant, Principal, Proof
+from edgewake.cloud.rights.roles import NoRights, Roles
 from edgewake.cloud.rights.tokens import Lapsed, Refused, UnknownKey
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.files.changing_file import ChangingFile
@@ -125,6 +125,8 @@ class Rights:
         """Those in `_expiring`, each once."""
         self._numbers = itertools.count()
         self._logged_out: OrderedDict[str, None] = OrderedDict()
+        self.grants_of_login: Callable[[Mapping[str, Any]], tuple[Grant, ...]] = lambda _: ()
+        """What a person with these claims (`Principal.claims`) may do; it may raise NoRights."""
         self._listeners: list[Callable[[], None]] = []
 
     def listen(self, told: Callable[[], None]) -> None:
@@ -204,6 +206,16 @@ class Rights:
         if issuer is None or (self._revoked is not None and self._revoked.value.has(proof)):
             return False
         return is_expired or proof.key in issuer.thumbprints
+
+    def grants_of(self, proof: Proof, claims: Mapping[str, Any]) -> tuple[Grant, ...]:
+        """What a token or login with these claims may do by the configuration of now."""
+        try:
+            if proof.kind is Kind.LOGIN:
+                return self.grants_of_login(claims)
+            issuer = self._issuers[proof.issuer].issuer.config
+            return tokens.granted_by(claims, issuer, self._roles)[1]
+        except (NoRights, KeyError):
+            return ()
 
     def watch(self, principal: Principal, end: Callable[[End], None]) -> Watch:
         """Call `end` once when the right holds no longer, within a second."""

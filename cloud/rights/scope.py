@@ -15,6 +15,8 @@ from edgewake.cloud.rights.names import Names
 from edgewake.protocol.names import RESERVED_FIELDS
 
 READING_ENVELOPE: Final = RESERVED_FIELDS
+_EVERY: Final = Names.of(["*"])
+"""Every field; of devices it would leave out what names none."""
 RESULT_ENVELOPE: Final = RESERVED_FIELDS | {"complete", "withdrawn", "window_number"}
 
 
@@ -43,6 +45,36 @@ class Scope:
         if any(devices is None or devices.patterns for devices in found):
             return None
         return frozenset(name for devices in found if devices is not None for name in devices.exact)
+
+    def covers(self, other: Scope) -> bool:
+        """Does it show all that the other one shows?"""
+        return all(self._covers(part) for part in other.parts)
+
+    def _covers(self, part: Part) -> bool:
+        fields = _EVERY if part.fields is None else part.fields
+        if any(_has(one.devices, part.devices) and _has(one.fields, fields) for one in self.parts):
+            return True
+        # A pattern is looked at as the name of a device: what has it has all that it stands for.
+        devices: tuple[str | None, ...] = (None,)
+        if part.devices is not None:
+            devices = (*part.devices.exact, *part.devices.patterns)
+        return all(
+            self.sees(device) and _has(self._fields_of(device), fields) for device in devices
+        )
+
+    def _fields_of(self, device: str | None) -> Names | None:
+        """The fields that are seen of a device; None: all."""
+        found = [
+            part.fields for part in self.parts if part.devices is None or device in part.devices
+        ]
+        if any(fields is None for fields in found):
+            return None
+        return Names.of(
+            name
+            for fields in found
+            if fields is not None
+            for name in (*fields.exact, *fields.patterns)
+        )
 
     def cut(self, event: Mapping[str, Any], *, is_result: bool) -> Mapping[str, Any] | None:
         """The visible fields of a data event, in their order; None where the event is hidden.
@@ -79,6 +111,11 @@ class Scope:
         return name in READING_ENVELOPE or all(
             part.fields is None or name in part.fields for part in self.parts
         )
+
+
+def _has(names: Names | None, others: Names | None) -> bool:
+    """Are all of the others among these? None: all there are."""
+    return names is None or (others is not None and names.covers(others))
 
 
 Scopes: TypeAlias = tuple[Scope | None, ...]

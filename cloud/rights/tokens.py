@@ -19,16 +19,16 @@ import orjson
 
 from edgewake.cloud.rights.config import GrantConfig, IssuerConfig
 from edgewake.cloud.rights.jwks import Key
-from edgewake.cloud.rights.principal import Grant, Principal, Proof
+from edgewake.cloud.rights.principal import Grant, Principal, Proof, name_of
 from edgewake.cloud.rights.roles import NoRights, Roles, granted
 from edgewake.protocol.ops.proof import Kind
 
 TYPES: Final = frozenset({"jwt", "at+jwt", "application/at+jwt"})
 """`typ` of a token that is believed; one without is, too."""
+DETAILS: Final = "authorization_details"
 DETAILS_TYPE: Final = "edgewake"
 DETAILS_MAX: Final = 32
 """Grants that a token may carry."""
-NAME_CHARS_MAX: Final = 200
 TIME_S_MAX: Final = 253_402_300_800
 """The year 10000."""
 
@@ -157,16 +157,13 @@ def _principal(
     subject, token_id = claims.get("sub"), claims.get("jti", "")
     if not isinstance(subject, str) or not isinstance(token_id, str) or not subject:
         raise NoRights("sub, and jti where there is one: expected texts")
-    role = claims.get(config.role_claim, config.role)
-    if role is not None and role != config.role and role not in config.roles:
-        raise NoRights(f"{config.role_claim}: its issuer may not give this role")
-    details = _details(claims) if config.details else ()
-    if role is None and not details:
-        raise NoRights(f"it says no role in {config.role_claim}, and its issuer has none by itself")
-    named = () if role is None else roles.grants(role, claims)
+    role, grants = granted_by(claims, config, roles)
+    used = {config.role_claim, *(roles.claims(role) if role else ())}
+    if config.details:
+        used.add(DETAILS)
     return Principal(
-        f"{config.issuer}#{subject}"[:NAME_CHARS_MAX],
-        (*named, *details),
+        name_of(config.issuer, subject),
+        grants,
         Proof(
             Kind.TOKEN,
             token.digest,
@@ -175,13 +172,28 @@ def _principal(
             subject=subject,
             token_id=token_id,
         ),
-        roles.limits(role or ""),
+        roles.limits(role),
         int((expires_s + config.leeway_s) * 1000),
+        {name: claims[name] for name in sorted(used) if name in claims},
     )
 
 
+def granted_by(
+    claims: Mapping[str, Any], config: IssuerConfig, roles: Roles
+) -> tuple[str, tuple[Grant, ...]]:
+    """The role that claims name, empty for none, and what they allow. Raises NoRights."""
+    role = claims.get(config.role_claim, config.role)
+    if role is not None and role != config.role and role not in config.roles:
+        raise NoRights(f"{config.role_claim}: its issuer may not give this role")
+    details = _details(claims) if config.details else ()
+    if role is None and not details:
+        raise NoRights(f"it says no role in {config.role_claim}, and its issuer has none by itself")
+    named = () if role is None else roles.grants(role, claims)
+    return role or "", (*named, *details)
+
+
 def _details(claims: Mapping[str, Any]) -> tuple[Grant, ...]:
-    found = claims.get("authorization_details", [])
+    found = claims.get(DETAILS, [])
     if not isinstance(found, list) or len(found) > DETAILS_MAX:
         raise NoRights(f"authorization_details: expected a list of up to {DETAILS_MAX}")
     ours = [one for one in found if isinstance(one, dict) and one.get("type") == DETAILS_TYPE]

@@ -1,0 +1,1 @@
+"""The sequencer: from `ew.up` to `ew.s.*`, each frame once and in order."""

@@ -300,7 +300,7 @@ def _presence(summary: Summary, known: _Known, text: str) -> Contained:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What is known of a summary's values, by their hashes (bloom.py)."""
+    """What is known of a summary's values, by their hashes (sketches/bloom.py)."""
 
     seen: int
     has: Callable[[int], bool]

@@ -1,0 +1,1 @@
+"""Traces: where a reading spends its time, as spans for an OpenTelemetry collector."""

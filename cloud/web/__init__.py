@@ -1,0 +1,1 @@
+"""What all HTTP servers share: bounds, errors, pages, TLS, and where a request comes from."""

@@ -1,0 +1,1 @@
+"""Parts as processes: started in order, watched, started again, stopped."""

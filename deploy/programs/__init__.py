@@ -1,0 +1,1 @@
+"""Programs of others that parts need: found, fetched or installed, and configured."""

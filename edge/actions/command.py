@@ -29,7 +29,7 @@ PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 
 
 class CommandAction:
-    """See the module."""
+    """Starts a program for an alert, with the alert in its environment."""
 
     def __init__(self, config: CommandActionConfig) -> None:
         self._config = config

@@ -24,7 +24,7 @@ REFUSED_FROM: Final = 0x80
 
 
 class MqttAction:
-    """See the module."""
+    """Publishes an alert to a broker."""
 
     def __init__(self, config: MqttActionConfig, device: str) -> None:
         self._config = config

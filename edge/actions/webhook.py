@@ -19,7 +19,7 @@ from edgewake.edge.sources.web.web_config import read_token
 
 
 class WebhookAction:
-    """See the module."""
+    """Posts an alert to an address."""
 
     def __init__(self, config: WebhookActionConfig) -> None:
         self._config = config

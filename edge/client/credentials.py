@@ -52,7 +52,7 @@ class TokenFile:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """See the module.
+    """What a client shows a server, and which authorities it trusts.
 
     Raises ValueError for a wrong header, or a file that cannot be used.
     """

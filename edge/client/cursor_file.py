@@ -19,7 +19,10 @@ file is not read: it cannot be a cursor."""
 
 
 class CursorFile:
-    """See the module. Raises ConfigError, at the start rather than after the first event."""
+    """A file that keeps a client's cursor.
+
+    Raises ConfigError, at the start rather than after the first event.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path

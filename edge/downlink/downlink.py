@@ -54,7 +54,8 @@ class Downlink:
 
         try:
             message = _read(kept)
-        except Rejected as error:  # an earlier version of the agent kept it
+        except Rejected as error:
+            # Kept by an agent of another version, before an update or a rollback.
             return _answer(kept, AnswerState.REFUSED, str(error))
         if not was_begun and kept.is_over(self.inbox.now()):
             return _answer(

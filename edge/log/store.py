@@ -49,6 +49,7 @@ from edgewake.edge.log.tables.consumers import (
 )
 from edgewake.edge.log.tables.epoch import (
     LogIdentity,
+    LogLocation,
     location_of,
     new_epoch_reason,
 )
@@ -160,10 +161,9 @@ class LogStore:
         and SQLite recovers what comes before.
         """
         damaged = damaged_logs(self._path.parent)
-        identity, location = (
-            read_identity(self._db),
-            location_of(self._path if self._path.exists() else self._path.parent, boot=boot),
-        )
+        identity = read_identity(self._db)
+        where = self._path if self._path.exists() else self._path.parent
+        location = location_of(where, boot=boot)
         if identity is None and damaged:
             known = what_it_knew(damaged[-1], known)
         self.epoch_began = new_epoch_reason(identity, known, location, damaged=bool(damaged))
@@ -171,47 +171,18 @@ class LogStore:
             # At once: SQLite deletes what it does not see of the write-ahead log.
             set_aside(self._path.parent)
             raise LogDamagedError("its write-ahead log is without commits that the sidecar knows")
-        self.log_id = (
-            identity.log_id
-            if identity and self.epoch_began != "without its sidecar"
-            else os.urandom(16).hex()
-        )
-        self.epoch = identity.epoch if identity else 0
-        self.commit_found = identity.commit if identity else 0
-        """Number of the last commit that was in the file when it was opened; 0: it was made. An
-        epoch that began then has one more."""
-        self.commit = max(self.commit_found, known.commit if known else 0)
-        if self.epoch_began is not None:
-            known_epoch = known.epoch if known else 0
-            ended = identity.epoch if identity else known_epoch
-            self.epoch = new_epoch(max(self.epoch, known_epoch), self._clock.now_ms())
-            self.commit += 1
-            begin_epoch(
-                self._db,
-                LogIdentity(self.log_id, self.epoch, self.commit, location),
-                self.epoch_began,
-                ended,
-                None if identity else known,
-            )
+        self._number(identity, known, location, new_epoch)
         self._window.epoch = self.epoch
         self._page_bytes: int = self._db.execute("PRAGMA page_size").fetchone()[0]
         self._positions: dict[str, str] = dict(
             self._db.execute("SELECT name, position FROM sources")
         )
-        is_of_this_commit = identity is None or (
-            known and (known.log_id, known.commit) == (identity.log_id, identity.commit)
-        )
-        if identity and known and is_of_this_commit:
-            self._positions = corrected_positions(self._db, self._positions, known.sources)
         here = {frame for frame, _ in read_frames(self._db)}
-        if (
-            identity
-            and known
-            and known.version
-            and is_of_this_commit
-            and not here <= known.frames.keys()
-        ):
-            raise LogDamagedError("frames that were never formed")
+        is_of_this_commit = _is_of_this_commit(known, identity)
+        if known and identity and is_of_this_commit:
+            self._positions = corrected_positions(self._db, self._positions, known.sources)
+            if known.version and not here <= known.frames.keys():
+                raise LogDamagedError("frames that were never formed")
         restored = 0
         if known and (damaged or is_of_this_commit):
             restored = restore_frames(self._db, known, here, self._clock.now_ms())
@@ -219,6 +190,35 @@ class LogStore:
         self._state = load(self._db, self._rows, is_salvaging=self.is_salvaging)
         self._failpoint("new log")
         self._rewrite_sidecar()
+
+    def _number(
+        self,
+        identity: LogIdentity | None,
+        known: Known | None,
+        location: LogLocation,
+        new_epoch: Callable[[int, int], int],
+    ) -> None:
+        """Which log, epoch and commit this is from now on; written where an epoch begins."""
+        is_known = identity is not None and self.epoch_began != "without its sidecar"
+        self.log_id = identity.log_id if identity and is_known else os.urandom(16).hex()
+        self.epoch = identity.epoch if identity else 0
+        self.commit_found = identity.commit if identity else 0
+        """Number of the last commit that was in the file when it was opened; 0: it was made. An
+        epoch that began then has one more."""
+        self.commit = max(self.commit_found, known.commit if known else 0)
+        if self.epoch_began is None:
+            return
+        known_epoch = known.epoch if known else 0
+        ended = identity.epoch if identity else known_epoch
+        self.epoch = new_epoch(max(self.epoch, known_epoch), self._clock.now_ms())
+        self.commit += 1
+        begin_epoch(
+            self._db,
+            LogIdentity(self.log_id, self.epoch, self.commit, location),
+            self.epoch_began,
+            ended,
+            None if identity else known,
+        )
 
     def _rewrite_sidecar(self) -> None:
         known = Known(self.log_id, self.epoch, self.commit, VERSION, self._page_bytes)
@@ -607,3 +607,10 @@ class LogStore:
 
 def _next_id(streams: Mapping[str, StreamState]) -> int:
     return 1 + max((stream.id for stream in streams.values()), default=0)
+
+
+def _is_of_this_commit(known: Known | None, identity: LogIdentity | None) -> bool:
+    """Was the sidecar written with the last commit of the log? Always, where the log is new."""
+    if identity is None:
+        return True
+    return known is not None and (known.log_id, known.commit) == (identity.log_id, identity.commit)

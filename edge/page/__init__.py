@@ -1,0 +1,1 @@
+"""The agent's page and its metrics, in a process of their own."""

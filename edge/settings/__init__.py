@@ -1,0 +1,1 @@
+"""Settings that the cloud pushed: on trial until they are proven good."""

@@ -1,0 +1,1 @@
+"""What brings readings to the agent: the port, its configuration, and a room for each kind."""

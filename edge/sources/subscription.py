@@ -60,7 +60,7 @@ class SubscriptionConfig(SourceConfig):
 
 
 class Subscription:
-    """The source."""
+    """Asks for one chunk of the feed after the other, and queues its events."""
 
     policy = Policy.BLOCK
 

@@ -43,14 +43,6 @@ def type_of_kinds(kinds: frozenset[type]) -> FieldType | None:
         ) from None
 
 
-def type_of(column: Sequence[Scalar]) -> FieldType | None:
-    """The one type of a column's values; None where all are null.
-
-    Raises TypeError where they differ.
-    """
-    return type_of_kinds(frozenset(map(type, column)))
-
-
 def types_of(fields: Mapping[str, Sequence[Scalar]]) -> dict[str, FieldType]:
     """The types of a frame's columns; all-null columns are left out.
 

@@ -43,7 +43,7 @@ class Pending:
     """
 
     number: int
-    """1 for the first; the webhook-id is made of the delivery's id and this number."""
+    """1 for the first; the webhook-id is made of the delivery's id, this number and the events."""
     to: str
     """The cursor behind its last event; it begins at the delivery's own."""
     made_at: int

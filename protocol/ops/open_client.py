@@ -2,7 +2,8 @@
 
 Each access server says on `ew.clients` (key: its name) every few seconds who reads there. An
 operator's word stands on `ew.endings` (key: the client's id) until it is heard or too old; one that
-wakes a sleeping client, or tests a delivery's endpoint, stands there, too.
+wakes a sleeping client, tests a delivery's endpoint, or ends a delivery or a group (key: that of
+its row of `ew.leases`), stands there, too.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class ServerClients(BaseModel):
 
 
 class Ending(BaseModel):
-    """An operator ends a client: an open stream, or a lease."""
+    """An operator ends a client: an open stream, a lease, a delivery or a group."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -1,0 +1,1 @@
+"""Patterns over readings, the same for chains on devices, queries and alerts."""

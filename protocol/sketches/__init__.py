@@ -1,0 +1,1 @@
+"""Sketches: small values that many readings are put into and that merge."""

@@ -142,7 +142,10 @@ class Payload(NamedTuple):
 
 
 def decoded(data: bytes) -> Payload:
-    """Raises Rejected."""
+    """Reads a message's protobuf, at most METRICS_MAX metrics with those of templates.
+
+    Raises Rejected.
+    """
     message = _Payload()
     try:
         message.ParseFromString(data)

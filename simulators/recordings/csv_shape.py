@@ -37,7 +37,7 @@ class Cells(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """See the module."""
+    """How a file's lines become cells: its delimiter, its names, and whether it has a header."""
 
     delimiter: str
     names: tuple[str, ...]

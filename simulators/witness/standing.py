@@ -1,8 +1,8 @@
 """The ledger that never ends: what was given, what was shown, and what is wrong, in bounded memory.
 
-It imports nothing of ours. `ledger.py` keeps a whole history and judges it at the end; this one
-judges as it goes and forgets what is settled: a reading when it was shown, a window when it is
-final. Times of readings are ms since 1970 UTC; `now_ms` is the clock that also gave them.
+It imports nothing of ours. `simulators/ledger.py` keeps a whole history and judges it at the end;
+this one judges as it goes and forgets what is settled: a reading when it was shown, a window when
+it is final. Times of readings are ms since 1970 UTC; `now_ms` is the clock that also gave them.
 """
 
 from __future__ import annotations

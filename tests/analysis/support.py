@@ -25,7 +25,7 @@ from edgewake.cloud.analysis.checkpoints.state_rows import kept_rows
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.lanes.lane import Lane
-from edgewake.cloud.analysis.minutes.minute_job import Summing
+from edgewake.cloud.analysis.minutes.minute_job import MinuteJob
 from edgewake.cloud.analysis.minutes.minute_lake import Lake
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.spark.settings import STATE, StateStore, state_settings
@@ -300,10 +300,10 @@ def catch_up(lane: Lane, feed: Feed) -> None:
 
 
 @contextmanager
-def summing(analysis: Analysis, *feeds: Feed, **config: Any) -> Iterator[Summing]:
+def summing(analysis: Analysis, *feeds: Feed, **config: Any) -> Iterator[MinuteJob]:
     """The minute summaries of some streams, which go on until they are left."""
     of = analysis.with_config(summary_interval_s=1, **config)
-    made = Summing(
+    made = MinuteJob(
         of.session,
         of.config,
         SystemClock(),
@@ -322,7 +322,7 @@ def summing(analysis: Analysis, *feeds: Feed, **config: Any) -> Iterator[Summing
     assert not thread.is_alive()
 
 
-def summed_up(made: Summing, feed: Feed) -> None:
+def summed_up(made: MinuteJob, feed: Feed) -> None:
     """Wait until everything that was sent is summed up."""
     feed.flush()
     ends = {

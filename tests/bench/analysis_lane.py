@@ -28,7 +28,7 @@ from edgewake.cloud.analysis.jobs.job import Job
 from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.lanes.counters import Counters
 from edgewake.cloud.analysis.lanes.lane import Lane
-from edgewake.cloud.analysis.minutes.minute_job import Summing
+from edgewake.cloud.analysis.minutes.minute_job import MinuteJob
 from edgewake.cloud.analysis.minutes.minute_lake import Lake
 from edgewake.cloud.analysis.minutes.summary_record import StreamPlace
 from edgewake.cloud.analysis.spark.session import jvm_pid, kill_jvm
@@ -163,7 +163,7 @@ class _Session:
     @contextmanager
     def _summing(self, stream: str) -> Iterator[_Running]:
         config = self._config.model_copy(update={"summary_interval_s": 1})
-        made = Summing(
+        made = MinuteJob(
             self._session,
             config,
             SystemClock(),

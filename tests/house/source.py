@@ -38,7 +38,7 @@ def module_name(path: Path) -> str:
 
 
 def says_what_it_is_for(path: Path) -> bool:
-    """Has a file a docstring, or nothing at all?"""
+    """Has a file a docstring?"""
     return _read(path).is_explained
 
 
@@ -59,9 +59,7 @@ class _Source:
 def _read(path: Path) -> _Source:
     text = (ROOT / path).read_text("utf-8")
     tree = ast.parse(text, filename=str(path))
-    return _Source(
-        not text.strip() or bool(ast.get_docstring(tree)), tuple(imports_in(tree.body, path))
-    )
+    return _Source(bool(ast.get_docstring(tree)), tuple(imports_in(tree.body, path)))
 
 
 def imports_in(statements: Sequence[ast.AST], path: Path | str) -> Iterator[tuple[int, str]]:

@@ -26,7 +26,9 @@ from edgewake.protocol.ops import device
 from tests.house.source import ROOT, files
 
 DOCUMENTS = [path for path in files() if path.suffix == ".md"]
-MAP = re.compile(r"^\| [^|]+ \| ([^|]+) \|$", re.MULTILINE)
+CONFIG_PAGES = [path for path in DOCUMENTS if path.parent == Path("docs/config")]
+CONFIG_LINES_MAX = 70
+"""Lines of a page of keys: a screen."""
 
 
 def _text(name: str) -> str:
@@ -103,6 +105,36 @@ def test_paths_in_backticks_exist(document: str):
     )
     assert paths or document in ("README.md", "docs/production.md")
     assert [path for path in paths if not list(ROOT.glob(path.rstrip("/")))] == []
+
+
+BASES = ("", "cloud", "cloud/analysis", "cloud/queries", "cloud/push", "edge/sources")
+"""Where a path of ARCHITECTURE.md may begin: it names some rooms within the one it speaks of."""
+
+
+def _is_somewhere(path: str) -> bool:
+    return any(list((ROOT / base).glob(path.rstrip("/"))) for base in BASES)
+
+
+def test_whatever_path_the_map_names_is_there() -> None:
+    """Also those that begin within a floor, and those of the drawing, which has no backticks."""
+    text = _text("ARCHITECTURE.md")
+    named = set(re.findall(r"`([\w.*-]+/[\w./*-]*)`", text))
+    drawn = set(re.findall(r"(?<!\S)[a-z_]+/(?:\w+/|\w+\.py)?(?!\S)", _drawing(text)))
+    assert len(named) > 200
+    assert len(drawn) > 10
+    assert [path for path in sorted(named | drawn) if not _is_somewhere(path)] == []
+
+
+def test_the_drawing_has_every_room_of_the_analysis() -> None:
+    drawn = set(re.findall(r"analysis/(\w+)/", _drawing(_text("ARCHITECTURE.md"))))
+    rooms = {path.parent.name for path in (ROOT / "cloud/analysis").glob("*/__init__.py")}
+    assert drawn == rooms
+
+
+def _drawing(text: str) -> str:
+    """The indented lines before the first table."""
+    above = text.partition("\n## ")[0]
+    return "\n".join(line for line in above.splitlines() if line.startswith("    "))
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)
@@ -187,10 +219,18 @@ def test_the_page_finds_the_columns_it_draws(query: str, columns: set[str]):
 
 def test_every_key_of_every_part_is_explained():
     """No row of a table of keys has an empty meaning."""
+    pages = [*CONFIG_PAGES, Path("docs/agent.md")]
     rows = re.findall(
-        r"^\| `(\w+)` \| .* \|  \|$", _text("docs/config.md") + _text("docs/agent.md"), re.MULTILINE
+        r"^\| `(\w+)` \| .* \|  \|$", "\n".join(_text(str(page)) for page in pages), re.MULTILINE
     )
     assert set(rows) <= {"type"}
+
+
+def test_each_page_of_keys_fits_a_screen_and_is_in_the_list_of_them() -> None:
+    lengths = {page.name: len(_text(str(page)).splitlines()) for page in CONFIG_PAGES}
+    assert {page: lines for page, lines in lengths.items() if lines > CONFIG_LINES_MAX} == {}
+    listed = re.findall(r"\]\(config/(\w+\.md)\)", _text("docs/config.md"))
+    assert sorted(listed) == sorted(lengths)
 
 
 def test_topics_in_the_docs_are_those_of_the_code():

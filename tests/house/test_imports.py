@@ -70,6 +70,14 @@ def test_reading_kafka_by_cursor_knows_no_http_and_nobody_who_serves_it():
     assert forbidden(log, *servers, *WEB_LIBRARIES) == []
 
 
+def test_the_language_of_queries_is_read_without_spark_kafka_or_the_analysis():
+    """So a command checks a query file where neither is installed."""
+    queries = modules("cloud/queries")
+    assert queries
+    assert forbidden(queries, "pyspark", "pyarrow", "confluent_kafka", "edgewake.cloud.kafka") == []
+    assert forbidden(queries, "edgewake.cloud.analysis") == []
+
+
 @pytest.mark.parametrize("part", ["access", "push", "ops"])
 def test_parts_that_serve_stand_on_the_log_and_never_on_each_other(part: str):
     others = {"access", "push", "ops"} - {part}

@@ -5,6 +5,7 @@ apart.
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 from tests.house.source import ROOT, imports, modules
@@ -63,14 +64,34 @@ def _tells_kinds_apart(text: str) -> list[int]:
 def test_nobody_asks_which_kind_a_job_is():
     found = {str(path): _tells_kinds_apart((ROOT / path).read_text()) for path in modules("cloud")}
     assert {path: lines for path, lines in found.items() if lines} == {}
-    assert _tells_kinds_apart("def f(job):\n    return isinstance(job, RowsJob | PairJob)") == [2]
+    asking = "def f(job):\n    return isinstance(job, RowJob | StreamJoinJob)"
+    assert _tells_kinds_apart(asking) == [2]
+
+
+ASKS_A_QUERY = re.compile(r"\bquery\.(is_paired|is_table|is_rows|is_completed)\b")
+
+
+def test_all_who_ask_a_query_what_is_written_in_it_are_named_in_the_recipe():
+    """So that a new kind is thought through there, too."""
+    allowed = (Path("cloud/queries"), JOBS)
+    asking = [
+        path
+        for path in modules("cloud")
+        if not any(path.is_relative_to(room) for room in allowed)
+        and ASKS_A_QUERY.search((ROOT / path).read_text("utf-8"))
+    ]
+    assert len(asking) > 3
+    assert [str(path) for path in asking if f"`{path}`" not in _recipe()] == []
+
+
+def _recipe() -> str:
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    return text[text.index("## A new kind of query") : text.index("## A new aggregate")]
 
 
 def test_the_port_is_what_architecture_says_it_is():
     """Names that a reader is sent to."""
-    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
-    start = text.index("## A new kind of query")
-    section = text[start : text.index("## A new aggregate")]
+    section = _recipe()
     tree = ast.parse((ROOT / JOBS / "job.py").read_text("utf-8"))
     port = {
         node.name

@@ -82,7 +82,21 @@ def test_folders_of_tests_with_fixtures_of_their_own_are_packages():
 
 def test_every_module_says_what_it_is_for():
     silent = [path for path in modules(*FLOORS, "docs") if not says_what_it_is_for(path)]
-    assert silent == [], "expected a docstring, or an empty file"
+    assert silent == [], "expected a docstring; that of __init__.py says what its room is for"
+
+
+def test_a_file_of_another_room_is_named_with_its_room():
+    """`schedule/slow.py` in a docstring, not `slow.py`: a reader looks beside the module first, and
+    six files are named run.py.
+    """
+    alone = re.compile(r"(?<![\w/.*-])\w+\.py\b")
+    found = [
+        f"{path}: {name}"
+        for path in modules(*FLOORS)
+        for name in set(alone.findall((ROOT / path).read_text("utf-8")))
+        if not (ROOT / path.parent / name).exists()
+    ]
+    assert found == []
 
 
 def test_no_file_names_a_package_registry():

@@ -48,7 +48,7 @@ def test_tests_that_share_a_session_or_servers_stay_together_and_others_are_own_
         == "tests/access/"
     )
     assert (
-        bundle("tests/bridge/test_topic_check.py::test_four")
+        bundle("tests/kafka/test_topic_check.py::test_four")
         == "tests/ops/"
         != bundle("tests/bridge/test_bridge.py::test_four")
     )

@@ -45,6 +45,19 @@ def test_the_old_voice_does_not_come_back() -> None:
     assert found == [], "write sentences with a subject and a verb: CONTRIBUTING.md, Words"
 
 
+_SAYS_NOTHING = re.compile(r'"""(See the module|The source|Inside a transaction)\.')
+
+
+def test_no_docstring_sends_the_reader_elsewhere() -> None:
+    """Its first words say what the thing is: an editor shows them where it is used."""
+    found = [
+        f"{path}: {match.group()}"
+        for path in modules(*FLOORS)
+        for match in _SAYS_NOTHING.finditer((ROOT / path).read_text("utf-8"))
+    ]
+    assert found == []
+
+
 if __name__ == "__main__":
     for path in modules(*FLOORS):
         for line, mark in old_voice((ROOT / path).read_text("utf-8")):

@@ -208,7 +208,8 @@ async def test_retention_that_passes_a_reader_on_its_way_is_a_gap(
         at = reader.subscriber.positions[0][0][0]
         feed.trim(0, 1900)
         hub.chunks.drop_unused(time.monotonic() + UNUSED_S)
-        hub.replay.forget_all()
+        hub.replay._kept.clear()  # blocks that were read: retention took them from Kafka
+        hub.replay._kept_bytes = 0
         found = await reader.pull(3)
         assert found[:2] == [at - 1900, 1901]
 

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from edgewake.cloud.bridge.config import MqttConfig
-from edgewake.protocol.broker import BrokerConfig, password_of, tls_of
+from edgewake.protocol.broker import (
+    CLIENT_ID_CHARS_MAX,
+    BrokerConfig,
+    client_id_of,
+    password_of,
+    tls_of,
+)
 from edgewake.protocol.errors import ConfigError
 from tests.edge.mtls import certificates
 
@@ -58,3 +64,11 @@ def test_a_key_with_a_pass_phrase_is_named_and_nobody_is_asked_for_it(tmp_path: 
     for key in ("locked.key", "broker.key", "none.key"):
         with pytest.raises(ConfigError, match=rf"{key}: .*without a pass phrase"):
             tls_of(BrokerConfig(**ours, key_file=tmp_path / key))
+
+
+def test_clients_of_long_names_that_begin_alike_do_not_push_each_other_out() -> None:
+    assert client_id_of("d1", "s") == "edgewake-d1-s"
+    device = "d" * 64
+    found = {client_id_of(device, name) for name in ("speed", "speeds", "s" * 64)}
+    assert len(found) == 3
+    assert {len(text) for text in found} == {CLIENT_ID_CHARS_MAX}

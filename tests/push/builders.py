@@ -84,6 +84,11 @@ class ManualClock:
         heapq.heappush(self._sleepers, (self._now_s + seconds, next(self._order), waits))
         await waits
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Does somebody sleep?"""
+        return bool(self._sleepers)
+
     def advance(self, seconds: float) -> None:
         """Let time pass."""
         self._now_s += seconds
@@ -91,3 +96,24 @@ class ManualClock:
             waits = heapq.heappop(self._sleepers)[2]
             if not waits.done():
                 waits.set_result(None)
+
+
+async def has_slept(clock: ManualClock) -> None:
+    """Until nobody has anything to do before time passes."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert clock.is_waited_for
+
+
+class MemoryRows:
+    """Rows of a partition, as a proxy that has it stores them."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+        self.proved_at = 0.0
+
+    async def put_row(self, key: str, value: bytes | None) -> None:
+        if value is None:
+            self.kept.pop(key, None)
+        else:
+            self.kept[key] = value

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Dialog, Page, expect
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from tests.chromium import chromium, open_page
@@ -85,6 +85,10 @@ async def sleeper(access: Service, push: Service, stream: Readings, url: str) ->
         "wake": {"min_events": 1000},
     }
     return str((await asked(push, "POST", "/v1/leases", body, expected=201))["id"])
+
+
+async def accept(dialog: Dialog) -> None:
+    await dialog.accept()
 
 
 async def clients_page(browser: Browser, ops: Ops) -> Page:
@@ -172,9 +176,15 @@ async def test_deliveries_and_groups_are_listed_without_their_secrets(
         audited = ops.client.get("/v1/audit").json()["items"]
         assert f"/v1/deliveries/{row_id}/test" in {one["path"] for one in audited}
         groups = page.get_by_role("region", name="Groups").get_by_role("row")
-        await expect(groups.filter(has_text=group)).to_contain_text(stream.stream)
+        shared_row = groups.filter(has_text=group)
+        await expect(shared_row).to_contain_text(stream.stream)
+        page.once("dialog", accept)
+        await shared_row.get_by_role("button", name=f"End group {group}").click()
+        await expect(shared_row).to_have_count(0)
+        await asked(push, "GET", f"/v1/groups/{group}", expected=404)
+        unknown = await asyncio.to_thread(ops.client.delete, "/v1/shares/none")
+        assert unknown.status_code == 404
         await asked(push, "DELETE", f"/v1/deliveries/{delivery}", expected=204)
-        await asked(push, "DELETE", f"/v1/groups/{group}", expected=204)
         await expect(page.get_by_text(delivery)).to_have_count(0)
         await expect(page.get_by_text(group)).to_have_count(0)
         await page.close()

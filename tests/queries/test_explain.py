@@ -104,7 +104,7 @@ def test_all_that_a_query_asks_for_is_in_its_plan() -> None:
         ),
         (
             "SELECT trend(x, '1 hour') AS u FROM s JOIN r ON s.k = r.k WHERE x > 1 AND r.y > 2",
-            LaneKind.JOIN,
+            LaneKind.TABLE_JOIN,
             [
                 "for trend",
                 "row of r where k = r.k, that held at the reading's time; drop those without one",
@@ -114,7 +114,7 @@ def test_all_that_a_query_asks_for_is_in_its_plan() -> None:
         (
             "SELECT x, r.y FROM s LEFT JOIN r ON s.k = r.k AND r.event_time BETWEEN s.event_time "
             "- INTERVAL 5 SECONDS AND s.event_time",
-            LaneKind.PAIR,
+            LaneKind.STREAM_JOIN,
             [
                 "read s and r, as one: k, x",
                 (

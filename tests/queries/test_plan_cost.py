@@ -9,7 +9,7 @@ import pytest
 
 from edgewake.cloud.queries.plan_cost import PLAN_MAX, STREAM_PLAN_MAX, check_plan, plan_cost
 from edgewake.cloud.queries.query_file import parse
-from edgewake.cloud.queries.registry import Tables, built_in, statuses
+from edgewake.cloud.queries.registry import Registry, built_in, statuses
 from edgewake.cloud.queries.terms.expressions import SIZE_MAX
 from edgewake.cloud.queries.terms.tree import Call, Field, Literal, size_of
 from edgewake.protocol.errors import QueryError
@@ -100,7 +100,7 @@ def test_many_rows_of_a_reading_times_many_aggregates_are_refused_with_what_to_d
 
 def test_the_youngest_queries_of_a_stream_are_refused_when_all_together_are_too_much() -> None:
     """One that fits is let in beside one that does not."""
-    tables = Tables()
+    tables = Registry()
     stream = Stream(name="m", fields={f"x{i}": FieldInfo(type=FieldType.NUMBER) for i in range(40)})
     tables.on_stream("m", stream.model_dump_json().encode())
     large = (

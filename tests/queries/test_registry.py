@@ -9,7 +9,7 @@ import pytest
 from edgewake.cloud.queries import registry
 from edgewake.cloud.queries.query import Query
 from edgewake.cloud.queries.query_file import parse
-from edgewake.cloud.queries.registry import Tables, statuses
+from edgewake.cloud.queries.registry import Registry, statuses
 from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.stream import FieldInfo, NameKind, Stream, StreamTable
 from edgewake.protocol.ops.query import QueryState, Registration
@@ -17,9 +17,9 @@ from edgewake.protocol.ops.query import QueryState, Registration
 TEXT = "-- name: {}\nSELECT max({}) AS a FROM {} GROUP BY window(event_time, '1 minute')"
 
 
-def tables(*registrations: Registration, **fields: FieldType) -> Tables:
+def tables(*registrations: Registration, **fields: FieldType) -> Registry:
     stream = Stream(name="s", fields={name: FieldInfo(type=kind) for name, kind in fields.items()})
-    return Tables({one.name: one for one in registrations}, StreamTable(s=stream))
+    return Registry({one.name: one for one in registrations}, StreamTable(s=stream))
 
 
 def registration(
@@ -31,7 +31,7 @@ def registration(
 
 
 def state(
-    found: Tables, failed: dict[str, str] | None = None, name: str = "q"
+    found: Registry, failed: dict[str, str] | None = None, name: str = "q"
 ) -> tuple[QueryState, str]:
     one = statuses(found, failed or {})[name]
     return one.state, one.detail

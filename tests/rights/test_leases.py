@@ -262,6 +262,56 @@ async def test_a_delivery_shows_what_its_owner_sees_and_ends_with_its_right(
         assert (await asked(push, "DELETE", path, good)).status_code == 204
 
 
+async def test_a_delivery_goes_on_where_its_key_is_given_more_and_ends_where_less(
+    rights_world: World, push: Service
+) -> None:
+    world, name, key = rights_world, unique("d"), "depot-key-00000001"
+
+    def depot(*devices: str) -> None:
+        world.file("readers.keys", KEYS + f"depot owner_alone {key} {' '.join(devices)}\n")
+
+    async def sees(device: str) -> bool:
+        """Does the proxy know that this key sees it? A group of its own tells."""
+        group = f"/v1/groups/{unique('g')}"
+        made = await asked(push, "PUT", group, key, {"streams": [world.mine.name]} | earliest)
+        if made.status_code != 201:
+            return False
+        taken = await asked(push, "POST", f"{group}/take", key, {"max": 100, "wait_s": 1})
+        await asked(push, "DELETE", group, key)
+        return device in {one["event"]["device"] for one in taken.json()["events"]}
+
+    earliest = {"from": "earliest"}
+    depot("car-1")
+    path = f"/v1/deliveries/{name}"
+    try:
+        async with receiving() as receiver, asyncio.timeout(2 * PATIENCE_S):
+            while not await sees("car-1"):
+                await asyncio.sleep(0.1)
+            body = {"streams": [world.mine.name], "url": receiver.url}
+            assert (await asked(push, "PUT", path, key, body)).status_code == 201
+            depot("car-1", "car-2")
+            while not await sees("car-2"):
+                await asyncio.sleep(0.1)
+            for device, speed in (("car-2", 80.0), ("car-1", 81.0)):
+                world.mine.send(device, fields={"speed": [speed], "secret": ["z"]})
+            (call,) = await receiver.got(1)
+            events = json.loads(call.body)["events"]
+            assert [(one["device"], one["speed"]) for one in events] == [("car-1", 81.0)]
+            assert (await asked(push, "GET", path, key)).json()["state"] == "active"
+            enabled = await asked(push, "POST", f"{path}/enable", key)
+            assert enabled.json()["state"] == "active"
+            world.mine.send("car-2", fields={"speed": [82.0], "secret": ["z"]})
+            await receiver.got(2)
+            assert json.loads(receiver.calls[-1].body)["events"][-1]["speed"] == 82.0
+            depot("car-2")
+            while (view := (await asked(push, "GET", path, key)).json())["state"] != "ended":
+                await asyncio.sleep(0.05)
+            assert "its right is revoked" in view["why"]
+            assert (await asked(push, "DELETE", path, key)).status_code == 204
+    finally:
+        world.file("readers.keys", KEYS)
+
+
 async def test_another_right_of_the_same_name_reaches_no_dead_letter(
     rights_world: World, push: Service
 ) -> None:
@@ -328,6 +378,46 @@ async def test_a_group_is_shared_by_who_sees_the_same(rights_world: World, push:
     assert {event["device"] for event in events} == {"car-1"}
     assert all("secret" not in event for event in events)
     other = world.token(device="car-2")
-    assert (await asked(push, "POST", f"{path}/take", other, {})).status_code == 409
+    for method, tail, words in (("POST", "/take", {}), ("GET", "", None), ("PUT", "", body)):
+        refused = await asked(push, method, path + tail, other, words)
+        assert (refused.status_code, refused.json()["title"]) == (409, "group differs")
     assert (await asked(push, "POST", f"{path}/take", "board-key-00000001", {})).status_code == 404
-    assert (await asked(push, "DELETE", path, world.token())).status_code == 204
+    assert (await asked(push, "DELETE", path, "board-key-00000001")).status_code == 404
+    assert (await asked(push, "DELETE", path, other)).status_code == 204, "it is its subject's"
+    assert (await asked(push, "PUT", path, other, body)).status_code == 201
+    assert (await asked(push, "DELETE", path, other)).status_code == 204
+
+
+async def test_a_group_goes_on_where_its_owner_is_given_more(
+    rights_world: World, push: Service
+) -> None:
+    """A customer buys a second car: its next token names two, and the place is kept."""
+    world, name = rights_world, unique("g")
+    path = f"/v1/groups/{name}"
+    body = {"streams": [world.mine.name], "from": "latest"}
+    old, new = world.token(), world.token(device=["car-1", "car-2"])
+
+    async def taken(bearer: str) -> list[tuple[str, float]]:
+        words = {"max": 100, "wait_s": 5, "hold_s": 60}
+        answer = await asked(push, "POST", f"{path}/take", bearer, words)
+        assert answer.status_code == 200, answer.text
+        events = [one["event"] for one in answer.json()["events"]]
+        return [(event["device"], event["speed"]) for event in events]
+
+    assert (await asked(push, "PUT", path, old, body)).status_code == 201
+    first = asyncio.create_task(taken(old))  # it reads the streams when the next two come
+    async with asyncio.timeout(PATIENCE_S):
+        while (await asked(push, "GET", path, old)).json()["waiting"] < 1:
+            await asyncio.sleep(0.05)
+    world.mine.send("car-1", fields={"speed": [90.0], "secret": ["z"]})
+    assert await first == [("car-1", 90.0)]
+    world.mine.send("car-1", fields={"speed": [91.0], "secret": ["z"]})
+    assert await taken(new) == [("car-1", 91.0)], "who sees more may work for it"
+    assert (await asked(push, "PUT", path, new, body)).status_code == 200
+    assert (await asked(push, "POST", f"{path}/take", old, {})).status_code == 409
+    world.mine.send("car-2", fields={"speed": [92.0], "secret": ["z"]})
+    assert await taken(new) == [("car-2", 92.0)]
+    view = (await asked(push, "GET", path, new)).json()
+    assert view["held"] == 3, "what was taken before is held still"
+    assert view["oldest"]["count"] == 1
+    assert (await asked(push, "DELETE", path, old)).status_code == 204

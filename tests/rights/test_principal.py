@@ -8,12 +8,14 @@ from edgewake.cloud.rights.names import Names
 from edgewake.cloud.rights.principal import (
     ALL,
     ANYBODY,
+    NAME_CHARS_MAX,
     OPERATOR_STREAMS,
     Action,
     Grant,
     Kind,
     Principal,
     Proof,
+    name_of,
 )
 
 READ = frozenset({Action.READ})
@@ -47,3 +49,13 @@ def test_an_action_is_not_another() -> None:
     assert reader.may(Action.READ, "s")
     assert not reader.may(Action.WAKE, "s")
     assert not reader.may(Action.READ, "t")
+
+
+def test_two_subjects_never_have_one_name() -> None:
+    assert name_of("https://id", "anna") == "https://id#anna"
+    spiffe = "spiffe://example.org/" + "cell/" * 50
+    long = [name_of("https://id", spiffe + end) for end in ("a", "b")]
+    assert long[0] != long[1]
+    # The name of one subject is no subject of another: it is longer than any that is whole.
+    assert name_of("https://id", long[0].removeprefix("https://id#")) not in long
+    assert all(len(name) > NAME_CHARS_MAX for name in long)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import orjson
+from hypothesis import given
+from hypothesis import strategies as st
 
 from edgewake.cloud.log.decode import DATA, GAP, Event
 from edgewake.cloud.log.subscription import Source, plan
@@ -14,6 +16,7 @@ from edgewake.cloud.rights.principal import (
     Principal,
     Proof,
 )
+from edgewake.cloud.rights.scope import Part, Scope
 from edgewake.protocol.leases.lease import Subscription
 
 READ = frozenset({Action.READ})
@@ -145,3 +148,35 @@ def test_views_are_shared_among_those_who_see_the_same() -> None:
     assert hash(sights[0]) == hash(sights[1])
     assert len(set(sights)) == 3
     assert [sight.is_common for sight in sights] == [False, False, False, True]
+
+
+_DEVICES = ("car-1", "car-2", "car-*", "bus-*", "*-1", "*")
+_FIELDS = ("speed", "lat", "l*", "*")
+
+
+def _names(words: tuple[str, ...]) -> st.SearchStrategy[Names | None]:
+    return st.none() | st.sets(st.sampled_from(words), max_size=3).map(Names.of)
+
+
+_SCOPES = st.lists(st.builds(Part, _names(_DEVICES), _names(_FIELDS)), max_size=3).map(
+    lambda parts: Scope(tuple(parts))
+)
+
+
+@given(_SCOPES, _SCOPES)
+def test_a_scope_covers_another_where_it_shows_all_that_the_other_one_does(
+    one: Scope, other: Scope
+) -> None:
+    """Looked at with devices and fields, some of which only a pattern, or nothing, names."""
+    devices = ("car-1", "car-2", "car-x", "bus-1", "bus-x", "x-1", "x", None)
+    fields = ("speed", "lat", "lx", "x")
+
+    def shown(scope: Scope) -> set[tuple[object, str]]:
+        events = [{"device": device, **dict.fromkeys(fields)} for device in devices]
+        return {
+            (event["device"], name)
+            for event in events
+            for name in scope.cut(event, is_result=False) or {}
+        }
+
+    assert one.covers(other) is (shown(one) >= shown(other))

@@ -62,6 +62,20 @@ def test_a_token_gives_its_role(maker: Maker) -> None:
     assert owner.limits.streams == 3
 
 
+def test_subjects_that_begin_alike_are_two_however_long() -> None:
+    """What a principal leaves behind, such as deliveries with their secrets, is its name's."""
+    names = {check(EC.token(sub="CN=" + "x" * 300 + end)).name for end in ("a", "b")}
+    assert len(names) == 2
+
+
+def test_grants_can_be_made_again_of_the_claims_that_are_kept() -> None:
+    used: dict[str, Any] = {"edgewake_role": "owner", "device": ["car-7"]}
+    owner = check(EC.token(**used, email="anna@example.org"))
+    assert owner.claims == used, "and nothing else"
+    config = IssuerConfig(issuer=ISSUER, audience=AUDIENCE, jwks_file="k", roles=("owner",))
+    assert tokens.granted_by(owner.claims, config, Roles(CONFIG)) == ("owner", owner.grants)
+
+
 def test_a_claim_may_name_many_devices_and_no_pattern() -> None:
     scope = check(EC.token(edgewake_role="owner", device=["a", "b"])).scope(Action.READ, "s")
     assert scope is not None

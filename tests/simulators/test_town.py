@@ -8,19 +8,20 @@ from itertools import pairwise
 import pytest
 
 from edgewake.simulators import town, town_maker
+from tests.simulators.plane import to_plane
 
 TOWN = town_maker.make()
 
 
 def test_degrees_and_metres_undo_each_other():
     lat, lon = town.to_degrees((1234.5, -987.6))
-    assert town.to_plane(lat, lon) == pytest.approx((1234.5, -987.6))
+    assert to_plane(lat, lon) == pytest.approx((1234.5, -987.6))
 
 
 def test_a_degree_of_latitude_is_as_long_as_on_the_ellipsoid():
     """111.27 km at 53.2° north, WGS 84; a degree of longitude 66.86 km."""
-    assert town.to_plane(town.ORIGIN_LAT + 1, town.ORIGIN_LON)[1] == pytest.approx(111_275, abs=20)
-    assert town.to_plane(town.ORIGIN_LAT, town.ORIGIN_LON + 1)[0] == pytest.approx(66_850, abs=40)
+    assert to_plane(town.ORIGIN_LAT + 1, town.ORIGIN_LON)[1] == pytest.approx(111_275, abs=20)
+    assert to_plane(town.ORIGIN_LAT, town.ORIGIN_LON + 1)[0] == pytest.approx(66_850, abs=40)
 
 
 def test_the_map_is_the_same_each_time_and_small():

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewake.simulators import vehicles as v
-from edgewake.simulators.town import LIMIT_KMH, to_plane
+from edgewake.simulators.town import LIMIT_KMH
 from edgewake.simulators.world import World
 from tests.examples import examples
+from tests.simulators.plane import to_plane
 
 ROUNDING = 1e-6
 worlds = st.builds(World, vehicles=st.integers(1, 4), seed=st.integers(0, 10_000))

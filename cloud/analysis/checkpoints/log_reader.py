@@ -1,4 +1,7 @@
-"""A repair's reads from Kafka: the range of a log for a window, and the window's emitted rows."""
+"""Reads logs in Kafka once more: for late readings and traces of a lane, and for repairs.
+
+It finds where the log has the readings of windows, and which rows of them were emitted last.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""State that the driver keeps itself, for queries that depend on the readings before."""

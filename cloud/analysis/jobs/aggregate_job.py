@@ -31,7 +31,7 @@ MODE_TIES_MAX: Final = 20
 smallest is found, in whatever order the sketch lists them."""
 
 
-class QueryJob(Job):
+class AggregateJob(Job):
     """All queries with aggregates of the same streams and kind, whose windows Spark keeps."""
 
     has_spark_state = True

@@ -32,7 +32,7 @@ from pyspark.sql import Column, DataFrame
 
 from edgewake.cloud.analysis.folds.table_follower import TableFollower
 from edgewake.cloud.analysis.plan import late
-from edgewake.cloud.analysis.plan.combined_topics import Sources
+from edgewake.cloud.analysis.plan.combined_topics import CombinedTopics
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.analysis.results.meter import Meter
@@ -167,9 +167,9 @@ class Job(ABC):
         return self.sources[0]
 
     @property
-    def source_topics(self) -> Sources:
+    def source_topics(self) -> CombinedTopics:
         """The topics of its sources, with their partitions numbered as one topic's."""
-        return Sources(tuple(map(topics.stream_topic, self.sources)))
+        return CombinedTopics(tuple(map(topics.stream_topic, self.sources)))
 
     @property
     def state_place(self) -> str:

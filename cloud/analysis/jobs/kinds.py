@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob
+from edgewake.cloud.analysis.jobs.aggregate_job import AggregateJob
 from edgewake.cloud.analysis.jobs.change_job import ChangeJob
 from edgewake.cloud.analysis.jobs.job import Job, lane_place
-from edgewake.cloud.analysis.jobs.row_job import RowsJob
+from edgewake.cloud.analysis.jobs.row_job import RowJob
 from edgewake.cloud.analysis.jobs.sequence_job import SequenceJob
-from edgewake.cloud.analysis.jobs.stream_join_job import PairJob
+from edgewake.cloud.analysis.jobs.stream_join_job import StreamJoinJob
 from edgewake.cloud.analysis.jobs.table_job import TableJob
-from edgewake.cloud.analysis.jobs.table_join_job import JoinJob
+from edgewake.cloud.analysis.jobs.table_join_job import TableJoinJob
 from edgewake.cloud.queries.explain import streams_of
 from edgewake.cloud.queries.lane_kind import LaneKind, kind_of
 from edgewake.cloud.queries.query import Registered
@@ -36,16 +36,16 @@ class Kind:
 
 
 KINDS: Final[Mapping[LaneKind, Kind]] = {
-    LaneKind.PLAIN: Kind(QueryJob, state_format=3),
-    LaneKind.PLAIN_SHED: Kind(QueryJob, state_format=2),
-    LaneKind.SKETCH: Kind(QueryJob, state_format=5),
-    LaneKind.SKETCH_SHED: Kind(QueryJob, state_format=3),
-    LaneKind.DISTINCT: Kind(QueryJob, state_format=5),
-    LaneKind.ROWS: Kind(RowsJob),
+    LaneKind.PLAIN: Kind(AggregateJob, state_format=3),
+    LaneKind.PLAIN_SHED: Kind(AggregateJob, state_format=2),
+    LaneKind.SKETCH: Kind(AggregateJob, state_format=5),
+    LaneKind.SKETCH_SHED: Kind(AggregateJob, state_format=3),
+    LaneKind.DISTINCT: Kind(AggregateJob, state_format=5),
+    LaneKind.ROWS: Kind(RowJob),
     LaneKind.CHANGE: Kind(ChangeJob),
     LaneKind.SEQUENCE: Kind(SequenceJob),
-    LaneKind.JOIN: Kind(JoinJob),
-    LaneKind.PAIR: Kind(PairJob, state_format=2),
+    LaneKind.TABLE_JOIN: Kind(TableJoinJob),
+    LaneKind.STREAM_JOIN: Kind(StreamJoinJob, state_format=2),
     LaneKind.TABLE: Kind(TableJob, state_format=2),
 }
 

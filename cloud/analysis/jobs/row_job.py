@@ -25,7 +25,7 @@ from edgewake.cloud.analysis.jobs.row_results import result_rows, rows_of
 from edgewake.cloud.analysis.results import emit
 
 
-class RowsJob(Job):
+class RowJob(Job):
     """All queries of the same streams that have no aggregates."""
 
     def graph(self, records: DataFrame, partitions: int = 1, dials: Dials = NO_DIALS) -> DataFrame:

@@ -2,8 +2,8 @@
 
 Spark reads both streams as one source; the driver pairs their readings.
 
-    records of both ─ correct ─ observe ─ frames ─→ readings ─ stream_join.py ─ pairs ─→ WHERE,
-    keys, windows
+    records of both ─ correct ─ observe ─ frames ─→ readings ─ folds/stream_join.py ─ pairs ─→
+    WHERE, keys, windows
 
 The lane's plan has no state. The readings that may still find a partner, and the windows that are
 open, stand on `ew.windows`, written in the transaction that holds the batch's results and the
@@ -33,7 +33,7 @@ from edgewake.cloud.analysis.jobs.window_fold import Fold, OpenWindows, dumped, 
 from edgewake.cloud.analysis.plan import late
 from edgewake.cloud.analysis.plan.clock_correction import correct, corrected
 from edgewake.cloud.analysis.plan.combined_records import numbered
-from edgewake.cloud.analysis.plan.combined_topics import Sources
+from edgewake.cloud.analysis.plan.combined_topics import CombinedTopics
 from edgewake.cloud.analysis.plan.decode import decode
 from edgewake.cloud.analysis.plan.late import LateWindow
 from edgewake.cloud.analysis.plan.table_rows import rows_of, typed
@@ -64,7 +64,7 @@ class Arrived(NamedTuple):
     """A reading as it comes, with what the catalogue calls fields."""
 
     number: int
-    """Number of its partition (combined_topics.py)."""
+    """Number of its partition (plan/combined_topics.py)."""
     place: Place
     columns: Mapping[str, Any]
 
@@ -79,7 +79,7 @@ class _Frame(NamedTuple):
     to_come: int | None
 
 
-class PairJob(Job):
+class StreamJoinJob(Job):
     """All queries that join one stream with one other within a time.
 
     Fields are of `stream`; what is read of the other one every query says itself.
@@ -107,10 +107,10 @@ class PairJob(Job):
             .select("topic", "partition", "offset", "value")
         )
 
-    def new_states(self) -> PairStates:
-        return PairStates(self)
+    def new_states(self) -> StreamJoinStates:
+        return StreamJoinStates(self)
 
-    def restored(self, rows: Mapping[str, bytes], record: LaneRecord) -> PairStates:
+    def restored(self, rows: Mapping[str, bytes], record: LaneRecord) -> StreamJoinStates:
         found = self.new_states()
         kept: dict[str, dict[str, bytes]] = {label: {} for label in found.of}
         for key, value in rows.items():
@@ -169,10 +169,10 @@ class PairJob(Job):
             yield _Frame(readings, to_come)
 
 
-class PairStates(States):
+class StreamJoinStates(States):
     """States of a lane's queries by label: open windows and readings that wait for a partner."""
 
-    def __init__(self, job: PairJob) -> None:
+    def __init__(self, job: StreamJoinJob) -> None:
         self._job = job
         self.of: dict[str, OpenWindows] = {one.label: {} for one in job.queries}
         self.partners = {one.label: Partners(_join(one.query)[1]) for one in job.queries}
@@ -246,7 +246,10 @@ class _Pairing:
     """One query's share of a batch."""
 
     def __init__(
-        self, registered: Registered, fields: Sequence[tuple[str, FieldType]], sources: Sources
+        self,
+        registered: Registered,
+        fields: Sequence[tuple[str, FieldType]],
+        sources: CombinedTopics,
     ) -> None:
         query = registered.query
         self._registered, self._sources = registered, sources

@@ -3,8 +3,8 @@
 Rows of the result are emitted, changed and withdrawn.
 
     records of both streams ─ observe ─→ something is new
-    both tables, read up to their ends ─→ table_state.py ─ rows that may be others ─→ WHERE, columns
-                                       ─→ emitted, emitted again, withdrawn
+    both tables, read up to their ends ─→ folds/table_state.py ─ rows that may be others ─→
+                               WHERE, columns ─→ emitted, emitted again, withdrawn
 
 Spark only says that something is new, and how far event time has come. The tables' rows, how far
 they were read, and what was emitted of each are on `ew.windows`, written in the transaction that

@@ -2,8 +2,8 @@
 
 A reading gets a table's row, and values of the device's earlier readings.
 
-    records ─ decode ─ correct ─ observe ─ readings ─ one row a reading and query ─→ enriched.py ─→
-    WHERE, keys, windows
+    records ─ decode ─ correct ─ observe ─ readings ─ one row a reading and query ─→
+    folds/enriched.py ─→ WHERE, keys, windows
 
 The lane's plan has no state. Its tables are read up to their ends before each batch. Their rows,
 how far they were read, histories, and the windows that are open stand on `ew.windows`, written in
@@ -38,7 +38,7 @@ from edgewake.cloud.queries.terms.expressions import READING
 from edgewake.protocol import topics
 
 
-class JoinJob(Job):
+class TableJoinJob(Job):
     """All queries of one stream that join a table or look back."""
 
     is_driven = True
@@ -57,10 +57,10 @@ class JoinJob(Job):
         rows = (_row(registered, names) for registered in self.queries)
         return exploded(self, records, partitions, rows)
 
-    def new_states(self) -> JoinStates:
-        return JoinStates(self)
+    def new_states(self) -> TableJoinStates:
+        return TableJoinStates(self)
 
-    def restored(self, rows: Mapping[str, bytes], record: LaneRecord) -> JoinStates:
+    def restored(self, rows: Mapping[str, bytes], record: LaneRecord) -> TableJoinStates:
         found = self.new_states()
         for key, value in rows.items():
             _, label, rest = key.split("|", 2)
@@ -75,10 +75,10 @@ class JoinJob(Job):
         return found
 
 
-class JoinStates(States):
+class TableJoinStates(States):
     """States of all queries of a lane, by label: open windows, tables and histories."""
 
-    def __init__(self, job: JoinJob) -> None:
+    def __init__(self, job: TableJoinJob) -> None:
         self._job = job
         self.of: dict[str, OpenWindows] = {one.label: {} for one in job.queries}
         self.tables = {

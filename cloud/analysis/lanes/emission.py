@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 
 from edgewake.cloud.analysis.checkpoints import state_parts
 from edgewake.cloud.analysis.folds.table_follower import TableFollower
@@ -25,6 +27,15 @@ log = logging.getLogger("edgewake.analysis")
 
 class Stopped(Exception):
     """The lane was asked to stop; the batch is computed again later."""
+
+
+@dataclass
+class _Written:
+    """What one transaction has written, as far as it is."""
+
+    after: LaneRecord
+    """Where the lane is after it."""
+    results: int = 0
 
 
 class Emission:
@@ -109,27 +120,49 @@ class Emission:
         people. `trace`: headers of the results. Raises KafkaException, or what making a record
         raises.
         """
-        queries, now_ms, results = self._job.queries, self._clock.now_ms(), 0
-
-        def records() -> Iterator[emit.Output | emit.Outputs]:
-            nonlocal results, after
-            for output in self._withheld.through(made, step, broken):
-                if isinstance(output, emit.Outputs):
-                    results += len(output.keys)
-                    yield from emit.all_bounded(output, now_ms=now_ms)
-                else:
-                    results += 1
-                    yield from self._cut(output, now_ms)
-            yield from emit.late_outputs(late, queries, step)
-            after = self._with_incomplete(after, step)
-            names = {label.rpartition("@")[0].encode() for label in broken}
-            yield from (output for output in progress if output.key not in names)
-            yield emit.Output(topics.LANES, after.key, after.model_dump_json().encode())
-
-        self._transactions.write(records(), trace)
-        self.record, self.has_said_running = after, True
+        written = _Written(after)
+        results = self._results(made, step, broken, written)
+        end = self._end(written, step, broken, progress, late)
+        self._transactions.write(chain(results, end), trace)
+        self.record, self.has_said_running = written.after, True
         self._broken |= {label: f"{why} cannot be made: {what}" for label, what in broken.items()}
-        return results
+        return written.results
+
+    def _results(
+        self,
+        made: Iterable[emit.Output | emit.Outputs],
+        step: emit.Batch,
+        broken: emit.Broken,
+        written: _Written,
+    ) -> Iterator[emit.Output | emit.Outputs]:
+        """The states' outputs, each as large as Kafka takes it; `written` counts them."""
+        now_ms = self._clock.now_ms()
+        for output in self._withheld.through(made, step, broken):
+            if isinstance(output, emit.Outputs):
+                written.results += len(output.keys)
+                yield from emit.all_bounded(output, now_ms=now_ms)
+            else:
+                written.results += 1
+                yield from self._cut(output, now_ms)
+
+    def _end(
+        self,
+        written: _Written,
+        step: emit.Batch,
+        broken: emit.Broken,
+        progress: Sequence[emit.Output],
+        late: Sequence[LateWindow],
+    ) -> Iterator[emit.Output | emit.Outputs]:
+        """Late readings, progress, and the lane's record.
+
+        It begins when all results are written: they decide which queries are broken, and what was
+        forgotten.
+        """
+        yield from emit.late_outputs(late, self._job.queries, step)
+        written.after = after = self._with_incomplete(written.after, step)
+        names = {label.rpartition("@")[0].encode() for label in broken}
+        yield from (output for output in progress if output.key not in names)
+        yield emit.Output(topics.LANES, after.key, after.model_dump_json().encode())
 
     def say(self, progress: Sequence[emit.Output]) -> None:
         """Report that the lane runs, and what event time waits for. Raises KafkaException."""

@@ -1,4 +1,6 @@
-"""Decides what a lane's failure means and what to do about it. Pure; run.py acts on it.
+"""Decides what a lane's failure means and what to do about it. Pure.
+
+supervision/supervision.py acts on it.
 
 A query is at fault only if its own computing fails twice for the same readings, and fails again
 when it runs alone over them. Any other failure (a full disk, Kafka away, a lost worker) is waited
@@ -87,7 +89,7 @@ _STATE_LOST: Final = (
 )
 _NO_SPACE: Final = "No space left"
 _NO_ROOM: Final = ("OutOfMemory", "spark.driver.maxResultSize")
-"""Messages of a batch that was too large: a smaller one is tried (unfinished.py)."""
+"""Messages of a batch that was too large: a smaller one is tried (checkpoints/unfinished.py)."""
 _LOST_WORKER: Final = ("ExecutorLostFailure", "Executor heartbeat timed out", "Python worker")
 
 

@@ -1,8 +1,8 @@
 """The life of a lane, which is one Spark query: planned, started, watched, stopped.
 
-Its micro-batches are in micro_batch.py, their schedule in lane_schedule.py, and what is emitted
-between them in silence.py. All of these belong to one start: a lane that failed is started again as
-another `Lane`.
+Its micro-batches are in micro_batch.py, their schedule in schedule/lane_schedule.py, and what is
+emitted between them in silence.py. All of these belong to one start: a lane that failed is started
+again as another `Lane`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Final
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.lanes import waits_for
 from edgewake.cloud.analysis.lanes.upstream_hold import nothing_holds, nothing_to_say
-from edgewake.cloud.analysis.plan.combined_topics import Sources
+from edgewake.cloud.analysis.plan.combined_topics import CombinedTopics
 from edgewake.cloud.analysis.plan.observed import Observed
 from edgewake.cloud.analysis.results import event_progress, lane_progress
 from edgewake.cloud.analysis.results.batch_commit import Offsets
@@ -45,7 +45,7 @@ class LaneTime:
         self,
         config: AnalysisConfig,
         record: LaneRecord,
-        sources: Sources,
+        sources: CombinedTopics,
         partitions: int,
         upstream: Upstream,
     ) -> None:

@@ -1,0 +1,1 @@
+"""All streams summed up each minute, beside the queries."""

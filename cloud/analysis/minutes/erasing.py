@@ -28,7 +28,7 @@ class Erasing:
         self._done: set[str] = set()
 
     def on_row(self, key: str, value: bytes | None) -> None:
-        """Raises ValueError."""
+        """Takes a row of `ew.erasures`. Raises ValueError where it cannot be read."""
         id_, _, part = key.partition("|")
         if part == PART and value is not None:
             self._done.add(id_)

@@ -82,7 +82,7 @@ before."""
 _FAULTS: Final = (EdgewakeError, KafkaException, OSError, PySparkException, Py4JError)
 
 
-class Summing:
+class MinuteJob:
     """`run` in a thread of its own; `streams` is set, and the rest read, from any."""
 
     def __init__(
@@ -199,7 +199,7 @@ class _Batch:
 class _Turns:
     """The turns from a start to the first failure."""
 
-    def __init__(self, owner: Summing, aside: SetAside) -> None:
+    def __init__(self, owner: MinuteJob, aside: SetAside) -> None:
         """Read where it stands. Raises _FAULTS."""
         self._owner, self._aside = owner, aside
         self._config, self._clock = owner.config, owner.clock

@@ -7,7 +7,7 @@ entries over texts, KLL of doubles with k 200, frequent strings; and Spark's own
 and a sample of readings. Spark's theta sketch holds 2^16 entries; where they are more than 2^12,
 and where the series has a declaration, a Bloom filter is made of them. Their columns in the lake:
 hll, theta, kll, top, count_min, bloom, sample (the last three in the bytes of
-protocol/sketches/count_min.py, bloom.py and sample.py).
+protocol/sketches/count_min.py, sketches/bloom.py and sketches/sample.py).
 
 One Spark job without state sums a batch of all streams up; its plan does not grow with their
 number, for which fields there are is data:

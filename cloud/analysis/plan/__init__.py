@@ -1,0 +1,1 @@
+"""A query as Spark's columns: records, readings, tags, and partial aggregates."""

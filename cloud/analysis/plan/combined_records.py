@@ -11,7 +11,7 @@ from edgewake.protocol import topics
 
 
 def numbered(records: DataFrame, streams: Sequence[str]) -> DataFrame:
-    """Number the partitions of these streams' records (topic, partition, …) as Sources does.
+    """Number the partitions of these streams' records (topic, partition, …) as CombinedTopics does.
 
     The records of a single stream are returned as they are.
     """

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class CombinedTopics:
     """The topics of a lane, in the order of the streams that it reads."""
 
     topics: tuple[str, ...]

@@ -1,6 +1,6 @@
 """Decides how many readings a shedding query takes, from how far it lags.
 
-Pure; shedder.py acts on it.
+Pure; schedule/shedder.py acts on it.
 
 At *level* n one reading of 2^n is taken. Above the declared lag the level grows by one at a time,
 unless the lag would be gone soon anyway. When the lag was below half of that for a while, it goes

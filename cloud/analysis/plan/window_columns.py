@@ -1,4 +1,4 @@
-"""The windows of windows.py as Spark columns over a reading."""
+"""The windows of terms/windows.py as Spark columns over a reading."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Closed windows computed once more from the log, and previews of queries."""

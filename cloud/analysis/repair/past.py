@@ -2,8 +2,9 @@
 
 Each reading is taken once.
 
-lake: offsets below the seam ─┐                               ├─ frames (decode.py) ─→ the query's
-graph log:  offsets from the seam ──┘
+    lake: offsets below the seam ─┐
+                                  ├─ frames (plan/decode.py) ─→ the query's graph
+    log:  offsets from the seam ──┘
 
 The seam is how far the lake reaches according to its manifest, partition by partition. It must not
 lie before what Kafka keeps, the lake must not lack records that Kafka has deleted, and it must

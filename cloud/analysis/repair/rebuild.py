@@ -30,7 +30,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from edgewake.cloud.analysis.checkpoints import state_parts
 from edgewake.cloud.analysis.checkpoints.log_reader import emitted_rows, iso, kept_from, starts
 from edgewake.cloud.analysis.checkpoints.state_rows import kept_rows, withheld_rows
-from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob
+from edgewake.cloud.analysis.jobs.aggregate_job import AggregateJob
 from edgewake.cloud.analysis.jobs.kinds import KINDS, job_of
 from edgewake.cloud.analysis.lanes.batch_range import records
 from edgewake.cloud.analysis.repair.refold import (
@@ -258,7 +258,7 @@ class Rebuilder:
         start = self._starts(plan.end, first)
         if not start:
             return Changes(), []
-        job = job_of(QueryJob, registered, standing.types)
+        job = job_of(AggregateJob, registered, standing.types)
         frames = self._records(start, plan.end)
         partitions = len(plan.end) * (1 + max(max(of_one) for of_one in start.values()))
         rows = (

@@ -8,7 +8,7 @@ No reading is late: those that were, are in their rows now. With two joined stre
 advances with the log all the same, before the oldest reading that is still to come; so readings
 that wait for a partner, and windows that are open, are forgotten as soon as nothing in the log
 needs them. Where a device sent readings that are much older than those around them, more is kept
-meanwhile, as much as a lane keeps (stream_join.py); beyond it is Impossible.
+meanwhile, as much as a lane keeps (folds/stream_join.py); beyond it is Impossible.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from edgewake.cloud.analysis.checkpoints.log_reader import (
     kept_from,
     log_range,
 )
-from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob
+from edgewake.cloud.analysis.jobs.aggregate_job import AggregateJob
 from edgewake.cloud.analysis.jobs.kinds import job_of
 from edgewake.cloud.analysis.lanes.batch_range import records
 from edgewake.cloud.analysis.lanes.failure_causes import cause_of, fault_of
@@ -341,7 +341,7 @@ class Repairs:
     def _windowed(self, standing: Standing, start: int, stop: int) -> Made | None:
         """Compute windows whose state Spark has; None where they are too many."""
         record = standing.record
-        job = job_of(QueryJob, standing.registered, standing.types)
+        job = job_of(AggregateJob, standing.registered, standing.types)
         rows = self._partials(job, start, stop).limit(ROWS_MAX + 1).toArrow()
         if rows.num_rows > ROWS_MAX:
             return None
@@ -395,7 +395,7 @@ class Repairs:
                 "more what readings were joined with"
             )
 
-    def _partials(self, job: QueryJob, start: int, stop: int) -> DataFrame:
+    def _partials(self, job: AggregateJob, start: int, stop: int) -> DataFrame:
         names = [topics.stream_topic(stream) for stream in job.sources]
         frames_of = {topic: self._frames(topic, dict(job.fields), start) for topic in names}
         found = {topic: one for topic, one in frames_of.items() if one is not None}

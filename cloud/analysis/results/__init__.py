@@ -1,0 +1,1 @@
+"""Rows become records of `ew.q.*`, in one Kafka transaction for each micro-batch."""

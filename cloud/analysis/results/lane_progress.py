@@ -71,51 +71,46 @@ def outputs(
     `rate`: readings a second; `left`: partition → records that wait; `remarks`: query (label) →
     text for people. `waits`: what event time waits for. `state`: of the whole lane.
     """
-    return [
-        progress_output(
-            Progress(
-                query=registered.query.name,
-                stream=registered.query.stream,
-                registered_at=registered.registered_at,
-                state=QueryState.RUNNING,
-                keys=registered.query.key_names,
-                batch=record.revision,
-                watermark=emit.watermark(registered.query, record.top),
-                reached={
-                    stream: Reached(
-                        offsets=record.offsets.get(topics.stream_topic(stream), {}),
-                        joined_at_offsets=record.joined_at_offsets.get(registered.label, {}).get(
-                            topics.stream_topic(stream), {}
-                        ),
-                    )
-                    for stream in streams_of(registered.query)
-                },
-                lag=None if left is None else sum(left.values()),
-                readings_per_s=rate,
-                state_rows=None if state is None else state.rows,
-                state_bytes=None if state is None else state.bytes,
-                late=record.late.get(registered.label, 0),
-                detail="; ".join(
-                    filter(
-                        None,
-                        (
-                            record.isolated,
-                            shedding.detail,
-                            remarks.get(registered.label),
-                            waits.detail,
-                        ),
-                    )
-                ),
-                isolated=bool(record.isolated),
-                stands=waits.stands,
-                kept=shedding.kept,
-                shed=shedding.total,
-                updated_at=now_ms,
-            )
+    lag = None if left is None else sum(left.values())
+    found = []
+    for registered in queries:
+        shedding = record.shedding.get(registered.label, Shedding())
+        said = (record.isolated, shedding.detail, remarks.get(registered.label), waits.detail)
+        progress = Progress(
+            query=registered.query.name,
+            stream=registered.query.stream,
+            registered_at=registered.registered_at,
+            state=QueryState.RUNNING,
+            keys=registered.query.key_names,
+            batch=record.revision,
+            watermark=emit.watermark(registered.query, record.top),
+            reached=_reached(registered, record),
+            lag=lag,
+            readings_per_s=rate,
+            state_rows=None if state is None else state.rows,
+            state_bytes=None if state is None else state.bytes,
+            late=record.late.get(registered.label, 0),
+            detail="; ".join(filter(None, said)),
+            isolated=bool(record.isolated),
+            stands=waits.stands,
+            kept=shedding.kept,
+            shed=shedding.total,
+            updated_at=now_ms,
         )
-        for registered in queries
-        for shedding in (record.shedding.get(registered.label, Shedding()),)
-    ]
+        found.append(progress_output(progress))
+    return found
+
+
+def _reached(registered: Registered, record: LaneRecord) -> dict[str, Reached]:
+    """Stream → how far the query has read it, and where it began where that is not the first."""
+    joined_at = record.joined_at_offsets.get(registered.label, {})
+    found = {}
+    for stream in streams_of(registered.query):
+        topic = topics.stream_topic(stream)
+        found[stream] = Reached(
+            offsets=record.offsets.get(topic, {}), joined_at_offsets=joined_at.get(topic, {})
+        )
+    return found
 
 
 def progress_output(progress: Progress) -> emit.Output:

@@ -46,7 +46,7 @@ class LaneRecord(BaseModel):
     late: dict[str, int] = {}
     """Query (name@registered_at) → readings counted as late so far."""
     isolated: str = ""
-    """Why its one query is isolated (slow.py)."""
+    """Why its one query is isolated (schedule/slow.py)."""
     shedding: dict[str, Shedding] = {}
     """Query (name@registered_at) → the share of readings that it takes, from which offsets on
     (shed_policy)."""

@@ -1,6 +1,6 @@
 """Measures what each query of a lane costs in the driver.
 
-Spark can say nothing of this part of a batch's time (slow.py).
+Spark can say nothing of this part of a batch's time (schedule/slow.py).
 """
 
 from __future__ import annotations

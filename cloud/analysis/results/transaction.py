@@ -14,7 +14,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 from pydantic import ValidationError
 
-from edgewake.cloud.analysis.plan.combined_topics import Sources
+from edgewake.cloud.analysis.plan.combined_topics import CombinedTopics
 from edgewake.cloud.analysis.results.emit import Output, Outputs
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.kafka import clients
@@ -207,10 +207,10 @@ LEFT_S: Final = 2.0
 class Ends:
     """The ends of a lane's topics, from which its lag is computed.
 
-    Partitions are numbered as in `Sources`.
+    Partitions are numbered as in `CombinedTopics`.
     """
 
-    def __init__(self, config: KafkaConfig, sources: Sources) -> None:
+    def __init__(self, config: KafkaConfig, sources: CombinedTopics) -> None:
         self._asker = clients.asked_consumer(config, "analysis-ends")
         self._sources = sources
 

@@ -1,6 +1,6 @@
 """Decides when to search a lane for a slow query, and which query it is. Pure.
 
-slow_search.py and meter.py measure.
+supervision/slow_search.py and results/meter.py measure.
 
 All queries of a lane are emitted in one transaction, so a slow one delays all. When a lane falls
 behind, its next readings are computed by fewer and fewer of its queries, to find the one that takes

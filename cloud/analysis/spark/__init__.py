@@ -1,0 +1,1 @@
+"""The Spark session: its settings, its virtual machine, our Java, and plans that change."""

@@ -2,7 +2,7 @@
 
 They fail alone, too.
 
-Nothing is emitted, and no state is touched. failures.py decides when this is asked.
+Nothing is emitted, and no state is touched. lanes/failures.py decides when this is asked.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Looks for the slow query of a lane, in a thread beside the lanes.
 
-A thin shell around slow.py; isolation.py does what follows.
+A thin shell around schedule/slow.py; isolation.py does what follows.
 
 What the lane reads next is computed once more without state, in Spark jobs that emit nothing: by
 all of its queries, then by ever fewer. What counts is the time of processor that Spark's tasks

@@ -24,4 +24,4 @@ class SupervisedLane:
     failed_by: str = ""
     """The failure that ended it, while it does not run."""
     is_held: bool = False
-    """It is held: its state is being replaced (rebuild.py)."""
+    """It is held: its state is being replaced (repair/rebuild.py)."""

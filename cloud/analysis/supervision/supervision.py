@@ -2,7 +2,7 @@
 
 It plans and starts it, restarts it after a failure, takes out queries at fault, and stops it.
 
-All of it belongs to the main loop (run.py); plans are made beside it (starts.py).
+All of it belongs to the main loop (analysis/run.py); plans are made beside it (starts.py).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Around:
     """Called with queries whose lane failed, with the reason, and is tried again."""
 
 
-class Lanes:
+class Supervision:
     """The lanes of an analysis. `reconcile` says which are wanted; the rest is called each turn."""
 
     def __init__(

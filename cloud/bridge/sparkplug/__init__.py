@@ -1,0 +1,1 @@
+"""Sparkplug B from edge nodes that publish to the broker themselves."""

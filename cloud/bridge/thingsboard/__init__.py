@@ -1,0 +1,1 @@
+"""A door for devices and gateways that speak ThingsBoard's protocols."""

@@ -1,0 +1,1 @@
+"""A door for readings by HTTP, and for devices that enrol themselves."""

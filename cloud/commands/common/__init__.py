@@ -1,0 +1,1 @@
+"""What these commands share: the API's client, arguments, output, problems."""

@@ -1,0 +1,1 @@
+"""Filters of readers: text becomes a checked condition with a price, and a test of events."""

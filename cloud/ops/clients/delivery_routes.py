@@ -1,4 +1,4 @@
-"""Routes that make, enable and end deliveries to webhooks, at the push proxy."""
+"""Routes that make and enable deliveries to webhooks, at the push proxy."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class MadeDelivery(BaseModel):
 
 
 def router(services: Services) -> APIRouter:
-    """Makes the routes that make, enable and end deliveries."""
+    """Makes the routes that make and enable deliveries."""
     routes = APIRouter(tags=["clients"])
     shared = services.tables.shared
 
@@ -66,7 +66,7 @@ def router(services: Services) -> APIRouter:
         ours = await proxy().our_names()
         if delivery_id not in ours:
             detail = (
-                f"delivery {found.name!r} belongs to a reader, who changes and ends it "
+                f"delivery {found.name!r} belongs to a reader, who changes and enables it "
                 "(edgewake delivery)"
             )
             raise Problem(409, "not_ours", detail)
@@ -94,10 +94,5 @@ def router(services: Services) -> APIRouter:
         """Try a delivery of this server again; one that ended continues where it stands."""
         found = await proxy().enable(await our_name(delivery))
         return MadeDelivery.model_validate({"secret": None, **found})
-
-    @routes.delete("/v1/deliveries/{delivery}", status_code=204, responses=problems(404, 409, 503))
-    async def end(delivery: DeliveryId) -> None:
-        """End a delivery of this server, and forget what its endpoint refused."""
-        await proxy().end(await our_name(delivery))
 
     return routes

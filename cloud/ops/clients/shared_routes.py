@@ -1,4 +1,4 @@
-"""Routes that list deliveries to webhooks, and groups of clients that share streams."""
+"""Routes that list, test and end deliveries to webhooks, and list and end groups."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class DeliveryLine(BaseModel):
     name: str
     """The name that its owner gave it; two owners may give the same."""
     is_ours: bool
-    """Is it this server's, which may change, enable and end it? False too where the push proxy does
-    not answer."""
+    """Is it this server's, which may change and enable it? False too where the push proxy does not
+    answer."""
     state: DeliveryState
     why: str | None
     """Why it ended."""
@@ -71,6 +71,9 @@ class DeliveryLine(BaseModel):
 DeliveryId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
+GroupId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+
+
 class TestView(BaseModel):
     """The outcome of a test call."""
 
@@ -93,11 +96,14 @@ class GroupLine(BaseModel):
     """Events that were completed, in total."""
     oldest_until: int | None
     """When the earliest of the held events is delivered again; null: none is held."""
+    given_most: int
+    """How often the held event was delivered that was delivered most often: one that no client
+    completes holds the group up."""
     created_at: int
 
 
 def router(services: Services) -> APIRouter:
-    """Makes the routes that list deliveries and groups."""
+    """Makes the routes that list and end deliveries and groups."""
     routes = APIRouter(tags=["clients"])
     shared = services.tables.shared
 
@@ -123,6 +129,11 @@ def router(services: Services) -> APIRouter:
             endpoint_host=found.endpoint_host,
         )
 
+    @routes.delete("/v1/deliveries/{delivery}", status_code=204, responses=problems(404, 503))
+    async def end(delivery: DeliveryId, request: Request) -> None:
+        """End a delivery, whoever made it, and forget what its endpoint refused."""
+        await services.clients.end_delivery(delivery, by=request.state.holder.name)
+
     @routes.get("/v1/shares")
     async def groups(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[GroupLine]:
         """List groups of clients that share streams, of all owners, by id."""
@@ -132,6 +143,11 @@ def router(services: Services) -> APIRouter:
             limit=limit,
             total=len(shared.groups),
         )
+
+    @routes.delete("/v1/shares/{group}", status_code=204, responses=problems(404, 503))
+    async def end_group(group: GroupId, request: Request) -> None:
+        """End a group, whoever made it; what it did is forgotten, and its clients get 404."""
+        await services.clients.end_group(group, by=request.state.holder.name)
 
     return routes
 
@@ -161,5 +177,6 @@ def _group(found: Group) -> GroupLine:
         held=len(found.held),
         events=found.events,
         oldest_until=min((one.until for one in found.held), default=None),
+        given_most=max((one.count for one in found.held), default=0),
         created_at=found.created_at,
     )

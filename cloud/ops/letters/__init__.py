@@ -1,0 +1,1 @@
+"""Dead letters: found, read, and given back to their streams."""

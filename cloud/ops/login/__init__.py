@@ -1,0 +1,1 @@
+"""Who may use the operations API: keys, sessions, and people of an identity provider."""

@@ -1,4 +1,4 @@
-"""Makes and ends webhook deliveries at a push proxy, for the operations pages.
+"""Makes and enables webhook deliveries at a push proxy, for the operations pages.
 
 The proxy knows this server by the key that it shows: the deliveries that are made here belong to
 this server. The proxy checks the endpoint, and says what is wrong with it.
@@ -136,10 +136,6 @@ class PushProxy:
     async def enable(self, name: str) -> Mapping[str, Any]:
         """Lets one of ours go on. Raises Problem and Unavailable."""
         return await self._ask("POST", f"/{name}/enable")
-
-    async def end(self, name: str) -> None:
-        """Ends one of ours. Raises Problem and Unavailable."""
-        await self._ask("DELETE", f"/{name}")
 
     async def _ask(
         self,

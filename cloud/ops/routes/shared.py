@@ -30,7 +30,7 @@ from edgewake.cloud.ops.services.device_commands import DeviceCommands
 from edgewake.cloud.ops.services.eraser import EraserDesk
 from edgewake.cloud.ops.services.named_desk import NamedDesk
 from edgewake.cloud.ops.services.previews import PreviewDesk
-from edgewake.cloud.ops.services.queries import Registry
+from edgewake.cloud.ops.services.queries import QueryService
 from edgewake.cloud.ops.services.repairs import RepairDesk
 from edgewake.cloud.ops.services.replies import Replies
 from edgewake.cloud.ops.services.summary_reads import SummaryReads
@@ -82,7 +82,7 @@ class Services:
     clients: ClientDesk
     audit: AuditRing
     eraser: EraserDesk
-    registry: Registry
+    registry: QueryService
     repairs: RepairDesk
     previews: PreviewDesk
     down: DeviceCommands

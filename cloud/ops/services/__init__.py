@@ -1,0 +1,1 @@
+"""What the routes do: changes that are checked, written to Kafka and waited for."""

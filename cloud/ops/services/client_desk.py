@@ -1,6 +1,6 @@
-"""Ends and wakes clients and tests deliveries, by an order to the server that has them.
+"""Ends clients, deliveries and groups, wakes clients and tests deliveries.
 
-Each call waits for the outcome.
+That is an order to the server that has them. Each call waits for the outcome.
 """
 
 from __future__ import annotations
@@ -107,6 +107,28 @@ class ClientDesk:
             await self.clock.sleep(LOOK_S)
         await self.writer.write(topics.ENDINGS, key, None)
         return self._delivery(delivery_id)
+
+    async def end_delivery(self, delivery_id: str, *, by: str) -> None:
+        """Ends a delivery, whoever owns it. Raises Problem or Unavailable."""
+        key = self._delivery(delivery_id).key
+        deliveries = self.tables.shared.deliveries
+        await self._say(
+            key,
+            Ending(at=self.clock.now_ms(), by=by),
+            is_there=lambda: delivery_id in deliveries,
+        )
+
+    async def end_group(self, group_id: str, *, by: str) -> None:
+        """Ends a group, whoever owns it. Raises Problem or Unavailable."""
+        groups = self.tables.shared.groups
+        found = groups.get(group_id)
+        if found is None:
+            raise Problem(
+                404, "no_such_group", f"unknown group {group_id!r}; GET /v1/shares lists them"
+            )
+        await self._say(
+            found.key, Ending(at=self.clock.now_ms(), by=by), is_there=lambda: group_id in groups
+        )
 
     def _delivery(self, delivery_id: str) -> Delivery:
         found = self.tables.shared.deliveries.get(delivery_id)

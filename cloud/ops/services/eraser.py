@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException
 from edgewake.cloud.failpoint import reach
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.ops.services.erasing import KafkaEraser
-from edgewake.cloud.ops.services.queries import Registry
+from edgewake.cloud.ops.services.queries import QueryService
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.cloud.web.http_part import Problem
@@ -72,7 +72,7 @@ class EraserDesk:
         config: KafkaConfig,
         writer: TableWriter,
         tables: OpsTables,
-        registry: Registry,
+        registry: QueryService,
         clock: Clock,
         *,
         new_id: Callable[[], str],

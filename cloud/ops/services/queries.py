@@ -195,7 +195,7 @@ Check = Callable[[str, Mapping[str, Stream]], Checked]
 """Checks a query file against the catalogue; raises QueryError, or NotThereYet."""
 
 
-class Registry:
+class QueryService:
     """Writes registrations to `ew.queries`.
 
     A query owns its name once its claim is the first on `ew.streams`. So no stream has that name,

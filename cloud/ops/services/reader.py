@@ -99,7 +99,9 @@ class Reader:
         on_changes: Callable[[list[Change]], None],
         on_offsets: Callable[[dict[str, TopicOffsets], Mapping[int, int] | None], None],
         rng: random.Random,
+        ready: asyncio.Event,
     ) -> None:
+        """`ready` is set when the tables are loaded."""
         self._config = config
         self._letters = letters
         self._on_changes = on_changes
@@ -109,7 +111,7 @@ class Reader:
         self._stop = threading.Event()
         self._unread: set[tuple[str, int]] = {(topic, 0) for topic in TABLES}
         self._assigned: list[TopicPartition] = []
-        self.ready = asyncio.Event()
+        self.ready = ready
         self.health = Health(time.monotonic)
 
     async def run(self) -> None:

@@ -19,7 +19,7 @@ from edgewake.cloud.ops.services.problems import (
     loss_problems,
     problems_of,
 )
-from edgewake.cloud.ops.services.queries import QueryView, Registry
+from edgewake.cloud.ops.services.queries import QueryService, QueryView
 from edgewake.cloud.ops.tables.device_table import Mark
 from edgewake.cloud.ops.tables.past import Past
 from edgewake.cloud.ops.tables.tables import OpsTables, PartView
@@ -45,7 +45,7 @@ class SystemLook:
     """Collects the state of the system."""
 
     tables: OpsTables
-    registry: Registry
+    registry: QueryService
     letters: DeadLetterIndex
     lookup: KafkaLookup
     clock: Clock

@@ -67,11 +67,17 @@ function Sleeping() {
 /** Clients that share streams: each event goes to one of them. */
 function Groups() {
   const loaded = useLoaded(() => get("/v1/shares?limit=500"), "groups");
+  const ended = (id) => async () => {
+    await api("DELETE", `/v1/shares/${enc(id)}`);
+    loaded.again();
+    return "ended";
+  };
   return html`<h2 class="gap">Groups that share streams</h2>
     <${Loaded} loaded=${loaded} empty="No clients share a stream.">${({ items }) => html`<${Rows} caption="Groups" rows=${items} sorts columns=${[
       ["name"], ["streams", "share", { view: (row) => html`<${Filter} ...${row} />` }],
-      ["held", "taken, not done", { number: true }], ["events", "done", { number: true }],
+      ["held", "taken, not done", { number: true }], ["given_most", "given most often", { number: true }], ["events", "done", { number: true }],
       ["created_at", "since", { view: (row) => html`<${Ago} at=${row.created_at} />` }],
+      ["id", "what to do", { view: (row) => html`<${Do} danger act=${ended(row.id)} confirm=${`End the group ${row.name}? Where it stands is forgotten.`} label=${`End group ${row.name}`}>End<//>` }],
     ]} />`}<//>`;
 }
 

@@ -39,7 +39,7 @@ export function DeliveryList() {
   return html`<${List} loaded=${useDeliveries()} />`;
 }
 
-/** `change`: called with a row that somebody wants to change; without it there is no button for it. Another owner's row is only tested. */
+/** `change`: called with a row that somebody wants to change; without it there is no button for it. Another owner's row is only tested and ended. */
 function List({ loaded, change }) {
   const tested = (id) => async () => {
     const { taken, error, endpoint_host: host } = await api("POST", `/v1/deliveries/${enc(id)}/test`);
@@ -66,7 +66,7 @@ function List({ loaded, change }) {
     ["id", "what to do", { view: (row) => html`<${Do} act=${tested(row.id)} label=${`Test ${row.name}`}>Test<//>
       ${change && row.is_ours && html` <button type="button" aria-label=${`Change ${row.name}`} onClick=${() => change(row)}>Change</button>`}
       ${row.is_ours && row.state !== "active" && html` <${Do} act=${enabled(row.id)} label=${`Enable ${row.name}`}>Enable<//>`}
-      ${row.is_ours && html` <${Do} danger act=${ended(row.id)} confirm=${`End the delivery ${row.name}? What its endpoint refused is forgotten.`} label=${`End ${row.name}`}>End<//>`}` }],
+      <${Do} danger act=${ended(row.id)} confirm=${`End the delivery ${row.name}${row.is_ours ? "" : ", which a reader made"}? Where it stands, and what its endpoint refused, is forgotten.`} label=${`End ${row.name}`}>End<//>` }],
   ]} />`}<//>`;
 }
 

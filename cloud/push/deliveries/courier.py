@@ -6,8 +6,10 @@ the same events; 3. the cursor behind it is stored, with the next batch where th
 
 A server that dies between any two is followed by one that reads the row, makes the batch once more
 and repeats step 2: so a batch may come twice, with the same webhook-id, and none is lost or out of
-order. One call is under way at a time, and each delivery has a courier of its own, so an endpoint
-that hangs keeps no other waiting.
+order. The id names what the batch holds: where a named set has changed meanwhile, and other events
+are made of the same range, they come with another id, and nobody drops what it never had. One call
+is under way at a time, and each delivery has a courier of its own, so an endpoint that hangs keeps
+no other waiting.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import Any, Final, Protocol
 
 import orjson
@@ -42,6 +46,8 @@ from edgewake.protocol.leases.delivery_record import Delivery, DeliveryState, Le
 log = logging.getLogger("edgewake.deliveries")
 
 TYPE: Final = "edgewake.events"
+DIGEST_BYTES: Final = 8
+"""What a webhook-id says of a batch's events: of two that differ 1 in 10^19 have the same."""
 AGAIN_S: Final = 1.0
 """Between attempts to read while Kafka, or a stream, is away."""
 KEEP_S: Final = 10.0
@@ -147,7 +153,9 @@ class Courier:
                         self.delivery = self.delivery.but(pending=None)
                         continue
                     batch = await reading.up_to(to)
-                    if batch.events:
+                    if batch is None:
+                        self.delivery = self.delivery.but(pending=None)
+                    elif batch.events:
                         await self._send(batch)
                     else:  # what it had is not kept any more
                         now = self._clock.now_ms()
@@ -217,7 +225,7 @@ class Courier:
             try:
                 await self._prove()
                 failpoint.reach("deliveries.begun")
-                outcome = await self._call(delivery.pending.number, body)
+                outcome = await self._call(delivery.pending.number, batch.events, body)
                 failpoint.reach("deliveries.called")
                 if not await self._take(outcome, batch):
                     continue
@@ -267,9 +275,9 @@ class Courier:
         await self._store()
         return self.delivery.state is DeliveryState.ENDED
 
-    async def _call(self, number: int, body: str) -> webhook.Outcome:
+    async def _call(self, number: int, events: Sequence[bytes], body: str) -> webhook.Outcome:
         target, secrets = self.target()
-        id_ = message_id(self.delivery, number)
+        id_ = message_id(self.delivery, number, events)
         signed = webhook.Signed(secrets, id_, body, target.headers)
         return await self._services.caller.call(target.url, signed)
 
@@ -309,7 +317,7 @@ class Courier:
             at=letter.made_at,
             is_replayed=True,
         )
-        outcome = await self._call(letter.number, body)
+        outcome = await self._call(letter.number, [event], body)
         if self.letters.get(letter.number) is not letter:
             return outcome  # it was dropped, or replayed, meanwhile
         if isinstance(outcome, webhook.Taken):
@@ -415,9 +423,13 @@ class Courier:
         return tuple(entry.partitions for entry in entries)
 
 
-def message_id(delivery: Delivery, number: int) -> str:
-    """The webhook-id of a batch: the same for each attempt, and for a replay."""
-    return f"msg_{delivery.id}_{number}"
+def message_id(delivery: Delivery, number: int, events: Sequence[bytes]) -> str:
+    """The webhook-id of a batch: the same for the same events, at each attempt and replay.
+
+    Partitions may be read in another order after a death: the order of events counts for nothing.
+    """
+    held = blake2b(b"\n".join(sorted(events)), digest_size=DIGEST_BYTES).hexdigest()
+    return f"msg_{delivery.id}_{number}_{held}"
 
 
 def body_of(

@@ -6,6 +6,7 @@ owner is a principal, or of the anonymous an address: nobody reaches another's.
 
     DELIVERIES_MAX   of one proxy; of one owner a share of it. Each holds 128 KB of a batch, the
                      rest of a chunk, and one connection
+    KEPT_S           that one that ended waits to be enabled; then it is forgotten, with its letters
 """
 
 from __future__ import annotations
@@ -50,6 +51,10 @@ log = logging.getLogger("edgewake.deliveries")
 
 DELIVERIES_MAX: Final = 200
 """The most deliveries of one proxy, of which an owner has a share: the module has the reasons."""
+KEPT_S: Final = 30 * 86_400
+"""A month: streams are not kept for as long by default, so there is nothing left to go on with."""
+SWEEP_S: Final = 3600.0
+"""Between two looks for those that ended so long ago."""
 OWNER_BYTES: Final = 12
 ID_BYTES: Final = 12
 TEST_TYPE: Final = "edgewake.test"
@@ -106,7 +111,21 @@ class Deliveries:
 
     async def run(self) -> None:
         """Until cancelled; raises what killed a courier."""
+        self._tasks.spawn(self._forget_ended(), "ended-deliveries")
         await self._tasks.run()
+
+    async def _forget_ended(self) -> None:
+        while True:
+            await self._clock.sleep(SWEEP_S)
+            for courier in [one for one in self._all() if self._is_over(one)]:
+                with contextlib.suppress(Unavailable, Standby):  # the next look finds it again
+                    await self._expel(courier.delivery.id, self._is_over)
+
+    def _is_over(self, courier: Courier) -> bool:
+        """Did it end so long ago that it is forgotten?"""
+        found = courier.delivery
+        kept_since = self._clock.now_ms() - KEPT_S * 1000
+        return found.state is DeliveryState.ENDED and found.changed_at < kept_since
 
     def partition_owned(self, number: int, rows: Mapping[str, bytes], writer: Writer) -> None:
         """Go on with the deliveries of a partition."""
@@ -207,12 +226,6 @@ class Deliveries:
                 created_at=now,
                 changed_at=now,
             )
-            is_same = (
-                normal(base.subscription) == wanted
-                and base.cursor == cursor
-                and lease_rights.sees_the_same(base.right, reader, wanted.streams, Action.READ)
-            )
-            # An id belongs to its events: where the events may differ now, the batch is made again.
             endpoint = Endpoint(url, secrets, "", headers)
             delivery = delivery_state.enabled(base, now=now).but(
                 streams=wanted.streams,
@@ -220,7 +233,7 @@ class Deliveries:
                 select=wanted.select,
                 on_gap=asked.on_gap,
                 cursor=cursor,
-                pending=base.pending if is_same else None,
+                pending=base.pending if base.cursor == cursor else None,
                 endpoint_host=host,
                 sealed=self._services.sealer.seal(id_, endpoint),
                 kind=asked.kind,
@@ -263,7 +276,7 @@ class Deliveries:
         return _there(partition, owner, name)
 
     def get_shown(self, name: str, reader: Principal, client: str) -> Courier:
-        """One whose letters this reader may see: he sees what it was made with.
+        """One whose letters this reader may see: it sees all that the delivery shows.
 
         An owner is a name, and its tokens may have different rights. Raises as `get` does.
         """
@@ -285,23 +298,44 @@ class Deliveries:
         """End a delivery and forget it, with its letters; no further call is begun."""
         owner, partition = self._owners(reader, client)
         async with partition.lock(owner):
-            courier = _there(partition, owner, name)
-            courier.abandon()
-            # Its own row last: what is left of a delivery otherwise could not be deleted.
-            letters = dict(courier.letters)
-            courier.letters.clear()
-            keys = [*(one.key for one in letters.values()), courier.delivery.key]
-            try:
-                for key in keys:
-                    await partition.writer.put_row(key, None)
-            except NotOwner as error:
-                raise _moved() from error
-            except Unavailable:
-                courier.letters.update(letters)
-                courier.start(self._tasks.spawn)
-                raise
-            partition.couriers.pop(courier.delivery.id, None)
-            self._count()
+            await self._remove(partition, _there(partition, owner, name))
+
+    async def expel(self, delivery_id: str) -> bool:
+        """End one and forget it, whoever owns it; False where it is not one of this proxy's.
+
+        Raises Standby and Unavailable.
+        """
+        return await self._expel(delivery_id, lambda _: True)
+
+    async def _expel(self, delivery_id: str, is_wanted: Callable[[Courier], bool]) -> bool:
+        for partition in list(self._partitions.values()):
+            courier = partition.couriers.get(delivery_id)
+            if courier is None:
+                continue
+            async with partition.lock(courier.delivery.owner):
+                # It may have been changed or ended while its owner's last change was waited for.
+                if partition.couriers.get(delivery_id) is courier and is_wanted(courier):
+                    await self._remove(partition, courier)
+                    return True
+        return False
+
+    async def _remove(self, partition: _Partition, courier: Courier) -> None:
+        courier.abandon()
+        # Its own row last: what is left of a delivery otherwise could not be deleted.
+        letters = dict(courier.letters)
+        courier.letters.clear()
+        keys = [*(one.key for one in letters.values()), courier.delivery.key]
+        try:
+            for key in keys:
+                await partition.writer.put_row(key, None)
+        except NotOwner as error:
+            raise _moved() from error
+        except Unavailable:
+            courier.letters.update(letters)
+            courier.start(self._tasks.spawn)
+            raise
+        partition.couriers.pop(courier.delivery.id, None)
+        self._count()
 
     async def enable(self, name: str, reader: Principal, client: str) -> Courier:
         """Try again now; one that ended goes on from where it stands, with this reader's right."""
@@ -318,8 +352,7 @@ class Deliveries:
                 reader, delivery.streams, Action.READ, where=delivery.where
             )
             changed = delivery_state.enabled(courier.delivery, now=self._clock.now_ms())
-            pending = changed.pending if _shows(courier, reader) else None
-            await self._changed(partition, courier, changed.but(right=right, pending=pending))
+            await self._changed(partition, courier, changed.but(right=right))
             return courier
 
     async def change_secret(
@@ -439,9 +472,9 @@ class Deliveries:
 
 
 def _shows(courier: Courier, reader: Principal) -> bool:
-    """Does a delivery show what this reader sees, no more and no less?"""
+    """Does this reader see all that a delivery shows?"""
     stored = courier.delivery
-    return lease_rights.sees_the_same(stored.right, reader, stored.streams, Action.READ)
+    return lease_rights.covers(reader, stored.right, stored.streams, Action.READ)
 
 
 def _check_secret(text: str) -> None:

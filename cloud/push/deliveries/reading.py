@@ -1,7 +1,8 @@
 """What comes next of a delivery's stream: batches of events, each with the positions behind it.
 
 Nothing is read ahead of what the endpoint takes but the rest of one chunk. `up_to` makes the batch
-in hand once more, after a server died: the same events, of each partition in the same order.
+in hand once more, after a server died: of each partition in the same order, and the same events
+unless the filter's named sets, or the right, changed meanwhile.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from edgewake.cloud.log.subscription import Plan, Positions, Start
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import Position
 from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.leases.delivery import EVENTS_MAX
 
 BYTES_MAX: Final = 128 * 1024
 """Bytes of the events of a batch; the last one may pass it. What each delivery holds in memory at
@@ -99,9 +101,13 @@ class Reading:
             if not self._steps:
                 await self._until_news(min(max(ends_s - now_s, 0.0), LOOK_S))
 
-    async def up_to(self, to: Positions) -> Batch:
-        """All that lies before `to`; the reading is of no use then. Raises as `next` does."""
+    async def up_to(self, to: Positions) -> Batch | None:
+        """All that lies before `to`; the reading is of no use then. Raises as `next` does.
+
+        None where that is more than one batch holds: another filter chose the place.
+        """
         events, self._gaps = self._gaps, []
+        size = largest = 0
         moved_s = self._clock.monotonic_s()
         while True:
             while self._steps:
@@ -109,6 +115,10 @@ class Reading:
                 self._rows[step.stream][step.partition] = step.position
                 if step.position <= to[step.stream][step.partition]:
                     events.append(item(step.event))
+                    size += len(events[-1])
+                    largest = max(largest, len(events[-1]))
+                if len(events) > EVENTS_MAX or size - largest >= BYTES_MAX:
+                    return None
             if self._has_passed(to):
                 return Batch(events, to)
             if await self._more(events):

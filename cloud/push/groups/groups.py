@@ -5,11 +5,13 @@ rows `Elsewhere` is raised, and the request is passed on.
 
     GROUPS_MAX    of one proxy, of one owner a share of it: each holds up to 2 MB of events
     WAITING_MAX   clients that wait for events of one group
+    KEPT_S        that nobody asks for a group until it is forgotten
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,6 +41,10 @@ log = logging.getLogger("edgewake.groups")
 GROUPS_MAX: Final = 100
 """The most groups of one proxy, of which an owner has a share: the module has the reasons."""
 WAITING_MAX: Final = 100
+KEPT_S: Final = 30 * 86_400
+"""A month: streams are not kept for as long by default, so there is nothing left to go on with."""
+SWEEP_S: Final = 3600.0
+"""Between two looks for groups that nobody asked for."""
 ID_BYTES: Final = 12
 
 T = TypeVar("T")
@@ -83,7 +89,19 @@ class Groups:
 
     async def run(self) -> None:
         """Until cancelled; raises what killed a task."""
+        self._tasks.spawn(self._forget_unused(), "unused-groups")
         await self._tasks.run()
+
+    async def _forget_unused(self) -> None:
+        while True:
+            await self._clock.sleep(SWEEP_S)
+            for sharing in [one for one in self._all() if self._is_unused(one)]:
+                with contextlib.suppress(Unavailable, Standby):  # the next look finds it again
+                    await self._expel(sharing.group.id, self._is_unused)
+
+    def _is_unused(self, sharing: Sharing) -> bool:
+        kept_since = self._clock.now_ms() - KEPT_S * 1000
+        return not sharing.waiting and sharing.group.used_at < kept_since
 
     def partition_owned(self, number: int, rows: Mapping[str, bytes], writer: Writer) -> None:
         """Go on with the groups of a partition."""
@@ -97,7 +115,10 @@ class Groups:
             except ValueError as error:
                 log.error("%s: %s", key, error, extra={"event": "group.unreadable"})
             else:
-                partition.groups[group.id] = Sharing(group, writer, self._hub, self._clock)
+                used_at = group.used_at or self._clock.now_ms()
+                partition.groups[group.id] = Sharing(
+                    group.but(used_at=used_at), writer, self._hub, self._clock
+                )
 
     def partition_lost(self, number: int) -> None:
         """Give up the groups of a partition: another proxy has them."""
@@ -113,29 +134,34 @@ class Groups:
     ) -> tuple[Sharing, bool]:
         """Make a group, unless the same one exists; is it new?
 
-        Raises Standby, Elsewhere, TooManyGroups, GroupDiffers, UnknownStream, CursorError,
-        FilterError, RequestError or Unavailable.
+        One that exists shows what `reader` sees from its cursor on, where that is more. Raises
+        Standby, Elsewhere, TooManyGroups, GroupDiffers, UnknownStream, CursorError, FilterError,
+        RequestError or Unavailable.
         """
         owner, partition = self._owners(reader, client)
         wanted = normal(Subscription(streams=asked.streams, where=asked.where, select=asked.select))
         async with partition.lock:
             old = _find(partition, owner, name)
             if old is not None:
-                self._check_right(old, reader)
                 if normal(old.group.subscription) != wanted:
                     raise GroupDiffers(
                         f"{name} shares other streams, or with another filter or other columns: "
                         "delete it first, or choose another name"
                     )
+                self._check_right(old, reader)
+                kept = old.group.right
+                if lease_rights.sees_more(reader, kept, wanted.streams, Action.READ):
+                    await _written(old.widen(_right_of(reader, wanted)))
                 return old, False
             self._check_room(owner)
+            now = self._clock.now_ms()
             cursor = await begin(
                 self._hub,
                 wanted,
                 reader,
                 after=asked.after,
                 start=asked.start,
-                now_ms=self._clock.now_ms(),
+                now_ms=now,
             )
             group = Group(
                 id=self._random_bytes(ID_BYTES).hex(),
@@ -145,10 +171,9 @@ class Groups:
                 where=wanted.where,
                 select=wanted.select,
                 cursor=cursor,
-                right=lease_rights.right_of(
-                    reader, wanted.streams, Action.READ, where=wanted.where
-                ),
-                created_at=self._clock.now_ms(),
+                right=_right_of(reader, wanted),
+                created_at=now,
+                used_at=now,
             )
             sharing = Sharing(group, partition.writer, self._hub, self._clock)
             await _written(partition.writer.put_row(group.key, encode(group)))
@@ -164,9 +189,7 @@ class Groups:
     def get(self, name: str, reader: Principal, client: str) -> Sharing:
         """One of them. Raises Standby, Elsewhere and NoSuchGroup."""
         owner, partition = self._owners(reader, client)
-        found = _find(partition, owner, name)
-        if found is None:
-            raise NoSuchGroup(f"no group of yours is named {name[:80]!r}")
+        found = _there(partition, owner, name)
         self._check_right(found, reader)
         return found
 
@@ -206,23 +229,45 @@ class Groups:
         )
 
     async def remove(self, name: str, reader: Principal, client: str) -> None:
-        """Forget a group, and what it did."""
-        _, partition = self._owners(reader, client)
+        """Forget a group, and what it did; its owner may, whatever it sees now."""
+        owner, partition = self._owners(reader, client)
         async with partition.lock:
-            sharing = self.get(name, reader, client)
-            await sharing.close()
-            try:
-                await _written(partition.writer.put_row(sharing.group.key, None))
-            except Unavailable:
-                sharing.reopen()
-                raise
-            partition.groups.pop(sharing.group.id, None)
+            await self._remove(partition, _there(partition, owner, name))
+
+    async def expel(self, group_id: str) -> bool:
+        """Forget a group, whoever owns it; False where it is not one of this proxy's.
+
+        Raises Standby and Unavailable.
+        """
+        return await self._expel(group_id, lambda _: True)
+
+    async def _expel(self, group_id: str, is_wanted: Callable[[Sharing], bool]) -> bool:
+        for partition in list(self._partitions.values()):
+            async with partition.lock:
+                sharing = partition.groups.get(group_id)
+                if sharing is not None and is_wanted(sharing):
+                    await self._remove(partition, sharing)
+                    return True
+        return False
+
+    async def _remove(self, partition: _Partition, sharing: Sharing) -> None:
+        await sharing.close()
+        try:
+            await _written(partition.writer.put_row(sharing.group.key, None))
+        except Unavailable:
+            sharing.reopen()
+            raise
+        partition.groups.pop(sharing.group.id, None)
 
     def _check_right(self, sharing: Sharing, reader: Principal) -> None:
-        """Raises GroupDiffers for a reader who does not see exactly what the group shows."""
+        """Raises GroupDiffers for a reader who does not see all that the group shows."""
         group = sharing.group
-        if not lease_rights.sees_the_same(group.right, reader, group.streams, Action.READ):
-            raise GroupDiffers(f"{group.name} was made with another right than yours")
+        if not lease_rights.covers(reader, group.right, group.streams, Action.READ):
+            raise GroupDiffers(
+                f"{group.name} shows more than you see: its right is another one than yours. To go "
+                "on with less, delete it and make it again `after` its cursor, which GET "
+                "/v1/groups tells"
+            )
 
     def _check_room(self, owner: str) -> None:
         groups: Sequence[Sharing] = list(self._all())
@@ -249,6 +294,17 @@ def _find(partition: _Partition, owner: str, name: str) -> Sharing | None:
         if sharing.group.owner == owner and sharing.group.name == name:
             return sharing
     return None
+
+
+def _there(partition: _Partition, owner: str, name: str) -> Sharing:
+    found = _find(partition, owner, name)
+    if found is None:
+        raise NoSuchGroup(f"no group of yours is named {name[:80]!r}")
+    return found
+
+
+def _right_of(reader: Principal, wanted: Subscription) -> str:
+    return lease_rights.right_of(reader, wanted.streams, Action.READ, where=wanted.where)
 
 
 async def _written(work: Awaitable[T]) -> T:

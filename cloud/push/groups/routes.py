@@ -22,6 +22,15 @@ NO_STORE: Final = {"Cache-Control": "no-store"}
 Name = Annotated[str, Path(pattern=NAME_PATTERN)]
 
 
+class OldestView(BaseModel):
+    """The oldest event of a group that is not done."""
+
+    token: str
+    """The token to acknowledge it with, whoever had it."""
+    count: int
+    """How often it was given."""
+
+
 class GroupView(BaseModel):
     """A group as its clients see it. Times are ms since 1970 UTC."""
 
@@ -37,6 +46,9 @@ class GroupView(BaseModel):
     """Clients that wait for events."""
     events: int
     """Events that are done, all together."""
+    oldest: OldestView | None
+    """The oldest event that is not done: where its count grows, it holds the group up. Null: all
+    that was read is done, or nobody has asked for events for a while."""
     trouble: str
     """What keeps it from reading at the moment."""
     created_at: int
@@ -143,7 +155,7 @@ def _router(groups: Groups, clients: Clients, rights: Rights) -> APIRouter:
 
 
 def _view(sharing: Sharing) -> GroupView:
-    stored = sharing.group
+    stored, oldest = sharing.group, sharing.oldest
     return GroupView(
         name=stored.name,
         streams=stored.streams,
@@ -153,6 +165,7 @@ def _view(sharing: Sharing) -> GroupView:
         held=sharing.held,
         waiting=sharing.waiting,
         events=stored.events,
+        oldest=None if oldest is None else OldestView(token=oldest[0], count=oldest[1]),
         trouble=sharing.trouble,
         created_at=stored.created_at,
     )

@@ -105,6 +105,11 @@ class Sharing:
         """Events that somebody has."""
         return len(self.group.held) if self._window is None else self._window.held
 
+    @property
+    def oldest(self) -> tuple[str, int] | None:
+        """Token and count of the oldest event that is not done, while its streams are read."""
+        return None if self._window is None else self._window.oldest
+
     async def take(
         self,
         most: int,
@@ -170,6 +175,16 @@ class Sharing:
             self._news.notify_all()
         return finished, released
 
+    async def widen(self, right: str) -> None:
+        """Show what this right shows, from where it stands. Raises Unavailable and NotOwner."""
+        async with self._lock:
+            if self._is_closed:
+                raise Unavailable("the group is being deleted")
+            group = self.group.but(right=right, used_at=self._clock.now_ms())
+            await self._writer.put_row(group.key, encode(group))
+            self.group = group
+        self._room.set()  # who reads opens its streams again
+
     async def close(self) -> None:
         """Read no more, and store nothing more: a client may be taking."""
         self._is_closed = True
@@ -211,7 +226,12 @@ class Sharing:
         if self._plan is None:
             raise Unavailable("its streams are being reopened; try again")
         cursor = self._hub.codec.encode(self._plan.cursor(window.floor))
-        self.group = self.group.but(cursor=cursor, done=window.done, held=tuple(window.all_held))
+        self.group = self.group.but(
+            cursor=cursor,
+            done=window.done,
+            held=tuple(window.all_held),
+            used_at=self._clock.now_ms(),
+        )
         self._is_dirty = True
         await self._writer.put_row(self.group.key, encode(self.group))
         self._is_dirty = False
@@ -261,7 +281,7 @@ class Sharing:
                 self._news.notify_all()
             subscriber = self._hub.subscribe(plan, Steps(), start.positions, self._room.set)
             try:
-                await self._follow(subscriber)
+                await self._follow(subscriber, group.right)
             finally:
                 subscriber.close()
         finally:
@@ -279,10 +299,11 @@ class Sharing:
             start.positions, group.done if is_same else (), group.held if is_same else ()
         )
 
-    async def _follow(self, subscriber: Subscriber[Sequence[Step]]) -> None:
+    async def _follow(self, subscriber: Subscriber[Sequence[Step]], right: str) -> None:
+        """Until nobody takes any more, or the group shows what another right does."""
         window = self._window
         assert window is not None
-        while self._clock.monotonic_s() - self._asked_s < IDLE_S:
+        while self._clock.monotonic_s() - self._asked_s < IDLE_S and self.group.right == right:
             self._room.clear()
             is_reading = window.has_room
             found = subscriber.next() if is_reading else None

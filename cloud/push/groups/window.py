@@ -69,6 +69,12 @@ class Window:
         return self._held
 
     @property
+    def oldest(self) -> tuple[str, int] | None:
+        """Token and count of the oldest event that is not done; None: there is none."""
+        found = next((entry for entry in self._entries.values() if not entry.is_done), None)
+        return None if found is None else (_token(found), found.count)
+
+    @property
     def is_complete(self) -> bool:
         """Was all read again that was held or done before?"""
         return not self._was_held and not self._was_done

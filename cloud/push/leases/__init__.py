@@ -1,0 +1,1 @@
+"""Leases of sleeping clients: their states, their rows on `ew.leases`, who owns which."""

@@ -1,8 +1,9 @@
 """What a lease may count and show: the right of who asked for it, kept in the lease. Pure.
 
 A lease lives longer than a request, so its right is looked at again before each wake-up: a key that
-was removed, a role that was narrowed, a subject whose tokens were taken back and a token that
-expired (and `lease_s` after it) wake nobody any more.
+was removed, a subject whose tokens were taken back and a token that expired (and `lease_s` after
+it) wake nobody any more. So does one that was narrowed: a key's line, or a role, by which less is
+seen than the lease shows. One that was widened changes nothing: the lease shows what it did.
 
 The devices of a right become a condition beside the client's own `where`, so that the index finds
 the lease. Fields that are not seen are cut out of previews; a filter that names one is refused,
@@ -27,7 +28,7 @@ from edgewake.cloud.log.filters.filter_syntax import (
     sets_of,
 )
 from edgewake.cloud.rights.names import Names
-from edgewake.cloud.rights.principal import Action, Grant, Principal, Proof
+from edgewake.cloud.rights.principal import ALL, Action, Grant, Principal, Proof
 from edgewake.cloud.rights.rights import End, Rights
 from edgewake.cloud.rights.scope import Part, Scope
 from edgewake.protocol.errors import FilterError
@@ -36,6 +37,7 @@ from edgewake.protocol.leases.lease_record import Lease
 from edgewake.protocol.ops.proof import Kind
 
 _ESCAPE: Final = "!"
+_ALL: Final = Scope((Part(None, None),))
 
 
 def right_of(
@@ -67,6 +69,7 @@ def right_of(
             "until": until,
             "scopes": scopes,
             "sets": sets,
+            "claims": principal.claims,
         }
     ).decode()
     return sys.intern(told)
@@ -83,8 +86,7 @@ def end_of_right(
     """Why what `right_of` gave holds no longer; None while it does."""
     if not text:
         anybody = rights.anonymous
-        holds = anybody is not None and _is_all(_scopes(anybody, streams, action))
-        return None if holds else End.REVOKED
+        return None if _still_shows(anybody, text, streams, action) else End.REVOKED
     right = orjson.loads(text)
     proof = Proof(
         Kind(right["kind"]),
@@ -96,12 +98,29 @@ def end_of_right(
     )
     if right["until"] is not None and right["until"] <= now:
         return End.EXPIRED
-    if proof.kind in (Kind.TOKEN, Kind.LOGIN):
-        is_held = rights.believes(proof, is_expired=right["expires_at"] <= now)
-        return None if is_held else End.REVOKED
-    held = rights.holder(proof)
-    is_same = held is not None and sees_the_same(text, held, streams, action)
-    return None if is_same else End.REVOKED
+    held = _holder(right, proof, rights, now=now)
+    return None if _still_shows(held, text, streams, action) else End.REVOKED
+
+
+def _still_shows(held: Principal | None, text: str, streams: Sequence[str], action: Action) -> bool:
+    """Does its holder see all that it shows, and may be called for it?"""
+    if held is None or not all(held.may(Action.WAKE, name) for name in streams):
+        return False
+    return covers(held, text, streams, action)
+
+
+def _holder(
+    right: Mapping[str, Any], proof: Proof, rights: Rights, *, now: int
+) -> Principal | None:
+    """Who has a right, with what it may do now; None where it is taken back."""
+    if proof.kind not in (Kind.TOKEN, Kind.LOGIN):
+        return rights.holder(proof)
+    if not rights.believes(proof, is_expired=right["expires_at"] <= now):
+        return None
+    claims = right.get("claims")
+    # What was kept before claims were is believed until it expires.
+    grants = (ALL,) if claims is None else rights.grants_of(proof, claims)
+    return Principal("kept", grants, proof)
 
 
 def over_at(lease: Lease) -> int | None:
@@ -174,7 +193,7 @@ def previews(lease: Lease, events: Sequence[Mapping[str, Any]]) -> list[Mapping[
     """Events as the lease shows them."""
     shown = list(events)
     if lease.right:
-        scopes = {name: _scope(told) for name, told in orjson.loads(lease.right)["scopes"].items()}
+        scopes = _shown(lease.right, lease.streams)
         cuts = [_cut(event, scopes) for event in events]
         shown = [cut for cut in cuts if cut is not None]
     if lease.select is None:
@@ -191,21 +210,39 @@ def _cut(event: Mapping[str, Any], scopes: Mapping[str, Scope | None]) -> Mappin
 
 def reader_of(text: str, streams: Sequence[str], action: Action) -> Principal:
     """A reader who sees what a right shows, and no more."""
-    scopes = orjson.loads(text)["scopes"] if text else dict.fromkeys(streams)
     sets, grants = Names.of(_sets(text)), []
-    for name, told in scopes.items():
-        scope = _scope(told)
+    for name, scope in _shown(text, streams).items():
         parts = (Part(None, None),) if scope is None else scope.parts
         actions, names = frozenset({action}), Names.of([name])
         grants += [Grant(actions, names, part.devices, part.fields, sets=sets) for part in parts]
     return Principal("kept", tuple(grants), Proof(Kind.ANONYMOUS))
 
 
-def sees_the_same(text: str, principal: Principal, streams: Sequence[str], action: Action) -> bool:
-    """Does a right show what this principal sees, by sets that it may use?"""
-    scopes = orjson.loads(text)["scopes"] if text else dict.fromkeys(streams)
-    may_use = all(map(principal.may_use, _sets(text)))
-    return may_use and bool(scopes == _scopes(principal, streams, action))
+def covers(principal: Principal, text: str, streams: Sequence[str], action: Action) -> bool:
+    """May this principal see all that a right shows, by sets that it may use?"""
+    shown = _shown(text, streams)
+    return all(map(principal.may_use, _sets(text))) and all(
+        principal.may(action, name) and _shows(principal.scope(action, name), shown[name])
+        for name in streams
+    )
+
+
+def sees_more(principal: Principal, text: str, streams: Sequence[str], action: Action) -> bool:
+    """Does this principal see what a right does not show?"""
+    shown = _shown(text, streams)
+    return not all(_shows(shown[name], principal.scope(action, name)) for name in streams)
+
+
+def _shown(text: str, streams: Sequence[str]) -> Mapping[str, Scope | None]:
+    """What a right shows of each stream; None: all of it."""
+    if not text:
+        return dict.fromkeys(streams)
+    return {name: _scope(told) for name, told in orjson.loads(text)["scopes"].items()}
+
+
+def _shows(scope: Scope | None, other: Scope | None) -> bool:
+    """Does one scope show all that the other one shows? None: everything."""
+    return scope is None or scope.covers(_ALL if other is None else other)
 
 
 def _sets(text: str) -> list[str]:

@@ -1,0 +1,1 @@
+"""Wakes clients: when, by which call, and what the endpoint's answer means."""

@@ -1,0 +1,1 @@
+"""Reads the clauses of a query file and says what is wrong with them."""

@@ -20,7 +20,7 @@ ABOVE_MS_MIN: Final = 1_000
 """A batch and the way take as long as a smaller lag."""
 ABOVE_MS_MAX: Final = 86_400_000
 MARK_FIELDS: Final = ("kept", "margins", "of_kept")
-"""What a row of a query says beside its columns when readings were left out (shed_marks.py)."""
+"""What a row says beside its columns when readings were left out (results/shed_marks.py)."""
 _SHED: Final = re.compile(
     r"random\s+above\s+(?P<above>.+?)(?:\s+except\s+where\s+(?P<unless>.+))?", re.IGNORECASE
 )

@@ -1,0 +1,1 @@
+"""What a query is made of: functions, expressions, windows, columns of tables."""

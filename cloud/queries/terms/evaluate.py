@@ -2,8 +2,8 @@
 
 They are HAVING, ORDER BY, and columns computed from aggregates.
 
-The same functions as Spark's (columns.py), with the same nulls: what has no value, or no finite
-one, is None, and None goes through all but the functions that are there for it.
+The same functions as Spark's (plan/columns.py), with the same nulls: what has no value, or no
+finite one, is None, and None goes through all but the functions that are there for it.
 """
 
 from __future__ import annotations

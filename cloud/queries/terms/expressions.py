@@ -65,7 +65,7 @@ TIMES: Final[Mapping[str, str]] = {
 """The times of a reading, as a user writes them → as a reading has them, in ms: when it was made,
 when a bridge had it, when it was sent.
 
-The device's own times are corrected (clock_correction.py).
+The device's own times are corrected (plan/clock_correction.py).
 """
 READING: Final = ("device", *TIMES.values())
 """What each reading has beside its fields."""

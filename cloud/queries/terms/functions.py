@@ -2,7 +2,7 @@
 
 No I/O, no Spark.
 
-Two things are made of it: Spark columns over readings (columns.py) and Python functions over
+Two things are made of it: Spark columns over readings (plan/columns.py) and Python functions over
 finished results (evaluate.py), for HAVING, ORDER BY and expressions over aggregates. A test holds
 that both know all names of this table, and give the same for the same values.
 """
@@ -112,9 +112,9 @@ COPIES: Final[Mapping[str, tuple[int, ...]]] = {
     "split_part": (1, 1, 2),
     "number_text": (9,),
 }
-"""The number of times that a function's column holds each argument, where not once (columns.py; a
-test counts them). What is held twice by one that is held twice grows as the power of its depth, so
-`Call.size` counts every copy."""
+"""The number of times that a function's column holds each argument, where not once
+(plan/columns.py; a test counts them). What is held twice by one that is held twice grows as the
+power of its depth, so `Call.size` counts every copy."""
 
 READ_AS: Final[Mapping[type[exp.Expr], tuple[str, tuple[str, ...]]]] = {
     **{

@@ -1,6 +1,6 @@
 """Windows of time, as values: where they begin and end, and up to where they are over.
 
-Pure; window_columns.py makes them in Spark.
+Pure; plan/window_columns.py makes them in Spark.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MONTHS: Final = {"month": 1, "quarter": 3, "year": 12}
 
 
 class Rule(StrEnum):
-    """What begins and ends a window that conditions decide (patterns.py)."""
+    """What begins and ends a window that conditions decide (folds/patterns.py)."""
 
     THRESHOLD = "threshold"
     SUCCESSION = "succession"
@@ -34,8 +34,8 @@ class Window:
 
     Fixed: they begin at offset_ms + n * slide_ms since 1970 UTC and last size_ms. Calendar: the
     days, weeks … of a zone. All: one window from 1970 to ALL_TIME_MS, which is never over. Sessions
-    and windows by count: sequences.py; here a reading is a window of one instant, which ends with
-    it: what is as old as the windows that are closed is late.
+    and windows by count: folds/sequences.py; here a reading is a window of one instant, which ends
+    with it: what is as old as the windows that are closed is late.
     """
 
     size_ms: int

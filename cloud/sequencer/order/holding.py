@@ -18,7 +18,11 @@ _HEAP_SLACK: Final = 8
 
 
 class HeldFrames:
-    """The frames of one state that wait, by first number."""
+    """The frames of one state that wait, by their own number.
+
+    That of a gap frame is its last: the ones before are those of the frames that it replaces, which
+    may wait as well.
+    """
 
     __slots__ = ("_numbers", "arrivals", "bytes")
 
@@ -26,27 +30,28 @@ class HeldFrames:
         self.arrivals: dict[int, Arrival] = {}
         """In the order in which they came."""
         self.bytes = 0
-        self._numbers: list[int] = []
+        self._numbers: list[tuple[int, int]] = []
+        """(first, own number), as a heap."""
 
     @property
     def since_s(self) -> float:
         """When the frame that waits longest began to wait."""
         return next(iter(self.arrivals.values())).held_at_s
 
-    def lowest(self) -> int:
-        """The lowest number that waits."""
-        while self._numbers[0] not in self.arrivals:
+    def lowest(self) -> tuple[int, int]:
+        """The lowest number that somebody waits with, and that frame's own number."""
+        while self._numbers[0][1] not in self.arrivals:
             heapq.heappop(self._numbers)
         return self._numbers[0]
 
     def add(self, arrival: Arrival) -> None:
-        first = arrival.placement.first
-        self.arrivals[first] = arrival
+        placement = arrival.placement
+        self.arrivals[placement.last] = arrival
         self.bytes += arrival.bytes
-        heapq.heappush(self._numbers, first)
+        heapq.heappush(self._numbers, (placement.first, placement.last))
 
-    def remove(self, first: int) -> Arrival:
-        arrival = self.arrivals.pop(first)
+    def remove(self, number: int) -> Arrival:
+        arrival = self.arrivals.pop(number)
         self.bytes -= arrival.bytes
         return arrival
 
@@ -78,7 +83,7 @@ class Holding:
         held = self._states.get(key)
         if held is None:
             held = self._states[key] = HeldFrames()
-        elif arrival.placement.first in held.arrivals:
+        elif arrival.placement.last in held.arrivals:
             return False
         held.add(arrival)
         self.bytes += arrival.bytes
@@ -89,10 +94,10 @@ class Holding:
             heapq.heapify(self._by_size)
         return True
 
-    def remove(self, key: bytes, first: int) -> Arrival:
+    def remove(self, key: bytes, number: int) -> Arrival:
         """Hold it no longer."""
         held = self._states[key]
-        arrival = held.remove(first)
+        arrival = held.remove(number)
         self.bytes -= arrival.bytes
         del self._offsets[arrival.offset]
         if not held.arrivals:

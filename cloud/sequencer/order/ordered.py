@@ -145,10 +145,10 @@ class OrderedFrames:
         held = self.holding.get(key)
         covered = (
             sorted(number for number in held.arrivals if number <= last)
-            if held is not None and last >= held.lowest()
+            if held is not None and last >= held.lowest()[0]
             else []
         )
-        if first != last or covered:
+        if first != last:
             hole = Hole(
                 next_number,
                 last,
@@ -161,13 +161,7 @@ class OrderedFrames:
         self._write(key, slot, last + 1, end_seq, arrival)
         out.append(arrival)
         for number in covered:
-            waiting = self.holding.remove(key, number)
-            state = self._table.read(slot)
-            if waiting.placement.last >= state.next:
-                self._outcomes["released"] += 1
-                self._pass_in_turn(key, slot, state.next, state.detail, waiting, out)
-            else:
-                out += self._accept_old(key, waiting)
+            out += self._accept_old(key, self.holding.remove(key, number))
 
     def _accept_old(self, key: bytes, arrival: Arrival) -> list[Output]:
         """Its turn is over: late if it was not there then, else a repeat."""
@@ -206,9 +200,10 @@ class OrderedFrames:
         """Pass what waits and whose turn it is now."""
         while (held := self.holding.get(key)) is not None:
             next_number, next_seq, _, _ = self._table.read(slot)
-            if held.lowest() > next_number:
+            first, number = held.lowest()
+            if first > next_number:
                 return
-            waiting = self.holding.remove(key, held.lowest())
+            waiting = self.holding.remove(key, number)
             self._outcomes["released"] += 1
             self._pass_in_turn(key, slot, next_number, next_seq, waiting, out)
 
@@ -236,8 +231,8 @@ class OrderedFrames:
         """Wait no longer for the frames before the lowest one that waits."""
         held = self.holding.get(key)
         assert held is not None
-        first = held.lowest()
-        arrival = held.arrivals[first]
+        first, number = held.lowest()
+        arrival = held.arrivals[number]
         device, placement = arrival.device, arrival.placement
         next_number, next_seq, touched_s, _ = self._table.read(slot)
         names = (device, placement.epoch, placement.stream)

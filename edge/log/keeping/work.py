@@ -58,7 +58,9 @@ def frame_of(key: FrameKey, payload: bytes, count: int) -> OutFrame:
     content_type = content_type_of(payload)
     try:
         frame = read(payload)
-    except Rejected:  # an earlier version formed frames that are refused: the cloud says so
+    except Rejected:
+        # Formed by an agent of another version, before an update or a rollback. The bytes go as
+        # they are: the cloud keeps them as a dead letter and says why.
         return OutFrame(key, payload, content_type, count, None)
     if frame.gap is not None:
         return OutFrame(key, payload, content_type, frame.gap.count, frame.gap.reason)

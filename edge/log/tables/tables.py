@@ -32,7 +32,7 @@ def read_identity(db: sqlite3.Connection) -> LogIdentity | None:
 
 
 def write_identity(db: sqlite3.Connection, identity: LogIdentity) -> None:
-    """Inside a transaction."""
+    """Writes which log this is, where it lies, and its last commit. Inside a transaction."""
     where = identity.location
     values = {
         "log_id": identity.log_id,
@@ -73,7 +73,7 @@ def read_streams(db: sqlite3.Connection) -> list[StreamState]:
 
 
 def write_stream(db: sqlite3.Connection, stream: StreamState) -> None:
-    """Inside a transaction."""
+    """Writes a stream's counters with their checksum. Inside a transaction."""
     row = (*stream.row(), stream.checksum())
     db.execute(
         "INSERT OR REPLACE INTO streams (id, name, last, framed, base, frame, older, crc) VALUES "
@@ -108,7 +108,10 @@ def write_frame(
     accepted_at: int,
     copy: bytes | None = None,
 ) -> None:
-    """Inside a transaction. `copy`: what is sent, where it is logged a second time."""
+    """Writes a frame's boundary. Inside a transaction.
+
+    `copy`: what is sent, where it is logged a second time.
+    """
     seq, count, first = boundary
     crc = boundary_checksum(*frame, seq, first, count, gap)
     row = (*frame, seq, first, count, gap, accepted_at, crc, checksum(copy or b"", *frame), copy)
@@ -127,5 +130,5 @@ def read_consumers(db: sqlite3.Connection) -> list[ConsumerState]:
 
 
 def write_consumer(db: sqlite3.Connection, consumer: ConsumerState) -> None:
-    """Inside a transaction."""
+    """Writes how far a consumer is, with its state. Inside a transaction."""
     db.execute("INSERT OR REPLACE INTO consumers VALUES (?, ?, ?, ?, ?, ?)", consumer.row())

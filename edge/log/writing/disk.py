@@ -42,7 +42,7 @@ Question: TypeAlias = Callable[[LogStore], Any]
 
 
 class LogDisk:
-    """See the module. Every method raises what cannot be mended."""
+    """The writer's store, opened again when its disk fails. Methods raise what cannot be mended."""
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ Those that a source has passed over go with the place that it has then."""
 
 
 class Waiting:
-    """See the module."""
+    """What the writer's next turn is to do, and when that is due; for its thread."""
 
     def __init__(
         self, config: LogConfig, lane: Callable[[str], Lane], *, readings_max: int

@@ -1,0 +1,1 @@
+"""The processors, a file for each kind."""

@@ -1,0 +1,1 @@
+"""Sources that bring lines: files, programs, sockets, serial ports."""

@@ -56,7 +56,7 @@ class ExecConfig(LinesConfig):
 
 
 class Exec:
-    """The source."""
+    """Runs the program, and queues a reading for each line that it writes."""
 
     policy = Policy.BLOCK
 

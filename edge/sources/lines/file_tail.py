@@ -52,7 +52,7 @@ class FileTailConfig(LinesConfig):
 
 
 class FileTail:
-    """The source.
+    """Follows the file, and queues a reading for each line that is added.
 
     `position` gives what the log remembers of it, None where it was never read; it may block.
     """

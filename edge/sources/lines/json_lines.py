@@ -50,7 +50,7 @@ class JsonLinesConfig(SourceConfig):
 
 
 class JsonLines:
-    """The source. `fd` is read until its end; the agent goes on after it."""
+    """Queues a reading for each object. `fd` is read until its end; the agent goes on after it."""
 
     policy = Policy.BLOCK
 

@@ -56,7 +56,7 @@ class SerialLinesConfig(LinesConfig):
 
 
 class SerialLines:
-    """The source."""
+    """Opens the port, and queues a reading for each line that comes."""
 
     policy = Policy.DROP_NEWEST
 

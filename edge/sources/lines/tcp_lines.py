@@ -50,7 +50,7 @@ class TcpLinesConfig(LinesConfig):
 
 
 class TcpLines:
-    """The source."""
+    """Connects, and queues a reading for each line that the server sends."""
 
     policy = Policy.BLOCK
 

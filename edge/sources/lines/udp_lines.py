@@ -55,7 +55,7 @@ class UdpLinesConfig(LinesConfig):
 
 
 class UdpLines:
-    """The source."""
+    """Listens, and queues a reading for each line of a datagram."""
 
     policy = Policy.DROP_NEWEST
 

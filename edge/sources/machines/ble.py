@@ -89,7 +89,7 @@ class Heard:
 
 
 class Ble:
-    """The source."""
+    """Listens to advertisements, and queues a reading for each that it knows."""
 
     policy = Policy.DROP_NEWEST
 

@@ -94,7 +94,7 @@ class CanConfig(SourceConfig):
 
 
 class Can:
-    """The source."""
+    """Listens to the bus, and queues a reading for each message that it knows."""
 
     policy = Policy.DROP_NEWEST
 

@@ -53,7 +53,7 @@ class Rate:
 
 
 class HostMetrics:
-    """The source."""
+    """Reads the machine's figures at each interval."""
 
     policy = Policy.DROP_NEWEST
 

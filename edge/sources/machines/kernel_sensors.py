@@ -64,7 +64,7 @@ class KernelSensorsConfig(SourceConfig):
 
 
 class KernelSensors:
-    """The source."""
+    """Reads the sensors at each interval."""
 
     policy = Policy.DROP_NEWEST
 

@@ -199,7 +199,7 @@ class Told:
 
 
 class OpcUa:
-    """The source."""
+    """Subscribes, and queues a reading for each change."""
 
     policy = Policy.DROP_NEWEST
 

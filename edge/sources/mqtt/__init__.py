@@ -1,0 +1,1 @@
+"""Sources on a local MQTT broker: maps, topics with values, Sparkplug B."""

@@ -25,7 +25,13 @@ from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked, found
 from edgewake.edge.sources.mqtt.recent_packets import PACKETS_MAX, RecentPackets
 from edgewake.protocol import topics
-from edgewake.protocol.broker import BrokerConfig, password_of, tls_of
+from edgewake.protocol.broker import (
+    CLIENT_ID_CHARS_MAX,
+    BrokerConfig,
+    client_id_of,
+    password_of,
+    tls_of,
+)
 from edgewake.protocol.errors import Rejected, RejectReason, Unavailable
 from edgewake.protocol.json_text import is_meant_as_json, parse
 from edgewake.protocol.maps.topic import Crossing, TopicTemplate
@@ -41,9 +47,6 @@ log = logging.getLogger("edgewake.sources.mqtt")
 
 ANSWER_S: Final = 10.0
 """Seconds for CONNACK and SUBACK."""
-CLIENT_ID_CHARS_MAX: Final = 64
-"""Characters of a client id; a longer one is cut, for brokers need not take many (MQTT 5, section
-3.1.3.1)."""
 NO_NUMBERS: Final = frozenset({"nan", "-nan", "inf", "-inf", "+inf", "infinity", "-infinity"})
 """Texts that programs write for a missing number; they are null, as in JSON."""
 KEEPALIVE_S: Final = 20
@@ -99,7 +102,8 @@ class MqttSubscribeConfig(SourceConfig):
     field: Annotated[str, Check(_field)] = "value"
     """Field of a message that is one value (`21.5`, `true`, text) and no JSON object."""
     client_id: Annotated[str, Length(1, CLIENT_ID_CHARS_MAX)] | None = None
-    """What it calls itself; none: `edgewake-DEVICE-STREAM`. Two clients of one name push each other
+    """What it calls itself; none: `edgewake-DEVICE-STREAM`, with a digest in the place of what is
+    beyond 64 characters. Two clients of one name push each other
     out, so a second source of a stream from the same broker needs one of its own."""
     session_s: int = key(default=86_400, ge=0, le=4_294_967_294)
     """Seconds for which the broker keeps messages of QoS 1 while the agent is away."""
@@ -137,7 +141,7 @@ class MqttSubscribeConfig(SourceConfig):
 
 
 class MqttSubscribe:
-    """The source."""
+    """Subscribes, maps each message, and queues its readings."""
 
     policy = Policy.BLOCK
 
@@ -157,9 +161,7 @@ class MqttSubscribe:
                 others=context.streams,
             )
         self._template = TopicTemplate.parse(config.topic or "#")
-        self._client_id = (
-            config.client_id or f"edgewake-{context.device}-{config.stream}"[:CLIENT_ID_CHARS_MAX]
-        )
+        self._client_id = config.client_id or client_id_of(context.device, config.stream)
         what = config.topic or f"maps of {config.stream}"
         self._name = f"mqtt_subscribe:{config.broker.host}:{config.broker.port}:{what}"
         self._recent = RecentPackets.decode(context.position(self._name))

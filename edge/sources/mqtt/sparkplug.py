@@ -20,7 +20,7 @@ from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.address import connected
 from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.mqtt.mqtt_subscribe import Link
-from edgewake.protocol.broker import BrokerConfig, tls_of
+from edgewake.protocol.broker import BrokerConfig, client_id_of, tls_of
 from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.maps.names import device_name
 from edgewake.protocol.mqtt import Unreadable
@@ -76,7 +76,7 @@ class SparkplugConfig(SourceConfig):
 
 
 class Sparkplug:
-    """The source."""
+    """Follows the edge nodes of a broker, and queues the readings of their metrics."""
 
     policy = Policy.BLOCK
 
@@ -85,7 +85,7 @@ class Sparkplug:
         self._config = config
         self._clock = context.clock
         self._tls = tls_of(config.broker)
-        self._client_id = f"edgewake-{context.device}-{config.host_id}"[:64]
+        self._client_id = client_id_of(context.device, config.host_id)
         self._state = f"{NAMESPACE}/{STATE}/{config.host_id}"
 
     async def run(self, intake: Intake) -> None:

@@ -139,7 +139,7 @@ class HttpIntakeConfig(SourceConfig):
 
 
 class HttpIntake:
-    """The source."""
+    """Listens, and queues the readings of each request that it answers."""
 
     policy = Policy.BLOCK
 

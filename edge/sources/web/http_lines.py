@@ -34,7 +34,7 @@ class HttpLinesConfig(WebConfig):
 
 
 class HttpLines:
-    """The source."""
+    """Follows the answer, and queues a reading for each of its lines."""
 
     policy = Policy.BLOCK
 

@@ -44,7 +44,7 @@ class HttpPollConfig(WebConfig):
 
 
 class HttpPoll:
-    """The source."""
+    """Asks at each interval, and queues the readings of the answer."""
 
     policy = Policy.DROP_NEWEST
 

@@ -16,7 +16,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Seats(Generic[K]):
-    """See the module. A connection is whatever stands for it."""
+    """The connections that a server has, by sender. A connection is whatever stands for it."""
 
     def __init__(self, most: int) -> None:
         self._most = most

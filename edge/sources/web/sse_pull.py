@@ -54,7 +54,7 @@ class SsePullConfig(WebConfig):
 
 
 class SsePull:
-    """The source."""
+    """Follows the stream of events, and queues the readings of each."""
 
     policy = Policy.BLOCK
 

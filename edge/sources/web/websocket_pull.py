@@ -78,7 +78,7 @@ class WebSocketPullConfig(WebSocketAddress):
 
 
 class WebSocketPull:
-    """The source."""
+    """Follows the connection, and queues the readings of each message."""
 
     policy = Policy.BLOCK
 

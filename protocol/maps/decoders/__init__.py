@@ -1,0 +1,1 @@
+"""Payloads of maps that are neither JSON nor text."""

@@ -16,7 +16,7 @@ from edgewake.cloud.analysis.checkpoints.state_parts import Parts, joined
 from edgewake.cloud.analysis.folds import open_keys
 from edgewake.cloud.analysis.folds.sequences import dump
 from edgewake.cloud.analysis.folds.slots import Value
-from edgewake.cloud.analysis.jobs.table_join_job import JoinJob
+from edgewake.cloud.analysis.jobs.table_join_job import TableJoinJob
 from edgewake.cloud.analysis.jobs.window_fold import Fold
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
@@ -116,7 +116,7 @@ class Run:
 
     def __init__(self, registered: Registered) -> None:
         self.registered, self.topic, self.parts = registered, Topic(), Parts({})
-        self.job = JoinJob(LaneKind.JOIN, ("s",), (), (registered,))
+        self.job = TableJoinJob(LaneKind.TABLE_JOIN, ("s",), (), (registered,))
         self.states = self.job.new_states()
         self.dead: list[bytes] = []
         self.rows: dict[bytes, bytes] = {}
@@ -147,7 +147,9 @@ class Run:
 
     def restart(self) -> None:
         self.states, self.parts = (
-            self.job.restored(joined(self.topic.rows), LaneRecord(stream="s", lane=LaneKind.JOIN)),
+            self.job.restored(
+                joined(self.topic.rows), LaneRecord(stream="s", lane=LaneKind.TABLE_JOIN)
+            ),
             Parts(self.topic.rows),
         )
 

@@ -21,7 +21,7 @@ from edgewake.cloud.analysis.checkpoints.state_rows import kept_rows
 from edgewake.cloud.analysis.folds import stream_join
 from edgewake.cloud.analysis.folds.stream_join import LEFT, RIGHT, Kept, Partners
 from edgewake.cloud.analysis.jobs.kinds import jobs_of
-from edgewake.cloud.analysis.jobs.stream_join_job import PairJob, PairStates
+from edgewake.cloud.analysis.jobs.stream_join_job import StreamJoinJob, StreamJoinStates
 from edgewake.cloud.analysis.repair.preview import preview
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.emitted_rows import EmittedRows
@@ -85,7 +85,7 @@ class Sent:
 
 def record_at(top: int | None) -> LaneRecord:
     """A lane's record with event time there."""
-    return LaneRecord(stream="s", lane=LaneKind.PAIR, top=top)
+    return LaneRecord(stream="s", lane=LaneKind.STREAM_JOIN, top=top)
 
 
 @dataclass
@@ -107,9 +107,9 @@ class Run:
             for name, stream in STREAMS.items()
         }
         ((_, job),) = jobs_of([self.registered], types).items()
-        assert isinstance(job, PairJob)
+        assert isinstance(job, StreamJoinJob)
         self.job = job
-        self.states: PairStates = job.new_states()
+        self.states: StreamJoinStates = job.new_states()
 
     def batch(
         self, readings: Sequence[Sent], emitted: Mapping[str, Mapping[int, int]] | None = None
@@ -615,7 +615,7 @@ def test_pairs_and_windows_over_them_equal_duckdb_over_a_restart(
     states = replace(lane.job, queries=tuple(queries[:2])).restored(
         state_parts.joined(kept), lane.record
     )
-    assert isinstance(states, PairStates)
+    assert isinstance(states, StreamJoinStates)
     assert states.partners[queries[1].label].count == states.partners[queries[0].label].count > 0, (
         "it goes on as one that forgot nothing"
     )

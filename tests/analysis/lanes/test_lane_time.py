@@ -6,7 +6,7 @@ import pytest
 
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.analysis.lanes.lane_time import LaneTime, Upstream
-from edgewake.cloud.analysis.plan.combined_topics import Sources
+from edgewake.cloud.analysis.plan.combined_topics import CombinedTopics
 from edgewake.cloud.analysis.plan.observed import Observed
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.kafka.config import KafkaConfig
@@ -26,7 +26,7 @@ def upstream() -> Upstream:
 
 @pytest.fixture
 def time(upstream: Upstream) -> LaneTime:
-    return LaneTime(CONFIG, RECORD, Sources((TOPIC,)), 2, upstream)
+    return LaneTime(CONFIG, RECORD, CombinedTopics((TOPIC,)), 2, upstream)
 
 
 def after(time: LaneTime, *, unread: int = 0) -> int | None:

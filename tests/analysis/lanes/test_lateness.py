@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob
+from edgewake.cloud.analysis.jobs.aggregate_job import AggregateJob
 from edgewake.cloud.analysis.jobs.job import Dials
 from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.spark.plan_values import PlanValues
@@ -202,7 +202,7 @@ def test_what_spark_would_forget_is_left_out_before_it_looks_for_it_in_its_state
         streams=[stream],
     )
     (job,) = jobs_of(queries, {"s": {"speed": FieldType.NUMBER}}).values()
-    assert isinstance(job, QueryJob)
+    assert isinstance(job, AggregateJob)
     body = frame.encode(
         frame.Frame(1, 1, 1, [T0 + i * 60_000 for i in range(4)], {"speed": [1.0] * 4})
     )

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis.minutes import minute_sums, set_aside
-from edgewake.cloud.analysis.minutes.minute_job import Summing, _Turns
+from edgewake.cloud.analysis.minutes.minute_job import MinuteJob, _Turns
 from edgewake.cloud.analysis.minutes.minute_lake import latest
 from edgewake.cloud.analysis.minutes.open_minutes import LATENESS_MS
 from edgewake.cloud.analysis.minutes.set_aside import SetAside
@@ -230,7 +230,7 @@ def test_the_minute_of_a_busy_stream_is_summed_up_in_pieces_until_it_is_calm_aga
     monkeypatch.setattr(schedule, "SUMMARY_VALUES", 50)
     clock = FakeClock(T0)
     of = analysis.with_config(summary_interval_s=60)
-    made = Summing(of.session, of.config, clock, random.Random(1), lambda *_: None)
+    made = MinuteJob(of.session, of.config, clock, random.Random(1), lambda *_: None)
     made.streams = {feed.name: feed.types}
     turns = _Turns(made, SetAside(clock, random.Random(1)))
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from edgewake.cloud.analysis.plan.combined_topics import Sources
+from edgewake.cloud.analysis.plan.combined_topics import CombinedTopics
 
 
 def test_each_place_has_one_number_and_each_number_one_place() -> None:
-    one, two = Sources(("a",)), Sources(("a", "b"))
+    one, two = CombinedTopics(("a",)), CombinedTopics(("a", "b"))
     offsets = {"a": {0: 5, 1: 6}, "b": {0: 7}, "other": {0: 9}}
     assert one.flat(offsets) == {0: 5, 1: 6}
     assert two.flat(offsets) == {0: 5, 2: 6, 1: 7}

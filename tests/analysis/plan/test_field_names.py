@@ -48,7 +48,7 @@ FILES: Final = {
     LaneKind.SEQUENCE: (
         f"SELECT device, {MAXIMA} FROM s GROUP BY session_window(event_time, '1 minute'), device"
     ),
-    LaneKind.JOIN: (
+    LaneKind.TABLE_JOIN: (
         f"SELECT {EACH}, robust_zscore(`offset`, 5) AS score FROM s WHERE `partition` = 2"
     ),
 }
@@ -91,11 +91,13 @@ def test_a_field_is_never_taken_for_what_we_call_so(spark: SparkSession, kind: L
         name.removeprefix("c_"): value for name, value in told.items() if name.startswith("c_")
     }
     assert found == {name: float(i) for i, name in enumerate(NAMES, 1)}
-    if kind in (LaneKind.ROWS, LaneKind.CHANGE, LaneKind.JOIN):
+    if kind in (LaneKind.ROWS, LaneKind.CHANGE, LaneKind.TABLE_JOIN):
         assert told["reading"] == "0:1:0"
 
 
 def test_every_kind_whose_plan_has_fields_is_tried() -> None:
-    assert {*LaneKind} - FILES.keys() == {LaneKind.SKETCH_SHED, LaneKind.PAIR, LaneKind.TABLE}, (
-        "the first is the sum of two that are"
-    )
+    assert {*LaneKind} - FILES.keys() == {
+        LaneKind.SKETCH_SHED,
+        LaneKind.STREAM_JOIN,
+        LaneKind.TABLE,
+    }, "the first is the sum of two that are"

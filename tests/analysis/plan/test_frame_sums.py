@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import SparkSession
 
-from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob
+from edgewake.cloud.analysis.jobs.aggregate_job import AggregateJob
 from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.plan import frame_sums, tags
 from edgewake.cloud.analysis.plan.clock_correction import correct
@@ -192,7 +192,7 @@ def partials(
     greatest.
     """
     (job,) = jobs_of(queries, {"s": TYPES}).values()
-    assert isinstance(job, QueryJob)
+    assert isinstance(job, AggregateJob)
     found: dict[int, dict[tuple[Any, ...], Any]] = {}
     for row in job.graph(records(spark, *values)).collect():
         slots = tuple(row[f"{what}_{i}"] for i in (0, 1) for what in ("count", "sum", "min", "max"))
@@ -276,7 +276,7 @@ def test_different_values_of_whole_frames_are_those_of_their_readings(
     ]
     queries = registered(*texts, streams=[STREAM])
     (job,) = jobs_of(queries, {"s": TYPES}).values()
-    assert isinstance(job, QueryJob)
+    assert isinstance(job, AggregateJob)
     assert job.kind is LaneKind.DISTINCT
 
     made = job.graph(records(spark, *(one for one, _ in frames))).collect()

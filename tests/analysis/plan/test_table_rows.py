@@ -16,7 +16,7 @@ from edgewake.cloud.analysis.plan.table_rows import TableRecord
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.queries.query import Join
 from edgewake.cloud.queries.query_file import parse
-from edgewake.cloud.queries.registry import Tables, statuses
+from edgewake.cloud.queries.registry import Registry, statuses
 from edgewake.protocol import topics
 from edgewake.protocol.errors import QueryError
 from edgewake.protocol.frames.field_type import FieldType
@@ -94,7 +94,7 @@ def test_a_wrong_declaration_is_refused_with_what_to_write(file: str, fault: str
 
 
 def test_only_topics_that_the_operator_names_can_be_read() -> None:
-    tables = Tables()
+    tables = Registry()
     tables.registrations["q"] = Registration(name="q", text=text(), registered_at=1)
     tables.on_stream(
         "s", STREAM.model_copy(update={"kind": NameKind.STREAM}).model_dump_json().encode()

@@ -14,7 +14,7 @@ from edgewake.cloud.analysis.checkpoints.checkpoint import (
     offsets_of,
     remove_unused,
 )
-from edgewake.cloud.analysis.plan.combined_topics import Sources
+from edgewake.cloud.analysis.plan.combined_topics import CombinedTopics
 from edgewake.cloud.analysis.results.batch_commit import Novelty, furthest, novelty
 
 EMITTED = {"a": {0: 5, 1: 7}}
@@ -180,7 +180,7 @@ def test_the_state_of_a_lane_of_two_streams_goes_with_the_queries_of_the_first(
 def test_a_partition_has_one_number_whichever_topic_it_is_of(
     topics: int, partition: int, which: int
 ) -> None:
-    sources = Sources(tuple("abc"[:topics]))
+    sources = CombinedTopics(tuple("abc"[:topics]))
     name = "abc"[which % topics]
     assert sources.place(sources.number(name, partition)) == (name, partition)
     assert sources.flat({name: {partition: 7}, "other": {0: 1}}) == {

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob
+from edgewake.cloud.analysis.jobs.aggregate_job import AggregateJob
 from edgewake.cloud.analysis.jobs.job import Dials
 from edgewake.cloud.analysis.jobs.kinds import jobs_of
 from edgewake.cloud.analysis.results import finish
@@ -254,7 +254,7 @@ def test_readings_taken_by_a_hash_of_their_places_give_every_group_without_bias(
     ]
     types = {"s": {"speed": FieldType.NUMBER, "street": FieldType.STRING}}
     (job,) = jobs_of([query], types).values()
-    assert isinstance(job, QueryJob)
+    assert isinstance(job, AggregateJob)
     step = Batch(revision=1, top_before=None, top=None)
 
     thin = job.graph(records(spark, *frames), 1, Dials({query.label: F.lit(2)})).toArrow()

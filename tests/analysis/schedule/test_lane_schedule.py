@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edgewake.cloud.analysis.config import AnalysisConfig
-from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob
+from edgewake.cloud.analysis.jobs.aggregate_job import AggregateJob
 from edgewake.cloud.analysis.plan.observed import Observed
 from edgewake.cloud.analysis.schedule.lane_schedule import Done, LaneSchedule
 from edgewake.cloud.kafka.config import KafkaConfig
@@ -24,7 +24,7 @@ CONFIG = AnalysisConfig(
 def schedule() -> LaneSchedule:
     text = sql("s", "device, count(*) AS n", "window(event_time, '5 seconds'), device")
     (query,) = registered(text, streams=[Stream(name="s")])
-    return LaneSchedule(CONFIG, QueryJob(LaneKind.PLAIN, ("s",), (), (query,)))
+    return LaneSchedule(CONFIG, AggregateJob(LaneKind.PLAIN, ("s",), (), (query,)))
 
 
 def done(*, read: int = 1, left: int | None = 0, oldest: int = END + 1) -> Done:

@@ -38,6 +38,7 @@ END = 1_790_000_040_000
 """Of a minute, and of all shorter windows."""
 MINUTE = 60_000
 HOUR_END = END - END % 3_600_000
+UNKNOWN_DELAY = ArrivalDelay()
 
 
 class StandingClock(SystemClock):
@@ -75,6 +76,7 @@ def begins(
     busy: bool = False,
     calm_ms: int = 5_000,
     least_ms: int = 1_000,
+    delay: ArrivalDelay = UNKNOWN_DELAY,
 ) -> list[float]:
     """Seconds from END to the begin of each batch, where a batch begins 10 ms after its time."""
     found = []
@@ -86,6 +88,7 @@ def begins(
             least_ms=least_ms,
             calm_ms=calm_ms,
             busy=busy,
+            delay=delay,
         )
     return found
 
@@ -233,6 +236,17 @@ def test_the_first_batches_of_a_lane_do_not_make_its_first_look_later() -> None:
 
     assert after(COLD_BATCHES - 2) == ArrivalDelay()
     assert after(COLD_BATCHES) == ArrivalDelay(2 * DELAY_MS_MIN)
+
+
+def test_what_is_learned_halves_the_batches_of_a_calm_stream_of_short_windows() -> None:
+    """The figure of docs/decisions.md: what fixed polls would cost."""
+    enough = ArrivalDelay(is_enough=True)
+    fixed = begins(10_000, until_s=120, calm_ms=10_000)
+    learned = begins(10_000, until_s=120, calm_ms=10_000, delay=enough)
+    assert (len(fixed), len(learned)) == (24, 12)
+    ends = {round(end + 0.08, 2) for end in range(0, 120, 10)}
+    assert ends == set(learned)
+    assert ends <= set(fixed), "results come no later"
 
 
 def test_windows_that_end_with_nearly_every_batch_need_no_second_look() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edgewake.cloud.analysis.config import AnalysisConfig
-from edgewake.cloud.analysis.jobs.aggregate_job import QueryJob
+from edgewake.cloud.analysis.jobs.aggregate_job import AggregateJob
 from edgewake.cloud.analysis.plan.observed import Observed
 from edgewake.cloud.analysis.schedule.schedule import (
     BUSY_PER_S,
@@ -33,7 +33,7 @@ def polls() -> PollTimes:
         sql("s", "device, count(*) AS n", "window(event_time, '5 seconds'), device"),
         streams=[Stream(name="s")],
     )
-    return PollTimes(config, QueryJob(LaneKind.PLAIN, ("s",), (), tuple(queries)))
+    return PollTimes(config, AggregateJob(LaneKind.PLAIN, ("s",), (), tuple(queries)))
 
 
 def polled(polls: PollTimes, at_ms: int, oldest_ms: int, *, rate: float = 1.0) -> int:

@@ -228,11 +228,11 @@ OF_A_LANE: Mapping[LaneKind, str] = {
         "SELECT device, sum(speed) AS v FROM {s} GROUP BY session_window(event_time, '5 "
         "minutes'), device"
     ),
-    LaneKind.JOIN: (
+    LaneKind.TABLE_JOIN: (
         "SELECT a.device, b.street AS street FROM {s} a JOIN {t} b ON a.device = b.device WHERE "
         "trend(a.speed, '1 minute') > 0"
     ),
-    LaneKind.PAIR: (
+    LaneKind.STREAM_JOIN: (
         "SELECT a.speed AS v FROM {s} a JOIN {s} b ON a.device = b.device AND b.event_time = "
         "a.event_time"
     ),
@@ -292,7 +292,7 @@ def test_in_every_kind_of_lane_what_the_driver_does_for_each_query_is_counted(
     )
 
 
-@pytest.mark.parametrize("kind", [LaneKind.JOIN, LaneKind.TABLE])
+@pytest.mark.parametrize("kind", [LaneKind.TABLE_JOIN, LaneKind.TABLE])
 def test_so_is_what_it_reads_of_tables(kind: LaneKind, new_feed: NewFeed) -> None:
     feed, other = new_feed(FIELDS), new_feed(FIELDS)
     queries, job = beside_each_other(kind, feed.name, other.name)

@@ -11,6 +11,9 @@ from edgewake.cloud.log.decode import DATA, Event
 from edgewake.cloud.log.filters.filter import compile_where
 from edgewake.cloud.log.filters.filter_syntax import parse_where
 from edgewake.cloud.log.filters.filter_taken import LISTED_MAX
+from edgewake.cloud.login.config import LoginConfig
+from edgewake.cloud.login.reader import People, people_of
+from edgewake.cloud.login.session import begun
 from edgewake.cloud.push.counting.matching import Matcher, demand_of
 from edgewake.cloud.push.leases import lease_rights
 from edgewake.cloud.push.leases.lease_requests import hash_of
@@ -193,6 +196,10 @@ async def test_a_right_is_looked_at_again(tmp_path: Path) -> None:
     short = leased(await rights.principal(maker.token(edgewake_role="short")))
     assert [end(lease) for lease in (by_key, long, short)] == [None] * 3
     assert end(leased(ANYBODY)) is End.REVOKED, "nobody may any more without a key"
+    write(keys, "anna cars annas-own-key-000002 car-7 car-8 car-9")
+    assert end(by_key) is None, "who sees more sees what the lease shows"
+    write(keys, "anna short annas-own-key-000002")
+    assert end(by_key) is None, "by another role, too"
     write(keys, "anna cars annas-own-key-000002 car-7")
     assert end(by_key) is End.REVOKED
     clock.advance(600)
@@ -205,6 +212,68 @@ async def test_a_right_is_looked_at_again(tmp_path: Path) -> None:
     assert end(long) is None
     clock.advance(3600)
     assert end(long) is End.EXPIRED
+
+
+FIELDS = ("speed", "lat")
+
+
+@pytest.mark.parametrize(
+    ("now", "why"),
+    [
+        ({}, None),
+        ({"fields": (*FIELDS, "lon")}, None),
+        ({"fields": None, "devices": None}, None),
+        ({"fields": ("speed",)}, End.REVOKED),
+        ({"devices": ("car-8",)}, End.REVOKED),
+        ({"streams": ("other",)}, End.REVOKED),
+        ({"actions": (Action.READ,)}, End.REVOKED),
+        ({"devices": ("$depot",)}, End.REVOKED),
+    ],
+)
+@pytest.mark.parametrize("kind", ["token", "login"])
+async def test_what_a_token_or_login_left_behind_follows_its_role(
+    tmp_path: Path, kind: str, now: dict[str, Any], why: End | None
+) -> None:
+    """The servers start again with another configuration; the token's lease may outlive it."""
+    clock, maker = ManualClock(round(NOW_S * 1000)), Maker()
+    keys = write(tmp_path / "issuer.json", key_set(maker))
+    session_keys = write(tmp_path / "session.key", "ab" * 32)
+    issuer = IssuerConfig(issuer=ISSUER, audience=AUDIENCE, jwks_file=keys, roles=("cars",))
+    login = LoginConfig(
+        issuer="http://127.0.0.1:1",
+        client_id="edgewake",
+        url="http://127.0.0.1:2",
+        session_key_file=session_keys,
+        groups={"drivers": "cars"},
+        claims=("device", "depot"),
+    )
+
+    def started(**said: Any) -> tuple[Rights, People]:
+        grant: dict[str, Any] = {"streams": ("s",), "devices": ("$device",), "fields": FIELDS}
+        role = RoleConfig(grants=(GrantConfig(**grant | said),), lease_s=3600.0)
+        rights = Rights(RightsConfig(roles={"cars": role}, issuers=(issuer,)), clock)
+        people = people_of(login, rights, clock)
+        assert people is not None
+        return rights, people
+
+    before, people = started()
+    if kind == "token":
+        reader = await before.principal(maker.token(edgewake_role="cars", device=["car-7"]))
+    else:
+        claims = {"sub": "anna", "groups": ["drivers", "others"], "device": ["car-7"]}
+        until = round(NOW_S * 1000) + 60_000
+        session = begun(
+            login, claims, session_id="1", refresh="", token_until=until, now=round(NOW_S * 1000)
+        )
+        reader = people.reader(session)
+    lease, after = leased(reader), started(**now)[0]
+    assert lease_rights.end_of(lease, before, now=clock.now_ms()) is None
+    assert lease_rights.end_of(lease, after, now=clock.now_ms()) is why
+    delivery = lease_rights.right_of(reader, ("s",), Action.READ)
+    found = lease_rights.end_of_right(
+        delivery, ("s",), after, now=clock.now_ms(), action=Action.READ
+    )
+    assert found is why
 
 
 def a_role(*sets: str) -> RoleConfig:

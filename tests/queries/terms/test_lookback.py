@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from edgewake.cloud.analysis.folds import enriched
 from edgewake.cloud.analysis.folds.enriched import Histories
 from edgewake.cloud.analysis.jobs.kinds import jobs_of
-from edgewake.cloud.analysis.jobs.table_join_job import JoinJob
+from edgewake.cloud.analysis.jobs.table_join_job import TableJoinJob
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.queries.lane_kind import LaneKind
@@ -205,7 +205,7 @@ class Lane:
         ((_, job),) = jobs_of(
             [registered], {"s": {"v": FieldType.NUMBER, "street": FieldType.STRING}}
         ).items()
-        assert isinstance(job, JoinJob)
+        assert isinstance(job, TableJoinJob)
         self.job, self.states, self.kept = job, job.new_states(), dict[str, bytes]()
         self.told: list[dict[str, Any]] = []
         self._offset = 0
@@ -238,7 +238,7 @@ class Lane:
         """Go on from what was written down."""
         self.states = self.job.restored(
             {key: value for key, value in self.kept.items() if value},
-            LaneRecord(stream="s", lane=LaneKind.JOIN),
+            LaneRecord(stream="s", lane=LaneKind.TABLE_JOIN),
         )
 
 

@@ -52,6 +52,6 @@ def test_it_is_what_looking_through_all_would_find(
             assert held is not None
             mine = {number: one for (other, number), one in plain.items() if other == of}
             assert (held.lowest(), held.since_s) == (
-                min(mine),
+                (min(mine), min(mine)),
                 min(one.held_at_s for one in mine.values()),
             )

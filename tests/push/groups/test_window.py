@@ -130,3 +130,15 @@ def test_nothing_is_lost_whatever_is_said(words: list[tuple[str, int]]) -> None:
     left = {e.event for e in window.take(10_000, 20, now=now + 1000)}
     everything = {repr((p, n)).encode() for p in range(3) for n in range(1, added[p] + 1)}
     assert left == everything - done
+
+
+def test_the_oldest_event_that_is_not_done_is_told_with_its_count() -> None:
+    window = filled(2)
+    assert window.oldest == ("0.0.1.0.0", 0)
+    taken = window.take(2, 1000, now=0)
+    window.finish([taken[1].token])
+    assert window.oldest == (taken[0].token, 1)
+    window.take(1, 1000, now=1000)
+    assert window.oldest == ("0.0.1.0.2", 2)
+    window.finish([taken[0].token])
+    assert window.oldest is None

@@ -8,6 +8,7 @@ import asyncio
 import base64
 import json
 import os
+import random
 import time
 import uuid
 from collections.abc import Iterator
@@ -16,9 +17,21 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client import CollectorRegistry
 from standardwebhooks.webhooks import Webhook
 
+from edgewake.cloud.calls.sealing import Endpoint
+from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.push.deliveries.courier import Services
+from edgewake.cloud.push.deliveries.deliveries import KEPT_S, SWEEP_S, Deliveries
+from edgewake.cloud.push.metrics import Metrics
+from edgewake.cloud.rights.config import ANYBODY_CONFIG
+from edgewake.cloud.rights.rights import Rights
+from edgewake.protocol import topics
+from edgewake.protocol.leases.delivery_record import Delivery, DeliveryState, Letter, encode
+from edgewake.protocol.ops.named_set import NamedSet
+from tests.push.builders import ManualClock, MemoryRows, has_slept, random_bytes, sealer
 from tests.push.receiver import Received, Receiver, receiving
 from tests.push.service import Readings, Service, asked, back, readings, serving
 from tests.services import PATIENCE_S, Kafka, wait_until
@@ -202,6 +215,132 @@ async def test_a_proxy_that_is_killed_loses_and_reorders_nothing(
             assert sorted(numbers([again])) == sorted(numbers(before[-1:]))
         else:
             assert len(raw) == 60
+
+
+def keep_set(config: KafkaConfig, name: str, members: tuple[str, ...] | None) -> None:
+    """A named set as operations keep it; None: it is removed."""
+    row = None
+    if members is not None:
+        found = NamedSet(name=name, members=members, version=1, changed_at=0, changed_by="a test")
+        row = found.model_dump_json().encode()
+    producer = clients.producer(config, "test-sets")
+    producer.produce(topics.SETS, key=name, value=row)
+    assert producer.flush(PATIENCE_S) == 0
+
+
+ALL_DEVICES = ("dev-0", "dev-1", "dev-2")
+
+
+@pytest.mark.parametrize(
+    ("count", "before", "after"),
+    [
+        (6, ("dev-1", "dev-2"), ALL_DEVICES),
+        (6, ("dev-1", "dev-2"), ("dev-1",)),
+        (1500, ("dev-1",), ALL_DEVICES),
+    ],
+    ids=["grown", "shrunk", "grown beyond a batch"],
+)
+async def test_a_set_that_changes_while_the_proxy_is_dead_loses_no_event(
+    push: Service,
+    stream: Readings,
+    kafka_config: KafkaConfig,
+    count: int,
+    before: tuple[str, ...],
+    after: tuple[str, ...],
+) -> None:
+    """The endpoint has the batch in hand and nobody wrote so; then other events are of its range.
+
+    The receiver drops what it had by `webhook-id`.
+    """
+
+    def wanted(devices: tuple[str, ...]) -> list[int]:
+        return [n for n in range(1, count + 1) if f"dev-{n % 3}" in devices]
+
+    named = f"set_{uuid.uuid4().hex[:12]}"
+    keep_set(kafka_config, named, before)
+    stream.add(count)
+    async with receiving() as receiver:
+        receiver.answer = lambda n: (503, {})
+        await made(
+            push, stream, receiver.url, where=f"device IN SET('{named}')", events_max=500, wait_s=2
+        )
+        await receiver.got(1)
+        push.process.kill()
+        receiver.calls.clear()
+        receiver.answer = lambda n: (204, {})
+        push.process._env = {**os.environ, "EDGEWAKE_FAILPOINT": "deliveries.called:1"}
+        push.process.start()
+        await asyncio.to_thread(
+            wait_until, lambda: not push.process.is_running(), "it dies", timeout_s=PATIENCE_S
+        )
+        (first,) = receiver.calls
+        assert sorted(numbers([first])) == wanted(before)
+        keep_set(kafka_config, named, after)
+        push.process._env = None
+        await back(push)
+        stream.add(3)  # behind all, so that it is seen when it has gone on
+        last = max(n for n in range(count + 1, count + 4) if f"dev-{n % 3}" in after)
+        async with asyncio.timeout(PATIENCE_S):
+            while last not in numbers(receiver.calls):
+                await asyncio.sleep(0.02)
+        held: dict[str, list[int]] = {}
+        for call in receiver.calls:
+            found = sorted(numbers([call]))
+            assert held.setdefault(call.id, found) == found, "an id names what it holds"
+            assert len(found) <= 500
+        kept = {n for found in held.values() for n in found}
+        assert kept.issuperset(wanted(after))
+        assert kept.issuperset(wanted(before))
+    keep_set(kafka_config, named, None)
+
+
+async def test_one_that_ended_is_forgotten_after_a_month_with_its_letters() -> None:
+    clock, rows = ManualClock(), MemoryRows()
+    sealed = sealer()
+    deliveries = Deliveries(
+        Services(
+            None,  # type: ignore[arg-type]  # nothing is read
+            None,  # type: ignore[arg-type]  # and nobody called
+            sealed,
+            Rights(ANYBODY_CONFIG, clock),
+            clock,
+            random.Random(1),
+            Metrics(CollectorRegistry()),
+            proof_s=1,
+        ),
+        random_bytes=random_bytes,
+        client_share=1,
+    )
+    ended = [
+        Delivery(
+            id=id_,
+            owner="o",
+            name=id_,
+            streams=("s",),
+            cursor="c",
+            endpoint_host="example.org",
+            sealed=sealed.seal(id_, Endpoint("https://example.org", "whsec_x", "")),
+            state=DeliveryState.ENDED,
+            created_at=0,
+            changed_at=clock.now_ms() + round(later_s * 1000),
+        )
+        for id_, later_s in (("ab", 0), ("cd", 2 * SWEEP_S))
+    ]
+    letter = Letter("ab", 1, "{}", "c", "refused", 0)
+    rows.kept |= {row.key: encode(row) for row in ended} | {letter.key: encode(letter)}
+    deliveries.partition_owned(0, dict(rows.kept), rows)
+    running = asyncio.create_task(deliveries.run())
+    try:
+        await has_slept(clock)
+        clock.advance(KEPT_S)
+        await has_slept(clock)
+        assert len(rows.kept) == 3, "on its last day"
+        clock.advance(SWEEP_S)
+        await has_slept(clock)
+        assert list(rows.kept) == ["delivery|cd"]
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_what_is_asked_for_once_more_keeps_its_batch_and_what_differs_does_not(

@@ -10,7 +10,7 @@ import logging
 import pytest
 
 from edgewake.cloud.web.log import PER_S, Seldom
-from tests.web.test_web_limits import exchange, serving
+from tests.web.test_limits import exchange, serving
 
 WRONG = 40
 HANDSHAKE = (

@@ -16,12 +16,15 @@ import httpx
 import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.push.groups.groups import KEPT_S, SWEEP_S, Groups
+from edgewake.protocol.leases.group_record import Group, encode
+from tests.push.builders import ManualClock, MemoryRows, has_slept, random_bytes
 from tests.push.service import Readings, Service, asked, back, readings, serving
 from tests.services import PATIENCE_S, Kafka, wait_until
 
 pytestmark = pytest.mark.services
 
-DOC = Path(__file__).parents[2] / "docs/groups.md"
+DOC = Path(__file__).parents[3] / "docs/groups.md"
 
 
 @pytest.fixture(scope="module")
@@ -250,3 +253,33 @@ async def test_the_programs_of_the_page_share_a_stream(
             one.wait()
     found = [float(re.findall(r"['\"]n['\"]: ?([\d.]+)", line)[0]) for line in lines()]
     assert sorted(found) == [float(n) for n in range(1, 21)]
+
+
+async def test_a_group_that_nobody_asks_for_is_forgotten_after_a_month() -> None:
+    """One that a server of before kept has its month from the start on."""
+    clock, rows = ManualClock(), MemoryRows()
+    groups = Groups(
+        None,  # type: ignore[arg-type]  # nothing is read
+        clock,
+        random_bytes=random_bytes,
+        client_share=1,
+    )
+    later = {"ab": clock.now_ms(), "cd": clock.now_ms() + round(2 * SWEEP_S * 1000), "ef": 0}
+    for id_, used_at in later.items():
+        group = Group(
+            id=id_, owner="o", name=id_, streams=("s",), cursor="c", created_at=0, used_at=used_at
+        )
+        rows.kept[group.key] = encode(group)
+    groups.partition_owned(0, dict(rows.kept), rows)
+    running = asyncio.create_task(groups.run())
+    try:
+        await has_slept(clock)
+        clock.advance(KEPT_S)
+        await has_slept(clock)
+        assert len(rows.kept) == 3, "on its last day"
+        clock.advance(SWEEP_S)
+        await has_slept(clock)
+        assert list(rows.kept) == ["group|cd"]
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
