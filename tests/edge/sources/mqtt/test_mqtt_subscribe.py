@@ -87,6 +87,16 @@ async def test_senml_and_events_are_told_by_their_content_type(
         assert one.column("event_id")[one.column("room").index("bath")] == "7"
 
 
+async def test_a_part_of_the_topic_leaves_a_value_of_its_name_beside_it(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
+    async with caged(tmp_path, config(mosquitto.port, "t2/{room}/k")) as one:
+        await subscribed(one, mosquitto, "t2/hall/k")
+        await send(mosquitto, "t2/hall/k", '{"room": 2, "value": 1}')
+        await one.until(lambda: 2 in one.column("room_"), "the payload's own")
+        assert set(one.column("room")) == {"hall"}
+
+
 async def subscribed(one: object, broker: Mosquitto, topic: str) -> None:
     """Wait until messages come through."""
     async with asyncio.timeout(PATIENCE_S):
