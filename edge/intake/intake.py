@@ -29,6 +29,7 @@ from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frames.event_time import TimeRule, is_ms, with_time
 from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.field_values import is_nothing
 from edgewake.protocol.frames.frame import (
     READING_BYTES_MAX,
     STRING_CHARS_MAX,
@@ -55,8 +56,9 @@ _NUMBER, _STRING, _BOOLEAN = FieldType.NUMBER, FieldType.STRING, FieldType.BOOLE
 Shape: TypeAlias = tuple[FieldType | None, ...]
 
 
-REMARKS_MAX: Final = 50
-"""Different remarks that are counted; more are counted as `others`."""
+REMARKS_MAX: Final = 300
+"""Different remarks that are counted: one for each field that a reading may have, and some. More
+are counted as `others`."""
 
 
 class LossReason(StrEnum):
@@ -66,6 +68,9 @@ class LossReason(StrEnum):
     REFUSED = "refused"
     STOPPED = "stopped"
     """The agent stopped while the queue was full, and nobody will read them again."""
+    AWAY = "away"
+    """Nobody listened, and what was missed is not sent again. How much it was nobody knows: it
+    counts as one."""
 
 
 class Sink(Protocol):
@@ -272,11 +277,17 @@ class Intake:
 
     def _has_types(self, bundle: Bundle, shape: Shape) -> bool:
         """Has each column the type of its field? It is from now on where none was known."""
+        new: dict[str, FieldType] = {}
         for name, known, found in zip(bundle.names, shape, bundle.types, strict=True):
             if known is None and found is not None:
-                self._book.learn(name, found)
+                new[name] = found
             elif found is not None and found is not known:
                 return False
+        for name, column in zip(bundle.names, bundle.columns, strict=True):
+            if new.get(name) is _STRING and any(map(is_nothing, column)):
+                return False
+        for name, found in new.items():
+            self._book.learn(name, found)
         return True
 
     def check(self, body: Mapping[str, Any]) -> Reading | None:
@@ -410,6 +421,11 @@ class Intake:
             )
         self.remarks[what] += count
 
+    def miss(self, what: str) -> None:
+        """Say that something is missing for good, and nobody knows how much: a loss of one."""
+        self.remark(what)
+        self._sink.lose(1, LossReason.AWAY)
+
     async def put(
         self,
         readings: Sequence[Reading],
@@ -510,6 +526,11 @@ class Intake:
             )
         self.dropped += count
         self._sink.lose_these(readings, LossReason.QUEUE_FULL)
+
+    def note_units(self, units: Mapping[str, str]) -> None:
+        """Remember what is known of fields' units. `units`: path → unit."""
+        if units:
+            self._book.note_units(units)
 
     def counts(self) -> dict[str, Any]:
         """The counts for the status."""

@@ -33,6 +33,7 @@ from edgewake.protocol.broker import (
     tls_of,
 )
 from edgewake.protocol.errors import Rejected, RejectReason, Unavailable
+from edgewake.protocol.frames.field_names import put_over
 from edgewake.protocol.json_text import is_meant_as_json, parse
 from edgewake.protocol.maps.topic import Crossing, TopicTemplate
 from edgewake.protocol.mqtt import PACKET_BYTES_MAX, Packet, PacketReader, Unreadable
@@ -159,6 +160,7 @@ class MqttSubscribe:
                 zone=config.time.zone,
                 text=config.maps_text,
                 others=context.streams,
+                has_devices=config.has_devices,
             )
         self._template = TopicTemplate.parse(config.topic or "#")
         self._client_id = config.client_id or client_id_of(context.device, config.stream)
@@ -299,9 +301,9 @@ class MqttSubscribe:
             return []  # a broker that does not know how they are left out
         try:
             items = (
-                bodies(payload, self._config.field)
+                self._bodies(intake, packet)
                 if self._maps is None
-                else self._maps.bodies(intake, packet.topic, payload, self._clock.now_ms())
+                else self._maps.bodies(intake, packet, self._clock.now_ms())
             )
         except Rejected as error:
             intake.refuse(error.reason, error.detail)
@@ -311,9 +313,30 @@ class MqttSubscribe:
             named = dict(self._template.fields(packet.topic))
         if packet.retain:
             named[RETAINED] = True
-        return await checked(
-            intake, [{**item, **named} if isinstance(item, dict) else item for item in items]
+        for item in items:
+            if isinstance(item, dict):
+                put_over(item, named)
+        return await checked(intake, items)
+
+    def _bodies(self, intake: Intake, packet: mqtt5.PublishPacket) -> Sequence[Any]:
+        """Raises Rejected."""
+        payload, kind, properties = (
+            bytes(packet.payload),
+            packet.content_type,
+            packet.user_properties,
         )
+        if kind or properties:
+            # A small device pays for what it uses.
+            from edgewake.protocol.maps import contents
+            from edgewake.protocol.maps.decoding import BadItem
+
+            if contents.is_pack(kind, properties):
+                items = contents.items(payload, kind, properties, self._clock.now_ms())
+                for one in items:
+                    if isinstance(one, BadItem):
+                        intake.refuse(one.why.reason, one.why.detail)
+                return [one for one in items if not isinstance(one, BadItem)]
+        return bodies(payload, self._config.field)
 
 
 def bodies(payload: bytes, field: str) -> list[Any]:
