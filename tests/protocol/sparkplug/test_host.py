@@ -32,7 +32,10 @@ from edgewake.protocol.sparkplug.payload import decoded
 T: Final = 1_772_352_930_000
 NODE, DEVICE = "spBv1.0/g/{}/n", "spBv1.0/g/{}/n/d"
 BROKER = "tests/protocol/sparkplug/contract.py"
-RUN_BY = ("tests/edge/sources/mqtt/test_sparkplug.py", "tests/bridge/test_sparkplug.py")
+RUN_BY = (
+    "tests/edge/sources/mqtt/test_sparkplug.py",
+    "tests/bridge/sparkplug/test_host_session.py",
+)
 """The agent and the bridge hold to the same contract."""
 
 CHECKLIST: Final = {
