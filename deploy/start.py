@@ -17,7 +17,7 @@ from typing import Final
 
 import tomli_w
 
-from edgewake.deploy import data_folder, login_link, network, secret_files
+from edgewake.deploy import data_folder, demo_units, login_link, network, secret_files
 from edgewake.deploy.doctor import checks
 from edgewake.deploy.faults import control
 from edgewake.deploy.faults.desk import Desk
@@ -253,7 +253,7 @@ def reload_broker(supervisor: Supervisor) -> None:
 def _alongside(
     plan: Plan, supervisor: Supervisor, clock: Clock
 ) -> list[Callable[[], Awaitable[None]]]:
-    """What runs beside the parts: their status for Kafka, who may come in at the broker, faults."""
+    """What runs beside the parts: their status, who may come in at the broker, units, faults."""
 
     async def publish() -> None:
         await part_status.publish(
@@ -268,6 +268,8 @@ def _alongside(
         found.append(publish)
     if plan.listen and plan.has("mosquitto"):
         found.append(follow_credentials)
+    if plan.has("ops") and plan.has("simulators"):
+        found.append(lambda: demo_units.give(ops_url(plan), key_of(plan.ops_key_file), clock))
     if plan.faults:
         links = [
             Link(name, text, port=plan.ports.link(name), to_port=to_port)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime
 from typing import Final, Protocol
 
 CLOCK_FLOOR_MS: Final = 1_767_225_600_000
@@ -21,6 +22,17 @@ class Clock(Protocol):
 
     async def sleep(self, seconds: float) -> None:
         """Wait for this many seconds."""
+
+
+def moment(time_ms: int) -> str:
+    """Formats a time, ms since 1970 UTC, for people: "2026-11-27 10:21:38 UTC".
+
+    Pages show it in the local time of who reads it. A time that no calendar has stays a number.
+    """
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms} ms"
 
 
 def thread_cpu_s() -> float:

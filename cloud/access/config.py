@@ -47,9 +47,9 @@ class AccessConfig(Config):
     """Proxies in front of this server, e.g. ["10.0.0.0/8"]: only they may name the client that they
     ask for, in X-Forwarded-For."""
     address_share: float = Field(default=SHARE_DEFAULT, gt=0, le=1)
-    """The part of each bound (streams, subscriptions, readers of the past, connections) that one
-    client address may hold; an IPv6 network of 64 bits is one. 1 where all clients come from one
-    address."""
+    """The part of each bound that one may hold: of streams and connections an address (an IPv6
+    network of 64 bits is one), of subscriptions, readers of the past and copies that wait who
+    proves who it is, and else its address. 1 where all clients come from one address."""
     cursor_key_file: Path | None = None
     """Lines `kid hexkey [sign | verify]`, the same for all access servers and push proxies, read
     again when it changes. Without it one is made and kept in the user's state folder
@@ -69,8 +69,12 @@ class AccessConfig(Config):
     memory_mib: int = Field(default=288, ge=1)
     """Memory in MiB for the streams and what is made of them, beside the process itself
     and its clients (144 KB for each that does not read). It bounds the different subscriptions at
-    the same time (some 500 by default; one more is refused with 503) and the records that are kept
-    for the next reader."""
+    the same time (`views_max`) and the records that are kept for the next reader."""
+    views_max: int | None = Field(default=None, ge=20)
+    """Different subscriptions at the same time, 24 KB of memory_mib each: one for each filter, and
+    for each reader with a right of its own (docs/rights.md). A fifth is kept for whole streams,
+    which everybody shares; one more is refused with 503. By default as many as fit into a fourth of
+    memory_mib, some 2,500."""
     clients_max: int = Field(default=5000, ge=1)
     """Streams open at the same time. One more is refused with 503 (a browser: 200, `retry`,
     end)."""
@@ -98,11 +102,13 @@ class AccessConfig(Config):
 
     @model_validator(mode="after")
     def _has_memory(self) -> Self:
-        least = -(-least_bytes(self.replays_max) // MIB)
+        least = -(-least_bytes(self.replays_max, self.views_max) // MIB)
         if self.memory_mib < least:
+            views = "" if self.views_max is None else f" and views_max = {self.views_max}"
+            lower = "replays_max" if self.views_max is None else "one of them"
             raise ValueError(
                 f"memory_mib = {self.memory_mib}: expected at least {least} with replays_max = "
-                f"{self.replays_max}; give it more, or lower replays_max"
+                f"{self.replays_max}{views}; give it more, or lower {lower}"
             )
         return self
 
@@ -110,7 +116,10 @@ class AccessConfig(Config):
     def hub(self) -> HubBounds:
         """The bounds that follow from `memory_mib`."""
         return HubBounds.within(
-            self.memory_mib * MIB, places=self.replays_max, followed_max=self.followed_max
+            self.memory_mib * MIB,
+            places=self.replays_max,
+            followed_max=self.followed_max,
+            views_max=self.views_max,
         )
 
     def memory_bytes_max(self, *, clients: int | None = None, views: int | None = None) -> int:

@@ -426,7 +426,7 @@ class _OneClient:
                 checkpoint_events=asked.checkpoint_events,
                 heartbeat_events=asked.heartbeat_events,
                 pace=asked.pace,
-                account=self._streams.held.account(self._stream.client),
+                account=self._streams.held.account(self._stream.holder),
                 clock=self._clock,
                 on_change=self._streams.on_change,
                 on_superseded=self._streams.metrics.superseded.labels("stream").inc,

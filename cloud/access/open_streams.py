@@ -94,7 +94,11 @@ class Member(Protocol):
     """What counts as an open stream: it is watched once a second, and ends at the drain."""
 
     client: str
+    """Its address."""
     reader: Principal
+    holder: str
+    """Who has what it reads as a share of the server: its principal, or its address where it is
+    anonymous."""
     streams: int
     """How many it is of those that its reader may have; 0: of its client's address alone."""
     sight: Sight | None
@@ -144,6 +148,7 @@ class OpenStream:
         self.connection = connection
         self.client = client
         self.reader = reader
+        self.holder = holder(reader, client)
         self.why_ended: End | None = None
         """Why its reader's right holds no longer."""
         self.sight: Sight | None = None
@@ -278,7 +283,7 @@ class OpenStream:
                 self._streams.metrics.gaps.labels("slow").inc(gaps)
                 return gaps > 0
             case Policy.CONFLATE:
-                return session.conflate(self._streams.conflations, self.client)
+                return session.conflate(self._streams.conflations, self.holder)
             case Policy.END:
                 session.say(sse.end("slow", **slow.told_last(self._streams.clock.monotonic_s())))
                 self.is_too_slow = True
@@ -416,8 +421,11 @@ class OpenStreams:
         self._rng = rng
         self._streams: dict[Member, Entry] = {}
         self._numbers = itertools.count(1)
-        self._of_client: dict[str, set[Member]] = {}
+        self._of_client: Counter[str] = Counter()
+        """Members of each address."""
+        self._of_holder: dict[str, set[Member]] = {}
         self._of_reader: Counter[str] = Counter()
+        """Streams of each holder."""
         self._of_publication: Counter[str] = Counter()
         self._holdings: dict[str, Holding] = {}
         self._empty = asyncio.Event()
@@ -481,24 +489,25 @@ class OpenStreams:
 
     def _let_in(self, client: str, reader: Principal, *, streams: int) -> None:
         self._refuse_while_draining()
-        self._admission.stream(total=len(self._streams), held=len(self._of_client.get(client, ())))
+        self._admission.stream(total=len(self._streams), held=self._of_client[client])
         most = reader.limits.streams
         if streams and most is not None and self._of_reader[holder(reader, client)] >= most:
             raise Full(f"{reader.name} has {most} streams open already, as many as it may")
 
     def _count(self, member: Member) -> None:
-        self._of_reader[holder(member.reader, member.client)] += member.streams
+        self._of_reader[member.holder] += member.streams
         self._streams[member] = Entry(next(self._numbers), self.clock.now_ms())
-        self._of_client.setdefault(member.client, set()).add(member)
-        self._holdings.setdefault(member.client, Holding())
+        self._of_client[member.client] += 1
+        self._of_holder.setdefault(member.holder, set()).add(member)
+        self._holdings.setdefault(member.holder, Holding())
         self._empty.clear()
 
     def claim(self, stream: Member, sight: Sight) -> None:
-        """Count the stream for its client from now on, while it is being opened too.
+        """Count the stream for its holder from now on, while it is being opened too.
 
         Raises Full.
         """
-        holding = self._holdings[stream.client]
+        holding = self._holdings[stream.holder]
         publication = wanted(sight.subscription).publication
         if publication is not None:
             held = self._of_publication[publication.name]
@@ -532,14 +541,14 @@ class OpenStreams:
             )
         if replays:
             self._admission.replay(
-                total=self.hub.cohorts_reading, held=lambda: self._places(stream.client)
+                total=self.hub.cohorts_reading, held=lambda: self._places(stream.holder)
             )
 
     def _serves(self, sight: Sight) -> bool:
         return any((sight, encoding) in self.hub.views for encoding in ENCODINGS)
 
-    def _places(self, client: str) -> int:
-        return len({stream.place for stream in self._of_client[client]} - {None})
+    def _places(self, who: str) -> int:
+        return len({stream.place for stream in self._of_holder[who]} - {None})
 
     def _refuse_while_draining(self) -> None:
         if self.draining:
@@ -547,8 +556,8 @@ class OpenStreams:
 
     def release(self, stream: Member) -> None:
         """What it claimed counts no more."""
-        if stream.sight is not None and stream.client in self._holdings:
-            self._holdings[stream.client].drop(stream.sight)
+        if stream.sight is not None and stream.holder in self._holdings:
+            self._holdings[stream.holder].drop(stream.sight)
             publication = wanted(stream.sight.subscription).publication
             if publication is not None:
                 self._of_publication[publication.name] -= 1
@@ -558,17 +567,20 @@ class OpenStreams:
 
     def remove(self, stream: Member) -> None:
         """Remove a stream that has ended."""
-        self._streams.pop(stream, None)
-        who = holder(stream.reader, stream.client)
-        self._of_reader[who] -= stream.streams
-        if self._of_reader[who] <= 0:
-            del self._of_reader[who]
-        own = self._of_client.get(stream.client, set())
-        own.discard(stream)
+        if self._streams.pop(stream, None) is None:
+            return
+        for counted, key, by in (
+            (self._of_reader, stream.holder, stream.streams),
+            (self._of_client, stream.client, 1),
+        ):
+            counted[key] -= by
+            if counted[key] <= 0:
+                del counted[key]
         self.release(stream)
+        own = self._of_holder[stream.holder]
+        own.discard(stream)
         if not own:
-            self._of_client.pop(stream.client, None)
-            self._holdings.pop(stream.client, None)
+            del self._of_holder[stream.holder], self._holdings[stream.holder]
         if not self._streams:
             self._empty.set()
 

@@ -8,10 +8,10 @@ final state is sent, once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 from edgewake.cloud.alerts.life import loud, noted, wants, wants_again
+from edgewake.protocol.clock import moment
 from edgewake.protocol.ops.alert import Alert, Entry, Note, NoteState, Rule
 
 NAMED_MAX: Final = 20
@@ -62,7 +62,7 @@ def notes_of(
     over = [alert for alert in alerts if loud(alert) != "firing"]
     named = (firing + over)[:NAMED_MAX]
     left = len(alerts) - len(named)
-    lines = [_line(alert) for alert in named] + ([f"… and {left} more"] if left else [])
+    lines = [_line(alert, rule.value) for alert in named] + ([f"… and {left} more"] if left else [])
     counts = [f"{len(firing)} firing"] if firing else []
     counts += [f"{len(over)} over"] if over else []
     title = f"{rule.name}: {', '.join(counts)}"
@@ -82,21 +82,15 @@ def notes_of(
         )
 
 
-def _line(alert: Alert) -> str:
+def _line(alert: Alert, field: str | None) -> str:
     at = moment(alert.since)
     value = f" {alert.value}" if alert.value else ""
+    if value and field:
+        value = f" {field}{value}"
     if alert.flapping:
         return f"{alert.key}:{value} flaps: it begins and ends again and again"
     state = "firing" if loud(alert) == "firing" else "over"
     return f"{alert.key}:{value} {state} since {at}"
-
-
-def moment(time_ms: int) -> str:
-    """A time for people; ms since 1970 where no calendar has it."""
-    try:
-        return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (ValueError, OverflowError, OSError):
-        return f"{time_ms} ms"
 
 
 def due(notes: Iterable[Note], under_way: Mapping[str, str], now: int) -> Iterator[Note]:

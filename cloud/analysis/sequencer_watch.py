@@ -11,11 +11,10 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
-from edgewake.cloud.analysis.checkpoints.log_reader import iso
 from edgewake.cloud.analysis.lanes.upstream_hold import Sequenced
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.up_places import UNANSWERED, UpPlaces
-from edgewake.protocol.clock import Clock
+from edgewake.protocol.clock import Clock, moment
 
 log = logging.getLogger("edgewake.analysis")
 
@@ -53,7 +52,8 @@ class SequencerWatch:
             since_ms = self._sequenced.held_since(now_ms)
         if since_ms is None:
             return ""
-        return f"event time is held back: records have waited for a sequencer since {iso(since_ms)}"
+        since = moment(since_ms)
+        return f"event time is held back: records have waited for a sequencer since {since}"
 
     def troubles(self, now_ms: int) -> dict[str, str | None]:
         """Returns what holds event time back, by its name in the analysis' health, or None."""

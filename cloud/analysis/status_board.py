@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 from edgewake.cloud.analysis.results.lane_progress import progress_output
 from edgewake.cloud.queries.registry import QueryStatus
@@ -76,11 +77,17 @@ class StatusBoard:
             detail=status.detail[:DETAIL_CHARS_MAX],
             updated_at=0,
         )
+        self._producer.poll(0)
         if self._said.get(name) == said:
             return
-        self._said[name] = said
         output = progress_output(said.model_copy(update={"updated_at": self._clock.now_ms()}))
-        self._producer.produce(output.topic, output.value, output.key)
+        self._producer.produce(
+            output.topic,
+            output.value,
+            output.key,
+            on_delivery=partial(self._on_delivery, name, said),
+        )
+        self._said[name] = said
         self._producer.poll(0)
         level = (
             logging.WARNING
@@ -96,6 +103,11 @@ class StatusBoard:
             extra={"event": f"query.{status.state}"},
         )
 
+    def _on_delivery(self, name: str, said: Progress, error: KafkaError | None, _: Message) -> None:
+        """Publish again, with the next call, what Kafka did not take in all its time."""
+        if error is not None and self._said.get(name) == said:
+            del self._said[name]
+
     def hand_over(self, names: Iterable[str]) -> None:
         """Leave the states of these queries to a lane, which publishes them from here on."""
         self._producer.flush(FLUSH_S)
@@ -106,5 +118,11 @@ class StatusBoard:
         """Remove the states of all other queries: they are no longer registered."""
         for name in self._known - names:
             self._said.pop(name, None)
-            self._producer.produce(topics.PROGRESS, None, name)
+            self._producer.produce(
+                topics.PROGRESS, None, name, on_delivery=partial(self._on_removal, name)
+            )
         self._known = names
+
+    def _on_removal(self, name: str, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self._known = self._known | {name}

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
@@ -93,11 +93,22 @@ class Erasures:
         return files, rows
 
     def _report(self, row: Erasure, report: Report) -> None:
+        refused: list[KafkaError] = []
+
+        def on_delivery(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                refused.append(error)
+
         self._producer.produce(
-            topics.ERASURES, report.model_dump_json().encode(), report_key(row.id, PART), 0
+            topics.ERASURES,
+            report.model_dump_json().encode(),
+            report_key(row.id, PART),
+            0,
+            on_delivery=on_delivery,
         )
-        if self._producer.flush(REPORT_S):
-            raise Unavailable(f"erasure {row.id} is done, and Kafka does not take the word of it")
+        if self._producer.flush(REPORT_S) or refused:
+            why = refused[0].str() if refused else f"no answer within {REPORT_S:g} s"
+            raise Unavailable(f"erasure {row.id} is done, but Kafka has no report of it: {why}")
         self._reported.add(row.id)
 
     def close(self) -> None:

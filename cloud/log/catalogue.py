@@ -32,8 +32,9 @@ from edgewake.cloud.rights.principal import Action, Principal
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import FilterError, RemoteError, Unavailable
-from edgewake.protocol.names import is_stream
+from edgewake.protocol.names import SYSTEM_STREAMS, is_stream
 from edgewake.protocol.ops.publication import Publication
+from edgewake.protocol.sketches import sketch
 
 log = logging.getLogger("edgewake.hub")
 
@@ -53,6 +54,8 @@ CLOSE_S: Final = 1.0
 VANISH_LOOKS: Final = 5
 """Looks in a row that must miss a topic before it is taken for deleted."""
 RETRY_MAX_S: Final = 5.0
+NOT_OF_USERS: Final = SYSTEM_STREAMS | {sketch.STREAM}
+"""Streams that parts and agents write about themselves: pages do not list them."""
 NEAR_MAX: Final = 3
 """Near matches told for an unknown name."""
 _NAMES: Final = (topics.STREAMS, topics.QUERIES)
@@ -350,6 +353,7 @@ class Catalogue:
             fields = row.get("fields", {})
             return shown | {
                 "description": row.get("description", ""),
+                "of_system": topic.name in NOT_OF_USERS,
                 "fields": {
                     name: told
                     for name, told in fields.items()

@@ -19,9 +19,18 @@ CHUNK_BYTES: Final = 64 * 1024
 """A chunk that is being made."""
 BLOCK_BYTES: Final = 320 * 1024
 """A block of older records, 256 KB and a record."""
-PARTS: Final = 58
-"""Parts into which `HubBounds.within` divides the memory that can be divided: 16 for records and
-events that are kept for the next reader, 42 for views and the blocks that they read."""
+KEPT_PARTS: Final = 16
+"""Parts of the memory that can be divided for records and events that are kept for the next
+reader, …"""
+VIEW_PARTS: Final = 15
+"""… for views, where nothing else is asked for, …"""
+BLOCK_PARTS: Final = 27
+"""… and for the blocks that they read: who reads the past waits for its turn, who has read it needs
+none."""
+PARTS: Final = KEPT_PARTS + VIEW_PARTS + BLOCK_PARTS
+BLOCKS_LEAST: Final = 64
+"""Blocks that are left beside as many views as are asked for: a reader of a whole stream of 64
+partitions, or some of less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +49,7 @@ class HubBounds:
     """Bytes of events kept decoded for the next reader; the oldest go first."""
     replay_bytes: int = 8 * MIB
     """Bytes of older blocks kept for the next reader; the least used go first."""
-    blocks_max: int = 500
+    blocks_max: int = 350
     """Blocks of older records, 320 KB at most, that are held while something is made from them: one
     for each partition that a reader finds old. A reader that finds no room waits for its turn."""
     replay_readers: int = 2
@@ -49,7 +58,7 @@ class HubBounds:
     """Streams followed at the same time. One more is refused with 503."""
     idle_s: float = 30.0
     """Seconds after which a stream without readers is not followed any more."""
-    views_max: int = 500
+    views_max: int = 2500
     """Different subscriptions at the same time. One more is refused with 503."""
     chunks_bytes: int = 16 * MIB
     """Bytes of what is made ready for clients, of all subscriptions together; the least used go
@@ -63,13 +72,17 @@ class HubBounds:
     its turn."""
 
     @classmethod
-    def within(cls, memory_bytes: int, *, places: int, followed_max: int) -> Self:
+    def within(
+        cls, memory_bytes: int, *, places: int, followed_max: int, views_max: int | None = None
+    ) -> Self:
         """The bounds for which `memory_bytes_max(places=places)` is at most `memory_bytes`.
 
-        It is equal or a little less. `memory_bytes` is at least `least_bytes(places)`.
+        It is equal or a little less. `memory_bytes` is at least `least_bytes(places, views_max)`.
+        More views (None: their part of the memory) leave less for blocks.
         """
         part = (memory_bytes - _fixed_bytes(places)) // PARTS
-        views = (PARTS - 16) * part // (VIEW_BYTES + BLOCK_BYTES)
+        views = VIEW_PARTS * part // VIEW_BYTES if views_max is None else views_max
+        blocks = ((VIEW_PARTS + BLOCK_PARTS) * part - views * VIEW_BYTES) // BLOCK_BYTES
         return cls(
             tail_bytes=part,
             tails_bytes=8 * part,
@@ -77,7 +90,7 @@ class HubBounds:
             replay_bytes=2 * part,
             chunks_bytes=4 * part,
             views_max=views,
-            blocks_max=views,
+            blocks_max=blocks,
             followed_max=followed_max,
         )
 
@@ -105,9 +118,10 @@ class HubBounds:
         )
 
 
-def least_bytes(places: int) -> int:
-    """The least memory that `HubBounds.within` can divide: a tail of 1 MiB, some 120 views."""
-    return _fixed_bytes(places) + PARTS * MIB
+def least_bytes(places: int, views_max: int | None = None) -> int:
+    """The least memory that `HubBounds.within` can divide: a tail of 1 MiB, some 600 views."""
+    shared = (views_max or 0) * VIEW_BYTES + BLOCKS_LEAST * BLOCK_BYTES
+    return _fixed_bytes(places) + PARTS * max(MIB, -(-shared // (VIEW_PARTS + BLOCK_PARTS)))
 
 
 def _fixed_bytes(places: int) -> int:

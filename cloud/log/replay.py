@@ -204,7 +204,7 @@ class Replay:
         known: set[str] = set()
         while (key := self._next()) is not None:
             answer = self._answer(consumer, known, key)
-            # Perhaps it never will read anything again (cloud.kafka.mortality)
+            # Perhaps it never will read anything again (cloud/kafka/mortal.py)
             if isinstance(answer, Unavailable):
                 consumer.close()
                 consumer, known = self._new_consumer(), set()

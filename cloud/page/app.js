@@ -5,6 +5,7 @@ import { HostChart } from "./chart.js";
 import { byId, number, say, setUpTheme } from "./dom.js";
 import { Feed } from "./feed.js";
 import { Gaps } from "./gaps.js";
+import { showOperations } from "./operations.js";
 import { Parts } from "./parts.js";
 import { Results } from "./results.js";
 import { STREAMS_MAX, StreamList } from "./streams.js";
@@ -19,6 +20,7 @@ const QUERIES = ["host_10s", "top_streets", "speed_quantiles", "vehicles_distinc
 const NOT_SHOWN = new Set(["host_minute", "host_sliding", "vehicles_10s"]);
 
 setUpTheme(byId("theme"));
+showOperations();
 say(byId("zone"), Intl.DateTimeFormat().resolvedOptions().timeZone);
 const tally = new Tally(Date.now());
 const vehicles = new Vehicles();

@@ -29,9 +29,13 @@ export function duration(seconds) {
   return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
 }
 
-/** Local time of day, hh:mm:ss, of ms since 1970. */
+/** Local time of day, hh:mm:ss, of ms since 1970; with its day where that is not today, and its year where that is another one. */
 export function clock(ms) {
-  return new Date(ms).toLocaleTimeString([], { hour12: false });
+  const [at, now] = [new Date(ms), new Date()];
+  const time = at.toLocaleTimeString([], { hour12: false });
+  if (at.toDateString() === now.toDateString()) return time;
+  const year = at.getFullYear() === now.getFullYear() ? {} : { year: "numeric" };
+  return `${at.toLocaleDateString([], { day: "numeric", month: "short", ...year })}, ${time}`;
 }
 
 /** A colour of the theme, for what is drawn on a canvas. */

@@ -9,8 +9,9 @@
 
 `Follower` takes a `Subscription`, or a `Published` by its name, several servers, `options` (up to
 10,000 devices, a share of them, conflation, a rate), `start`, `on_gap`, `checkpoints` and
-`credentials` (token, headers, certificates); it gives `Received` (kind, text, fields, cursor),
-reports `Connected` and `Lost` to `on_notice`, and raises `FollowError` where every server refuses.
+`credentials` (a token, or a `TokenFile` that is renewed; headers, certificates); it gives
+`Received` (kind, text, fields, cursor), reports `Connected` and `Lost` to `on_notice`, and raises
+`FollowError` where every server refuses.
 `Parser` is the SSE parser alone: bytes in, events out.
 
 A program that nobody can call, and that need not hold a stream open, is woken through a relay
@@ -30,7 +31,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from edgewake.edge.client.asked import Options, Published
-    from edgewake.edge.client.credentials import Credentials
+    from edgewake.edge.client.credentials import Credentials, TokenFile
     from edgewake.edge.client.follow import Connected, Follower, FollowError, Lost, Received
     from edgewake.edge.client.lease import WakeUp
     from edgewake.edge.client.sleeper import Sleeper
@@ -49,6 +50,7 @@ __all__ = [
     "Received",
     "Sleeper",
     "Subscription",
+    "TokenFile",
     "WakePolicy",
     "WakeUp",
 ]
@@ -60,6 +62,7 @@ _MODULES = {
     "Parser": "edgewake.edge.client.sse",
     "Sleeper": "edgewake.edge.client.sleeper",
     "Subscription": "edgewake.protocol.leases.lease",
+    "TokenFile": "edgewake.edge.client.credentials",
     "WakePolicy": "edgewake.protocol.leases.lease",
     "WakeUp": "edgewake.edge.client.lease",
 }

@@ -25,7 +25,8 @@ CREDENTIALS: Final = (
     click.option(
         "--token-file",
         type=FILE,
-        help="A file with a token for `Authorization: Bearer`. Or in EDGEWAKE_TOKEN.",
+        help="A file with a token for `Authorization: Bearer`, read again for each request. Or in "
+        "EDGEWAKE_TOKEN.",
     ),
     click.option(
         "--header",
@@ -190,13 +191,9 @@ def credentials_of(
     key_file: Path | None,
 ) -> Credentials:
     """What the options say is shown to servers. Raises OSError and ValueError."""
-    from edgewake.edge.client.credentials import Credentials
+    from edgewake.edge.client.credentials import Credentials, TokenFile
 
-    token = (
-        os.environ.get("EDGEWAKE_TOKEN")
-        if token_file is None
-        else token_file.read_text("utf-8").strip()
-    )
+    token = os.environ.get("EDGEWAKE_TOKEN") if token_file is None else TokenFile(token_file)
     pairs = [header.partition(":") for header in headers]
     wrong = [name for name, colon, _ in pairs if not colon]
     if wrong:

@@ -7,6 +7,7 @@ to another host: a redirect that leads elsewhere is not followed (`may_follow`).
 from __future__ import annotations
 
 import base64
+import contextlib
 import re
 import ssl
 from collections.abc import Mapping
@@ -15,8 +16,38 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+TOKEN_BYTES_MAX: Final = 16 * 1024
+"""Bytes of a token file: servers take tokens of 8 KB."""
 _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 """RFC 9110, 5.6.2."""
+
+
+class TokenFile:
+    """A token in a file that another program renews: it is read again for each request.
+
+    While it is being written, what was there before counts. Raises OSError, and ValueError where it
+    has no token.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._token = ""
+        if not self._read():
+            raise ValueError(f"{path}: expected a token in printable ASCII")
+
+    def read(self) -> str:
+        """The token."""
+        with contextlib.suppress(OSError):
+            self._read()
+        return self._token
+
+    def _read(self) -> bool:
+        with self._path.open("rb") as file:
+            text = file.read(TOKEN_BYTES_MAX).decode("latin-1").strip()
+        is_token = bool(text) and text.isascii() and text.isprintable()
+        if is_token:
+            self._token = text
+        return is_token
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +57,8 @@ class Credentials:
     Raises ValueError for a wrong header, or a file that cannot be used.
     """
 
-    token: str | None = field(default=None, repr=False)
-    """Sent as `Authorization: Bearer`."""
+    token: str | TokenFile | None = field(default=None, repr=False)
+    """Sent as `Authorization: Bearer`; from a file each time what is there then."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     ca_file: Path | None = None
     """Certificates to trust beside the system's, PEM."""
@@ -43,7 +74,13 @@ class Credentials:
 
     def head(self) -> dict[str, str]:
         """Headers to send."""
-        return {**self.headers, **({"Authorization": f"Bearer {self.token}"} if self.token else {})}
+        token = self.token.read() if isinstance(self.token, TokenFile) else self.token
+        return {**self.headers, **({"Authorization": f"Bearer {token}"} if token else {})}
+
+    @property
+    def is_renewed(self) -> bool:
+        """May what is shown be another one later?"""
+        return isinstance(self.token, TokenFile)
 
     def context(self) -> ssl.SSLContext:
         """The context for TLS. Raises ValueError."""

@@ -53,6 +53,9 @@ RETRY_AFTER_MAX_S: Final = 300.0
 """A server's Retry-After counts up to here."""
 RETRY_MAX_S: Final = 60.0
 """A stream's `retry` counts up to here."""
+RENEW_S: Final = 60.0
+"""Seconds after a stream in which a token that is refused (401) is not the end, where it comes from
+a file: who renews it may be late."""
 PROBLEM_BYTES_MAX: Final = 64 * 1024
 REDIRECTS_MAX: Final = 5
 """In a row; each connection begins at the server's own address again."""
@@ -121,10 +124,11 @@ class Follower:
     `servers` are base URLs, tried in turn. `start` (earliest, latest, an ISO 8601 time, or ms since
     1970) counts only without a cursor. `on_gap` says how to go on after a gap; with "stop" the
     events end there. `checkpoints`: also give events of that kind. `options`: devices, a share of
-    them, conflation, a rate. `credentials`: what is shown to
-    the servers; a name and password in an address are sent as HTTP Basic, and shown nowhere.
-    `patient=False`: raise where no server of the first round can be one, instead of trying for
-    ever. Raises ValueError for a server that is not a URL.
+    them, conflation, a rate. `credentials`: what is shown to the servers,
+    `Credentials(token=TokenFile(path))` where the token is renewed; a name and password in an
+    address are sent as HTTP Basic, and shown nowhere. `patient=False`: raise where no server of the
+    first round can be one, instead of trying for ever. Raises ValueError for a server that is not a
+    URL.
     """
 
     def __init__(
@@ -157,6 +161,8 @@ class Follower:
         self._clock = clock or SystemClock()
         self._backoff = Backoff(BACKOFF_MIN_S, BACKOFF_MAX_S, rng or random.Random())
         self._was_connected = False
+        self._streamed_s = -math.inf
+        """When a stream was open last."""
         self._turn = 0
         self._attempts = 0
         """Since a stream was open."""
@@ -267,9 +273,7 @@ class Follower:
     async def _refuse(self, server: str, response: httpx.Response, why: str = "") -> NoReturn:
         """Raise FollowError where every server refuses permanently, else httpx.HTTPStatusError."""
         detail = why or await _told(response)
-        if (why or _is_final(response.status_code)) and not (
-            response.status_code == 404 and self._was_connected
-        ):
+        if (why or _is_final(response.status_code)) and not self._may_mend(server, response):
             self._refused[server] = detail
             # All servers refuse; or all were asked twice, and those that did not refuse did not
             # answer.
@@ -282,6 +286,15 @@ class Follower:
         raise httpx.HTTPStatusError(
             f"{response.status_code} {detail}", request=response.request, response=response
         )
+
+    def _may_mend(self, server: str, response: httpx.Response) -> bool:
+        """May another attempt be answered otherwise, though this refusal is final as such?"""
+        if response.status_code == 401 and self._credentials.is_renewed:
+            is_new = self._headers(server)["Authorization"] != response.request.headers.get(
+                "Authorization"
+            )
+            return is_new or self._clock.monotonic_s() - self._streamed_s < RENEW_S
+        return response.status_code == 404 and self._was_connected
 
     def _give_up_if_hopeless(self, server: str, error: Exception) -> None:
         """Raise FollowError where the first round found no server at all.
@@ -324,7 +337,8 @@ class Follower:
         Jitter keeps clients from coming back all at once.
         """
         if attempt.opened:
-            self._backoff.connection_lasted(self._clock.monotonic_s() - attempt.began_s)
+            self._streamed_s = self._clock.monotonic_s()
+            self._backoff.connection_lasted(self._streamed_s - attempt.began_s)
         wait_s = max(self._backoff.next_s(), attempt.retry_s or 0.0, self._next_server()[1])
         self._on_notice(Lost(server, attempt.why, wait_s))
         await self._clock.sleep(wait_s)

@@ -29,7 +29,8 @@ th { font-weight: 600 }
 tr { border-bottom: 1px solid color-mix(in srgb, currentColor 20%, transparent) }
 td.n { text-align: right; font-variant-numeric: tabular-nums }
 .bad { color: #c02020; font-weight: 600 } .good { color: #18794e }
-code { overflow-wrap: anywhere }
+code, td { overflow-wrap: anywhere } td.n { overflow-wrap: normal }
+@media (max-width: 30rem) { th, td { font-size: .85rem; padding-right: .5rem } }
 """
 _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 POLICY: Final = (
@@ -42,7 +43,7 @@ POLICY: Final = (
 def render(status: Mapping[str, Any], latest: Mapping[str, Mapping[str, Any]]) -> str:
     """The page. `latest`: stream → its last reading."""
     device = escape(str(status.get("device", "this device")))
-    sources = _sources(status.get("sources", {}))
+    sources = _sources(status.get("sources", {}), is_running=status["running"])
     waiting = [
         (name, of["waiting"]) for name, of in status["log"]["streams"].items() if of["waiting"]
     ]
@@ -96,13 +97,16 @@ def _values(reading: Mapping[str, Any]) -> str:
     return " ".join([*at, ", ".join([*shown, *(["…"] if len(fields) > VALUES_MAX else [])])])
 
 
-def _sources(sources: Mapping[str, Any]) -> Iterable[tuple[object, ...]]:
+def _sources(sources: Mapping[str, Any], *, is_running: bool) -> Iterable[tuple[object, ...]]:
+    """Sources; their states are the last ones known where the agent does not run."""
     for name, of in sources.items():
         state = (
             of["state"]
             if of["state"] == "running" or not of["error"]
             else f"{of['state']}: {of['error']}"
         )
+        if not is_running:
+            state = f"was {state}"
         yield name, state, of["taken"], of["dropped"], sum(of["refused"].values())
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import tomllib
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from edgewake.cloud.access.config import CLIENT_BYTES, AccessConfig
+from edgewake.cloud.client_share import RESERVE
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.hub_bounds import MIB, HubBounds, least_bytes
 from tests.access.test_faults import metric
@@ -69,7 +71,24 @@ def test_the_bounds_that_follow_from_the_memory_use_it_and_no_more(replays_max: 
         taken = config.memory_bytes_max(clients=0)
         assert memory_mib * MIB - MIB < taken <= memory_mib * MIB
         assert config.hub.tail_bytes >= MIB
-        assert config.hub.views_max >= 120
+        assert config.hub.views_max >= 600
+        assert config.hub.blocks_max >= 64
+        asked = AccessConfig(memory_mib=memory_mib, replays_max=replays_max, views_max=20)
+        assert asked.hub.views_max == 20
+        assert memory_mib * MIB - MIB < asked.memory_bytes_max(clients=0) <= memory_mib * MIB
+
+
+def test_ten_thousand_readers_with_a_right_of_their_own_need_what_the_page_says() -> None:
+    text = (Path(__file__).parents[2] / "docs/rights.md").read_text()
+    (block,) = [
+        found for found in re.findall(r"```toml\n(.*?)```", text, re.DOTALL) if "views_max" in found
+    ]
+    config = AccessConfig.model_validate(tomllib.loads(block))
+    assert config.hub.views_max - int(config.hub.views_max * RESERVE) == 10_000
+    with pytest.raises(ValueError, match=r"views_max = 12500; give it more, or lower one of them"):
+        AccessConfig(views_max=12_500)
+    assert 2_400 < AccessConfig().hub.views_max < 2_700, "as the pages say"
+    assert HubBounds().views_max == 2_500
 
 
 def test_the_document_states_what_the_code_does() -> None:
@@ -77,6 +96,7 @@ def test_the_document_states_what_the_code_does() -> None:
     stated = re.search(
         r"with the defaults (\d+) MiB, (\d+) MiB of it for 5000 clients that do not read", text
     )
+    assert f"| `views_max` | {AccessConfig().hub.views_max}, of `memory_mib` |" in text
     assert stated is not None
     assert [int(stated[1]), int(stated[2])] == [
         round(AccessConfig().memory_bytes_max() / MIB),

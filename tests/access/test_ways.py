@@ -25,6 +25,8 @@ PROGRAMS: Final[dict[str, str]] = {
     name: block
     for block, name in re.findall(r"```\w+\n((?:#|//) (\w+\.\w+)\b.*?)```", DOC, re.DOTALL)
 }
+KEYED: Final = ("follow_with_key.py", "follow_with_key.mjs", "follow_with_key.sh")
+"""tests/rights/test_programs.py runs them."""
 FOLLOWING: Final = ("follow.py", "follow.mjs", "follow.sh", "follow_socket.py", "follow_socket.mjs")
 ENDING: Final = ("read_pages.mjs", "latest.py", "latest.mjs", "latest.sh")
 
@@ -39,7 +41,7 @@ def written(name: str, directory: Path, server: Server, feed: Feed) -> list[str]
 
 
 def test_all_programs_of_the_page_are_run() -> None:
-    assert set(PROGRAMS) == {*FOLLOWING, *ENDING}
+    assert set(PROGRAMS) == {*FOLLOWING, *ENDING, *KEYED}
     blocks = re.findall(r"```(?:python|js|sh)\n", DOC)
     assert len(blocks) == len(PROGRAMS)
 

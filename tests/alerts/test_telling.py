@@ -86,6 +86,8 @@ def test_a_note_names_some_and_counts_the_rest_for_each_destination() -> None:
     assert lines[2] == "car-0: firing since 2026-09-21 14:13:20 UTC"
     (alone,) = notes_of([over], rule(tell=("a",)), at(1), lambda: "x")
     assert alone.body == "ü: 7 over since 2026-09-21 14:13:20 UTC"
+    (named,) = notes_of([over], rule(tell=("a",), value="heat"), at(1), lambda: "x")
+    assert named.body == "ü: heat 7 over since 2026-09-21 14:13:20 UTC"
     assert list(notes_of(alerts, rule(), at(1), lambda: "x")) == []
 
 

@@ -218,6 +218,7 @@ def hot_spells(feed: Feed) -> dict[tuple[Any, ...], tuple[int, bool]]:
     return found
 
 
+@pytest.mark.long
 def test_after_kill_9_a_standby_goes_on_with_every_kind_of_query_and_who_comes_back_stands_by(
     pair: list[Process], new_feed: NewFeed, tmp_path: Path
 ) -> None:

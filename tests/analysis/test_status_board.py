@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 from pydantic import ValidationError
 
 from edgewake.cloud.analysis.status_board import DETAIL_CHARS_MAX, StatusBoard
@@ -21,12 +22,26 @@ class Topic:
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, Progress | None]] = []
+        self.is_away = False
+        self._late: list[Callable[[KafkaError, None], None]] = []
 
-    def produce(self, _: str, value: bytes | None, key: str | bytes) -> None:
+    def produce(
+        self,
+        _: str,
+        value: bytes | None,
+        key: str | bytes,
+        on_delivery: Callable[[KafkaError, None], None],
+    ) -> None:
         name = key.decode() if isinstance(key, bytes) else key
+        if self.is_away:
+            self._late.append(on_delivery)
+            return
         self.rows.append((name, None if value is None else Progress.model_validate_json(value)))
 
-    def poll(self, _: float) -> None: ...
+    def poll(self, _: float) -> None:
+        late, self._late = self._late, []
+        for tell in late:
+            tell(KafkaError(KafkaError._MSG_TIMED_OUT), None)
 
     def flush(self, _: float) -> None: ...
 
@@ -60,6 +75,24 @@ def test_a_query_that_is_registered_again_with_the_same_fault_is_published_again
     ((_, said),) = topic.take()
     assert said is not None
     assert said.registered_at == said.updated_at == clock.now_ms()
+
+
+def test_what_kafka_did_not_take_in_all_its_time_is_published_again() -> None:
+    a_board, topic, _ = board()
+    a_board.publish("gone", REFUSED, registered_at=1)
+    a_board.on_progress("gone", topic.take()[0][1].model_dump_json().encode())  # type: ignore[union-attr]
+    topic.is_away = True
+    for _ in range(2):
+        a_board.publish("q", REFUSED, registered_at=1)
+        a_board.keep({"q"})
+    assert topic.take() == []
+    topic.is_away = False
+    for _ in range(3):
+        a_board.publish("q", REFUSED, registered_at=1)
+        a_board.keep({"q"})
+    published = topic.take()
+    assert [name for name, _ in published] == ["q", "gone"], "each once"
+    assert published[1][1] is None
 
 
 @pytest.mark.parametrize("mark", ["quarantined", "isolated"])

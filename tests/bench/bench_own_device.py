@@ -2,15 +2,17 @@
 thousands.
 
 Method. Kafka, the server, the readers (one process) and the writer share the machine; loopback, no
-TLS, no proxy. CLIENTS readers connect, each with `where=device = 'car-<its number>'`, and read from
-the latest event on; a writer gives the devices' readings in turns, one reading a record. A figure
+TLS, no proxy. CLIENTS readers connect, each with a key of its own, which sees one device
+(`devices = ["$device"]`), and read from the latest event on; the server's bounds are those of keys
+in its configuration. A writer gives the devices' readings in turns, one reading a record. A figure
 is the mean of 8 s after 2 s. Every client's events are counted and compared with its first and last
 number, and ten clients compare every number with the one before: what is missing or repeated fails
 the benchmark. The memory of 1,000 clients is what the server's process grew by while they
 connected, their connections included.
 
-"the same without an index" is the same server, which tries each event on every filter, with a tenth
-of the clients and of the readings, because all would need many processors.
+"the same without an index" is a server without rights, which tries each event on every filter for
+the same devices, with a tenth of the clients and of the readings, because all would need many
+processors.
 
 `python -m tests.bench.bench_own_device [--runs 3] [--json FILE] [--clients 10000] [--rate 5000]`
 """
@@ -43,18 +45,28 @@ begun. A client of 12 KiB would have to share its view's parts with others.
 CLIENTS: Final = 10_000
 RATE: Final = 5000
 SHARE_WITHOUT: Final = 10
+WITHOUT: Final = "the same without an index"
 SETTLE_S, SECONDS = 2.0, 8.0
 STREAM: Final = "bench_own_device"
 CORE_PERCENT_MAX, AGE_P99_MS_MAX, MIB_MAX = 100, 200, 12
 SETTINGS: Final = """
-clients_max = 20000
+clients_max = {most}
+views_max = {most}
+memory_mib = 640
 address_share = 1
-memory_mib = 4096
 """
-PATH: Final = f"/v1/streams/{STREAM}/events?where="
-INDEXED: Final = "device%20%3D%20%27car-{k}%27"
+"""`most`: a fourth more than there are clients (docs/rights.md)."""
+RIGHTS: Final = """
+[rights]
+key_file = "{folder}/readers.keys"
+[rights.roles.owner]
+grants = [{{ streams = ["{stream}"], devices = ["$device"], actions = ["read"] }}]
+"""
+KEY: Final = "key-of-an-owner-{k}"
+PATH: Final = f"/v1/streams/{STREAM}/events"
 PLAIN: Final = (
-    "starts_with(device%2C%20%27car-{k}%27)%20AND%20length(device)%20%3D%20length(%27car-{k}%27)"
+    "?where=starts_with(device%2C%20%27car-{k}%27)"
+    "%20AND%20length(device)%20%3D%20length(%27car-{k}%27)"
 )
 
 
@@ -67,24 +79,28 @@ def measure(folder: Path, runs: int, *, clients: int = CLIENTS, rate: int = RATE
         )
         for i in range(runs):
             own = folder / f"run-{i}"
-            _one(own, node.bootstrap, INDEXED, "by an index", clients, rate, found)
+            _one(own, node.bootstrap, "by their rights", clients, rate, found)
             few, slow = clients // SHARE_WITHOUT, rate // SHARE_WITHOUT
-            _one(own, node.bootstrap, PLAIN, "the same without an index", few, slow, found)
+            _one(own, node.bootstrap, WITHOUT, few, slow, found)
     return found
 
 
-def _one(
-    folder: Path, bootstrap: str, where: str, how: str, clients: int, rate: int, found: Found
-) -> None:
+def _one(folder: Path, bootstrap: str, how: str, clients: int, rate: int, found: Found) -> None:
     goals = clients >= CLIENTS and rate >= RATE
     name = f"{clients:,} clients with a device each, {rate:,} events/s, {how}"
-    bounds = f'{{"views_max": {clients * 2}}}'
-    with access(folder, bootstrap, settings=SETTINGS, hub=bounds) as (process, port):
+    settings, key, where = SETTINGS.format(most=clients * 5 // 4), "", PLAIN
+    if how != WITHOUT:
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = (f"owner-{k} owner {KEY.replace('{k}', str(k))} car-{k}\n" for k in range(clients))
+        (folder / "readers.keys").write_text("".join(lines))
+        settings += RIGHTS.format(folder=folder, stream=STREAM)
+        key, where = KEY, ""
+    with access(folder, bootstrap, settings=settings) as (process, port):
         assert process.pid is not None
         before = rss_mib(process.pid)
         with (
             _writing(bootstrap, folder, rate, clients),
-            reading(port, PATH + where, clients) as readers,
+            reading(port, PATH + where, clients, key=key) as readers,
         ):
             time.sleep(SETTLE_S)
             grown = rss_mib(process.pid) - before

@@ -1,9 +1,9 @@
 """Many readers in one process of its own: they count events, check that none is missing or
 repeated, and sample their age.
 
-`python -m tests.bench.sse_clients PORT PATH CLIENTS` connects them; `{k}` in PATH is the client's
-number, `{k%100}` the same modulo 100. It says `connected` when all are answered. Then one command a
-line:
+`python -m tests.bench.sse_clients PORT PATH CLIENTS [KEY]` connects them, each with its KEY where
+there is one; `{k}` in PATH and KEY is the client's number, `{k%100}` the same modulo 100. It says
+`connected` when all are answered. Then one command a line:
 
     measure SECONDS   prints {"deliveries_per_s", "p50_ms", "p99_ms", "live", "writes_per_s",
                       "clients"}
@@ -41,6 +41,8 @@ class Reader(asyncio.Protocol):
 
     answers_at_once = True
     """Is it answered before there is an event?"""
+    key = ""
+    """Shown as `Authorization: Bearer`."""
 
     def __init__(self, path: str, *, is_checked: bool) -> None:
         self.path = path
@@ -57,8 +59,9 @@ class Reader(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.is_open = True
-        words = f"GET {self.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n"
-        cast(asyncio.Transport, transport).write(words.encode())
+        shown = f"Authorization: Bearer {self.key}\r\n" if self.key else ""
+        words = f"GET {self.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n"
+        cast(asyncio.Transport, transport).write(f"{words}{shown}\r\n".encode())
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False
@@ -128,16 +131,22 @@ def checked(readers: list[Reader]) -> dict[str, int]:
     }
 
 
-async def run(port: int, path: str, clients: int, make: Callable[..., Reader] = Reader) -> None:
+def numbered(text: str, number: int, clients: int) -> str:
+    """A path or key of the client of this number."""
+    return re.sub(r"\{k(?:%(\d+))?\}", lambda found: str(number % int(found[1] or clients)), text)
+
+
+async def run(
+    port: int, path: str, clients: int, make: Callable[..., Reader] = Reader, key: str = ""
+) -> None:
     """Connect and obey; `make`: a reader, of its path and whether it is checked."""
     loop = asyncio.get_running_loop()
-    paths = [
-        re.sub(r"\{k(?:%(\d+))?\}", lambda found, i=i: str(i % int(found[1] or clients)), path)
-        for i in range(clients)
-    ]  # type: ignore[misc]
     readers = [
-        make(path, is_checked=i % max(1, clients // CHECKED) == 0) for i, path in enumerate(paths)
+        make(numbered(path, i, clients), is_checked=i % max(1, clients // CHECKED) == 0)
+        for i in range(clients)
     ]
+    for i, reader in enumerate(readers):
+        reader.key = numbered(key, i, clients)
     began, busy = time.perf_counter(), time.process_time()
     for reader in readers:
         await loop.create_connection(lambda reader=reader: reader, "127.0.0.1", port)  # type: ignore[misc]
@@ -171,4 +180,5 @@ async def run(port: int, path: str, clients: int, make: Callable[..., Reader] = 
 
 
 if __name__ == "__main__":
-    uvloop.run(run(int(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
+    _, port_, path_, clients_, *key_ = sys.argv
+    uvloop.run(run(int(port_), path_, int(clients_), key="".join(key_)))

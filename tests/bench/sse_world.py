@@ -106,10 +106,12 @@ class Readers:
 
 @contextlib.contextmanager
 def reading(
-    port: int, path: str, clients: int, *, by: str = "tests.bench.sse_clients"
+    port: int, path: str, clients: int, *, by: str = "tests.bench.sse_clients", key: str = ""
 ) -> Iterator[Readers]:
-    """So many readers, connected; `by`: the program, which knows their protocol."""
-    command = [sys.executable, "-m", by, str(port), path, str(clients)]
+    """So many readers, connected; `by`: the program, which knows their protocol; `key`: what each
+    shows, where that program is asked to.
+    """
+    command = [sys.executable, "-m", by, str(port), path, str(clients), *([key] if key else [])]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:

@@ -157,6 +157,7 @@ async def test_of_two_bridges_of_one_name_the_one_that_started_first_ends(here: 
     here.parts.remove(older)
 
 
+@pytest.mark.long
 async def test_a_command_reaches_a_device_that_slept_although_the_bridge_and_the_api_were_killed(
     here: World, tmp_path: Path
 ) -> None:

@@ -589,6 +589,7 @@ def test_an_agent_comes_in_by_a_code_with_a_key_of_its_own_and_loses_nothing_whe
     assert seqs == list(range(seqs[0], seqs[0] + len(seqs)))
 
 
+@pytest.mark.long
 def test_plain_is_what_was_asked_for(here: Here, tmp_path: Path) -> None:
     base = port_base()
     only = ("--only", "mosquitto", "--only", "kafka", "--only", "ops")

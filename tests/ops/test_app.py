@@ -105,6 +105,16 @@ def test_every_route_of_the_document_needs_the_key(ops: Ops) -> None:
             ), (method, path)
 
 
+def test_no_route_ignores_a_parameter_that_it_does_not_know(ops: Ops) -> None:
+    for method, path, _ in operations(ops):
+        answer = ops.client.request(method, fill(path, "x"), params={"wehre": "1"})
+        assert (answer.status_code, answer.json().get("type")) == (
+            400,
+            "urn:edgewake:problem:parameter",
+        ), (method, path, answer.text)
+        assert "'wehre' is not known" in answer.json()["detail"]
+
+
 BAD_VALUES = [
     "x",
     "-1",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from edgewake.protocol.frames.frame import Frame, encode
 from edgewake.protocol.frames.record import Mode
 from edgewake.protocol.frames.stream import FieldInfo, Stream
 from tests.chromium import (
-    LOOKS_WITHOUT_WALLS,
+    LOOKS,
     accessibility_faults,
     chromium,
     open_page,
@@ -302,6 +304,65 @@ async def test_who_may_only_look_sees_a_shared_board_and_cannot_change_it(
         await page.close()
 
 
+async def test_a_board_of_more_streams_than_one_question_takes_shows_all_of_them(
+    page: Page, system: Alerts, unique: Callable[[str], str]
+):
+    name, streams = unique("b"), [system.stream() for _ in range(20)]
+    for number, stream in enumerate(streams):
+        system.send(stream, "oven", 10.0 + number)
+    cards = [value_card(stream, x=3 * (i % 4), y=2 * (i // 4)) for i, stream in enumerate(streams)]
+    system.ask("PUT", f"/v1/boards/{name}", {"cards": cards})
+    await page.evaluate("(to) => (location.hash = to)", f"#/boards/{name}")
+    figures = page.locator(".grid .figure")
+    await expect(figures).to_have_text([str(10 + number) for number in range(20)])
+    system.send(streams[-1], "oven", 99.0)
+    await expect(figures.last).to_have_text("99")
+
+
+async def test_a_chart_shows_its_quarter_of_an_hour_where_too_much_came_to_be_read(
+    page: Page, system: Alerts, unique: Callable[[str], str]
+):
+    name, stream = unique("b"), system.stream()
+    unit = {"fields": {"temperature": {"unit": "Cel"}}}
+    system.ask("PATCH", f"/v1/streams/{stream}", unit)
+    first = round(time.time()) - 720
+    for ago_s in range(720, 0, -6):  # more records than one question reads
+        for i in range(20):
+            system.send(stream, f"oven-{i}", 20.0 + i, ago_s=ago_s, is_last=i == 19)
+    assert system.ask("GET", f"/v1/recent?source={stream}")["is_cut"]
+    card = value_card(stream, kind="chart", w=6, h=3)
+    system.ask("PUT", f"/v1/boards/{name}", {"cards": [card]})
+    await page.evaluate("(to) => (location.hash = to)", f"#/boards/{name}")
+    head = page.locator(".grid h2")
+    await expect(head).to_contain_text("°C")
+    steps = [datetime.fromtimestamp(first - first % 5 + more, UTC) for more in (-5, 0, 5)]
+    began = "|".join(f"{step:%H:%M:%S}" for step in steps)
+    await expect(head).to_contain_text(re.compile(f"since ({began})"))
+
+
+async def test_a_query_goes_to_a_board_by_a_press_and_its_names_are_not_cut(
+    page: Page, system: Alerts, unique: Callable[[str], str]
+):
+    name, stream = unique("b"), unique("s")
+    send(system, stream, {f"vehicle-{i:02}": 20.0 for i in range(3)})
+    await page.evaluate("(to) => (location.hash = to)", f"#/streams/{stream}")
+    await page.get_by_role("link", name="put on a board").click()
+    await expect(page.get_by_text(f"Where does {stream} go?")).to_be_visible()
+    await page.get_by_label("New board").fill(name)
+    await page.get_by_role("button", name="Make").click()
+    form = page.get_by_role("form", name="Add a card")
+    await expect(form.get_by_label("Stream or query")).to_have_value(stream)
+    await form.get_by_label("Kind of card").select_option("State")
+    await form.get_by_label("Field", exact=True).select_option("mode")
+    await page.get_by_role("button", name="Add card").click()
+    names = page.locator(".states span")
+    await expect(names).to_have_count(3)
+    cut = "(all) => all.filter((one) => one.scrollWidth > one.clientWidth + 1).length"
+    assert await names.evaluate_all(cut) == 0
+    widths = await names.evaluate_all("(all) => all.map((one) => one.clientHeight)")
+    assert max(widths) < 30, "each name stands on one line"
+
+
 async def test_cards_never_lie_on_one_another(page: Page):
     cards = [{"x": 0, "y": 0, "w": 6, "h": 2}, {"x": 6, "y": 0, "w": 6, "h": 2}]
     cards.append({"x": 0, "y": 2, "w": 12, "h": 1})
@@ -352,7 +413,7 @@ async def test_cards_of_a_query_show_all_groups_of_its_newest_window_by_their_na
     assert (found["table"], found["tile"]) == (24, 8)
 
 
-@pytest.mark.parametrize(("width", "theme"), LOOKS_WITHOUT_WALLS)
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
 async def test_every_screen_of_boards_is_accessible_and_no_wider_than_its_window(
     page: Page, system: Alerts, width: int, theme: str
 ):

@@ -4,12 +4,14 @@ foresee, whatever is asked.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.house.source import ROOT
 from tests.ops.service import KEY, Ops, running
 from tests.schema import WHOLE, check
 from tests.services import Kafka
@@ -39,6 +41,28 @@ def test_every_answer_is_one_that_the_document_foresees(
         whole=whole,
         disabled=disabled,
     )
+
+
+ASKED = re.compile(r"""["`](/v1/[^"`?]*)""")
+VALUE = re.compile(r"\$\{[^}]*(\}|$)")
+
+
+def _fits(asked: list[str], known: list[str]) -> bool:
+    """Is a path of a page, with its values as `*`, one of the document's?"""
+    return len(asked) == len(known) and all(
+        one in ("*", other) or other.startswith("{")
+        for one, other in zip(asked, known, strict=True)
+    )
+
+
+def test_every_path_that_a_page_asks_is_in_the_document(ops: Ops) -> None:
+    pages = (ROOT / "cloud/page/ops").glob("*.js")
+    texts = {text for page in pages for text in ASKED.findall(page.read_text("utf-8"))}
+    asked = {VALUE.sub("*", text).replace("**", "*").rstrip() for text in texts}
+    known = [path.split("/") for path in httpx.get(f"{ops.url}/openapi.json").json()["paths"]]
+    assert len(asked) > 50
+    missing = {one for one in asked if not any(_fits(one.split("/"), path) for path in known)}
+    assert missing == set()
 
 
 def test_every_method_of_a_path_is_in_allow(ops: Ops) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
+from edgewake.edge.page.page import render
 from tests.chromium import open_page
 from tests.edge.helpers import opened, put
 from tests.services import Process, free_ports
@@ -56,3 +57,18 @@ async def test_a_person_sees_what_is_measured_what_waits_and_what_was_lost(
         await expect(page.locator("#measured tbody tr")).to_have_count(2)
         assert [text for text in complaints if "favicon" not in text and "404" not in text] == []
         await page.close()
+
+
+async def test_a_phone_shows_all_of_it(browser: Browser) -> None:
+    source = {"state": "running", "error": "", "taken": 1_234_567, "dropped": 12, "refused": {}}
+    log = {
+        "backlog_readings": 7, "backlog_bytes": 2048, "oldest_unacked_s": 3.5,
+        "lost": {"quota": 1}, "streams": {"kitchen_climate": {"accepted": 1_234_567, "waiting": 7}},
+    }  # fmt: skip
+    status = {"running": False, "device": "shed", "log": log, "sources": {"kitchen_board": source}}
+    latest = {"kitchen_climate": {"t": 0, "temperature": 21.4, "note": "x" * 60}}
+    page = await open_page(browser, viewport={"width": 390, "height": 844})
+    await page.set_content(render(status, latest))
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+    await expect(page.locator("#sources")).to_contain_text("was running")
+    await page.close()

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, Route, expect
 
 from tests.chromium import LOOKS, accessibility_faults, open_page
 from tests.page.conftest import Visit
-from tests.page.world import AccessServer, Writer
+from tests.page.world import OPS, AccessServer, Writer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -162,3 +162,122 @@ async def test_a_server_that_goes_and_comes_back_is_said_and_nothing_is_counted_
     await expect(card.locator(".figure")).to_have_text("2")
     counted = await live.page.evaluate("edgewakeLive.live.streams.get('away_climate').count")
     assert counted == 2
+
+
+async def test_a_card_begins_with_what_came_before_its_age_and_a_line_of_a_quarter_of_an_hour(
+    live: Visit, writer: Writer
+):
+    for minutes, heat in ((12, 19.5), (9, 20.5), (6, 21.4)):
+        writer.reading("before_climate", "kitchen", ago_s=60 * minutes, temperature=heat)
+    writer.reading("before_attic", "attic", ago_s=7_300, temperature=11.5)
+    writer.units("before_climate", temperature="Cel")
+    await live.page.reload()
+    climate = live.page.get_by_role("article", name="Stream before_climate")
+    await expect(climate.locator(".measured")).to_have_text("21.4\u2009°C")
+    await expect(climate).to_contain_text("min ago")
+    points = await climate.locator(".spark polyline").get_attribute("points")
+    assert len((points or "").split()) == 3, points
+    attic = live.page.get_by_role("article", name="Stream before_attic")
+    await expect(attic.locator(".figure")).to_have_text("11.5")
+    await expect(attic).to_contain_text("2 h ")
+    writer.reading("before_attic", "attic", temperature=12.5)
+    await expect(attic.locator(".figure")).to_have_text("12.5")
+    await live.page.goto(live.page.url + "#/streams/before_climate")
+    await expect(live.page.get_by_role("heading", name="temperature")).to_contain_text("°C")
+    assert live.complaints == []
+
+
+async def test_what_is_read_from_the_past_and_from_the_feed_counts_once(live: Visit):
+    counted = await live.page.evaluate(
+        """async () => {
+          const { StreamModel } = await import("/page/live/model.js");
+          const reading = (seq) => ({ stream: "s", device: "d", epoch: 1, seq, t: seq * 60_000,
+            received_at: seq * 60_000, heat: seq, mode: `m${seq}` });
+          const results = [];
+          for (const isFeedFirst of [false, true]) {
+            const model = new StreamModel("s");
+            const feed = () => [3, 4, 5].forEach((seq) => model.take(reading(seq), 300_000));
+            if (isFeedFirst) feed();
+            model.precede([1, 2, 3, 4].map(reading), 300_000);
+            if (!isFeedFirst) feed();
+            results.push([model.count, model.fields.get("heat").state.steps.map((one) => one[1]),
+              model.newest.map((one) => one.seq), model.fields.get("mode").state.total,
+              model.devices.get("d").seq, model.heardAt]);
+          }
+          return results;
+        }"""
+    )
+    assert counted == [[5, [1, 2, 3, 4, 5], [5, 4, 3, 2, 1], 5, 5, 300_000]] * 2
+
+
+async def test_streams_stand_by_who_was_heard_and_those_of_the_system_do_not(
+    live: Visit, writer: Writer
+):
+    now = int(time.time() * 1000)
+    ordered = await live.page.evaluate(
+        """async (now) => {
+          const { Live } = await import("/page/live/model.js");
+          const live = new Live();
+          const names = ["a_old", "b_new", "c_none", "d_older", "e_new", "f_pinned"];
+          live.know([...names.map((name) => ({ name, kind: "stream" })),
+            { name: "part_status", kind: "stream", of_system: true },
+            { name: "q", kind: "query", state: "failed" }]);
+          const ago = { a_old: 300_000, b_new: 9_000, d_older: 900_000, e_new: 100 };
+          for (const [stream, ms] of Object.entries(ago)) live.take({ stream, device: "d",
+            t: now - ms, received_at: now - ms }, now);
+          return [live.ordered(new Set(["f_pinned"]), now).map(({ name }) => name),
+            live.problems(now).map(({ text }) => text)];
+        }""",
+        now,
+    )
+    assert ordered == [
+        ["f_pinned", "b_new", "e_new", "a_old", "d_older", "c_none"],
+        ["q does not run: failed"],
+    ]
+    writer.reading("late_readings", "analysis", readings=1)
+    writer.reading("heard_climate", "kitchen", temperature=1.0)
+    await expect(live.page.get_by_role("article", name="Stream heard_climate")).to_be_visible()
+    await expect(live.page.get_by_role("article", name="Stream late_readings")).to_have_count(0)
+
+
+async def test_a_stream_that_is_read_up_is_not_called_silent(live: Visit):
+    states = await live.page.evaluate(
+        """async () => {
+          const { StreamModel } = await import("/page/live/model.js");
+          const model = new StreamModel("s");
+          const at = (s) => ({ device: "d", epoch: 1, seq: s, t: s * 1000, received_at: s * 1000 });
+          for (let s = 100; s < 110; s += 1) model.take(at(s), 200_000);
+          return [200_000, 204_000, 206_000].map((now) => model.state(now));
+        }"""
+    )
+    assert states == ["well", "well", "late"]
+
+
+async def test_the_front_page_leads_to_operations_and_says_what_is_silent(
+    live: Visit, writer: Writer
+):
+    await expect(live.page.get_by_role("link", name="Operations")).to_have_attribute("href", OPS)
+    for ago_s in range(240, 199, -5):
+        writer.reading("fell_silent", "kitchen", ago_s=ago_s, temperature=1.0)
+    problems = live.page.get_by_role("list", name="Problems")
+    await expect(problems).to_contain_text("fell_silent is silent for longer than usual")
+    await problems.get_by_role("link", name="fell_silent").click()
+    await expect(live.page.get_by_role("img", name="temperature over time")).to_be_visible()
+    await live.page.goto(live.page.url.split("#")[0] + "town")
+    await expect(live.page.get_by_role("link", name="Operations")).to_have_attribute("href", OPS)
+
+
+async def test_a_stream_that_is_not_followed_says_so_and_is_when_it_is_pinned(live: Visit):
+    names = [*(f"many_{number:03}" for number in range(70)), "zz_last"]
+    streams = [{"name": name, "kind": "stream", "fields": {}} for name in names]
+
+    async def many(route: Route) -> None:
+        await route.fulfill(json={"streams": streams})
+
+    await live.page.route("**/v1/streams", many)
+    card = live.page.get_by_role("article", name="Stream zz_last")
+    await expect(card).to_contain_text("Not followed")
+    await expect(live.page.get_by_text("7 of these are not followed")).to_be_visible()
+    await card.get_by_role("button", name="Keep zz_last first").click()
+    await expect(card).to_contain_text("No reading that is kept")
+    await live.page.evaluate("localStorage.clear()")

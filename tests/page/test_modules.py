@@ -128,3 +128,19 @@ async def test_top_items_are_found_as_a_list_or_as_text(page: Page):
         == expected
     )
     assert await page.evaluate(script, {"query": "q"}) == []
+
+
+async def test_a_time_has_its_day_where_that_is_not_today(page: Page):
+    said = await page.evaluate(
+        """async () => {
+          const { clock, local } = await import("/page/live/format.js");
+          const today = new Date();
+          today.setHours(9, 8, 7, 0);
+          return [clock(today.getTime()), clock(Date.UTC(1999, 4, 3, 12, 0, 1)),
+            local("records have waited since 1999-05-03 12:00:01 UTC, and wait"), local("no time")];
+        }"""
+    )
+    assert said[0] == "09:08:07"
+    assert "1999" in said[1]
+    assert said[1].endswith(", 12:00:01")
+    assert said[2:] == [f"records have waited since {said[1]}, and wait", "no time"]

@@ -232,6 +232,12 @@ async def test_a_phone_needs_no_sideways_scrolling(visit: Visit, writer: Writer)
     with Town(writer, "phone"):
         await visit.until("(stats) => stats.shown.vehicles >= 3 && stats.shown.points >= 3")
     assert await visit.page.evaluate("document.documentElement.scrollWidth") == 390
+    boxes = await visit.page.evaluate(
+        """() => Object.fromEntries(["#tiles", "#pick", "header dl", "#delay-95"].map((one) =>
+          [one, document.querySelector(one).getBoundingClientRect().toJSON()]))"""
+    )
+    assert boxes["#pick"]["top"] >= boxes["#tiles"]["bottom"], "the choice lies on the tiles"
+    assert boxes["#delay-95"]["right"] <= boxes["header dl"]["right"]
 
 
 async def test_a_keyboard_reaches_a_vehicle_and_comes_back(visit: Visit, writer: Writer):

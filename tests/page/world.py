@@ -22,7 +22,7 @@ from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.frames import record
-from edgewake.protocol.frames.field_type import types_of
+from edgewake.protocol.frames.field_type import FieldType, types_of
 from edgewake.protocol.frames.frame import Frame, Gap
 from edgewake.protocol.frames.frame import encode as encode_frame
 from edgewake.protocol.frames.stream import FieldInfo, Stream
@@ -31,6 +31,8 @@ from edgewake.protocol.ops.result import WATERMARK_KEY, result_key, watermark_va
 from tests.services import Process, free_ports, part
 
 WRITE_EVERY_S = 0.1
+OPS = "http://127.0.0.1:9/"
+"""Where the operations pages are said to be."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class Record:
     topic: str
     key: bytes
     value: bytes | None
+    at: int = 0
+    """ms since 1970 UTC; 0: now."""
 
 
 class Writer:
@@ -70,14 +74,16 @@ class Writer:
         clients.fence(self._producer, 30)
         topic_admin.ensure_topics(config, topics.COMPACTED)
 
-    def reading(self, stream: str, device: str, *, numbered: bool = True, **fields: Any) -> None:
+    def reading(
+        self, stream: str, device: str, *, numbered: bool = True, ago_s: float = 0, **fields: Any
+    ) -> None:
         """One reading."""
-        self.readings([Reading(stream, device, fields, numbered=numbered)])
+        self.readings([Reading(stream, device, fields, numbered=numbered)], ago_s=ago_s)
 
-    def readings(self, readings: Sequence[Reading]) -> None:
-        """Each the next one of its stream and device, all in one transaction."""
+    def readings(self, readings: Sequence[Reading], *, ago_s: float = 0) -> None:
+        """Each the next one of its stream and device, in one transaction, as if it came then."""
         with self._lock:
-            now = time.time_ns() // 1_000_000
+            now = time.time_ns() // 1_000_000 - round(ago_s * 1000)
             records = []
             for one in readings:
                 columns = {name: [value] for name, value in one.fields.items()}
@@ -86,7 +92,8 @@ class Writer:
                     self.sent.get((one.stream, one.device), 0) + 1
                 )
                 numbers = (1, seq, seq) if one.numbered else (None, None, None)
-                records.append(_record(one.stream, one.device, Frame(*numbers, [now], columns)))
+                frame = Frame(*numbers, [now], columns)
+                records.append(_record(one.stream, one.device, frame, now))
             self._commit(*records)
 
     def result(self, query: str, window_start: int, window_end: int, **columns: Any) -> None:
@@ -120,7 +127,12 @@ class Writer:
             seq = self.sent.get((stream, device), 0) + 1
             self.sent[stream, device] = seq + count - 1
             self._commit(
-                _record(stream, device, Frame(1, seq, seq, [], {}, gap=Gap(reason, count)))
+                _record(
+                    stream,
+                    device,
+                    Frame(1, seq, seq, [], {}, gap=Gap(reason, count)),
+                    time.time_ns() // 1_000_000,
+                )
             )
 
     def watermark(self, query: str, until_ms: int) -> None:
@@ -155,6 +167,14 @@ class Writer:
                 )
             )
 
+    def units(self, stream: str, **units: str) -> None:
+        """The units of fields, as an operator decides them; all are numbers."""
+        number = FieldType.NUMBER
+        fields = {name: FieldInfo(type=number, unit=one, revision=1) for name, one in units.items()}
+        row = Stream(name=stream, fields=fields).model_dump_json().encode()
+        with self._lock:
+            self._commit(Record(topics.STREAMS, stream.encode(), row))
+
     def _declare(self, stream: str, columns: Mapping[str, list[Any]]) -> None:
         if stream not in self._declared:
             self._declared.add(stream)
@@ -171,12 +191,11 @@ class Writer:
     def _commit(self, *records: Record) -> None:
         self._producer.begin_transaction()
         for one in records:
-            self._producer.produce(one.topic, key=one.key, value=one.value)
+            self._producer.produce(one.topic, key=one.key, value=one.value, timestamp=one.at)
         self._producer.commit_transaction(30)
 
 
-def _record(stream: str, device: str, frame: Frame) -> Record:
-    now = time.time_ns() // 1_000_000
+def _record(stream: str, device: str, frame: Frame, now: int) -> Record:
     value = record.encode(
         device=device,
         stream=stream,
@@ -185,7 +204,7 @@ def _record(stream: str, device: str, frame: Frame) -> Record:
         received_at=now,
         frame_bytes=encode_frame(frame),
     )
-    return Record(topics.stream_topic(stream), device.encode(), value)
+    return Record(topics.stream_topic(stream), device.encode(), value, now)
 
 
 class Town:
@@ -255,7 +274,8 @@ class AccessServer:
         keys.chmod(0o600)
         toml = directory / "access.toml"
         toml.write_text(
-            f'name = "page-access"\nhost = "127.0.0.1"\nport = {self.port}\ncursor_key_file = '
+            f'name = "page-access"\nops_url = "{OPS}"\nhost = "127.0.0.1"\nport = {self.port}\n'
+            "cursor_key_file = "
             f'"{keys}"\nheartbeat_s = {heartbeat_s}\n\n'
             f'[kafka]\nbootstrap = "{config.bootstrap}"\n'
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,7 +99,13 @@ def rights_of(directory: Path, mine: str, totals: str, maker: Maker) -> dict[str
 
 @pytest.fixture(scope="package")
 def rights_world(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    directory = tmp_path_factory.mktemp("rights")
+    with world_in(tmp_path_factory.mktemp("rights"), kafka) as world:
+        yield world
+
+
+@contextmanager
+def world_in(directory: Path, kafka: Kafka) -> Iterator[World]:
+    """A world of its own, for tests that write more into its streams."""
     config = KafkaConfig(bootstrap=kafka.bootstrap)
     mine, other, totals = Feed(config), Feed(config), QueryFeed(config)
     fields: dict[str, list[Any]] = {"speed": [50.0], "secret": ["x"]}

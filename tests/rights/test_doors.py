@@ -36,7 +36,7 @@ from edgewake.cloud.web.http_part import _leaves_of
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.cursor import CursorCodec, CursorKeys
 from tests.feeds import eventually, unique
-from tests.rights.conftest import KEYS, World
+from tests.rights.conftest import KEYS, Names, World
 from tests.rights.forge import AUDIENCE, Maker, key_set
 from tests.services import PATIENCE_S
 
@@ -474,6 +474,64 @@ async def test_what_is_open_ends_when_the_right_does(rights_world: World, why: s
             await asyncio.wait([other, stream, page])
             world.file("revoked", "")
             world.file("readers.keys", KEYS)
+
+
+@pytest.mark.parametrize("who", ["bearer", "cookie", "ticket"])
+async def test_all_that_is_open_ends_with_its_token_however_that_was_shown(
+    rights_world: World, names: Names, who: str
+) -> None:
+    """A stream, one by a body, of several, of a publication; a page that waits, and a copy."""
+    world, name = rights_world, rights_world.mine.name
+    published = f"/v1/publications/{names.publication}/events"
+    async with client_of(world, "owner") as owner, asyncio.timeout(PATIENCE_S):
+        while (await owner.get(f"{published}?limit=1")).status_code != 200:
+            await asyncio.sleep(0.1)  # until the server has read the table
+        copy = (await owner.get(f"/v1/sync/{name}")).json()["cursor"]
+    ends = time.time() + 4
+    bearer = {"Authorization": f"Bearer {world.token(exp=ends)}"}
+    streams = {
+        f"/v1/streams/{name}/events?from=latest": None,
+        f"/v1/streams/{name}/events": {"devices": ["car-1"], "from": "latest"},
+        f"/v1/events?stream={name}&stream={world.totals.name}&from=latest": None,
+        f"{published}?from=latest": None,
+    }
+    waiting = [
+        f"/v1/streams/{name}/events?from=latest&wait=60&limit=5",
+        f"/v1/sync/{name}?after={copy}&wait=60",
+    ]
+    async with httpx.AsyncClient(base_url=world.server.url, timeout=PATIENCE_S) as client:
+
+        async def shown(path: str) -> tuple[str, dict[str, str]]:
+            """The path, and headers, as this one comes."""
+            if who == "ticket":
+                ticket = (await client.post("/v1/tickets", headers=bearer)).json()["ticket"]
+                return f"{path}{'&' if '?' in path else '?'}ticket={ticket}", {}
+            if who == "cookie":
+                begun = await client.post("/v1/session", headers=bearer)
+                own = {"Origin": world.server.url, "Sec-Fetch-Site": "same-origin"}
+                return path, own | {"Cookie": begun.headers["set-cookie"].partition(";")[0]}
+            return path, bearer
+
+        async def follow(path: str, body: Any) -> tuple[str, float]:
+            path, headers = await shown(path)
+            method = "GET" if body is None else "POST"
+            async with client.stream(method, path, headers=headers, json=body) as answer:
+                assert answer.status_code == 200, await answer.aread()
+                text = "".join([piece async for piece in answer.aiter_text()])
+            return text.rpartition("event: end\ndata: ")[2].partition("\n")[0], time.time()
+
+        async def wait(path: str) -> tuple[str, float]:
+            path, headers = await shown(path)
+            answer = await client.get(path, headers=headers)
+            return f"{answer.status_code} {answer.json()['title']}", time.time()
+
+        async with asyncio.timeout(PATIENCE_S):
+            found = await asyncio.gather(
+                *(follow(path, body) for path, body in streams.items()), *map(wait, waiting)
+            )
+    assert [words for words, _ in found[:4]] == ['{"reason":"expired"}'] * 4
+    assert [words for words, _ in found[4:]] == ["401 key expired"] * 2
+    assert all(ends - 0.1 <= at < ends + 2.5 for _, at in found)
 
 
 async def test_who_does_not_read_is_cut_off_with_its_right(rights_world: World) -> None:

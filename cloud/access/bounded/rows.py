@@ -7,11 +7,14 @@ stream behind the first page's cursor.
 
 from __future__ import annotations
 
+import heapq
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Final
+from itertools import islice
+from operator import attrgetter
+from typing import Any, Final, TypeVar
 
 import orjson
 
@@ -27,6 +30,8 @@ LIMIT_MAX: Final = 10_000
 ROWS_A_TURN: Final = 200
 """Rows that are looked at between two turns of others: some microseconds each, or what the
 condition costs."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +115,28 @@ def check_keys(keys: Sequence[str] | None, scope: Scope | None) -> None:
         raise RequestError("key", "key and limit: expected a right to all columns of the key")
 
 
-def ordered(entries: Iterable[Entry], asked: Choice) -> Iterable[Entry]:
-    """The rows that may be chosen, in the order of the answer."""
+def in_turns(rows: Iterable[T]) -> Iterator[Sequence[T]]:
+    """Pieces of ROWS_A_TURN rows, and a last one of what is left."""
+    left = iter(rows)
+    while piece := list(islice(left, ROWS_A_TURN)):
+        yield piece
+
+
+def ordered(pieces: Iterable[Sequence[Entry]], asked: Choice) -> Iterator[Sequence[Entry]]:
+    """The rows that may be chosen, in the order of the answer, in pieces of ROWS_A_TURN at most.
+
+    Nothing is done to more rows than that between two pieces: while rows are being sorted, pieces
+    are empty.
+    """
     if not asked.is_by_key:
-        return entries
-    found = [
-        entry
-        for entry in entries
-        if (asked.keys is None or entry.key in asked.keys)
-        and (asked.after is None or entry.key > asked.after)
-    ]
-    return sorted(found, key=lambda entry: entry.key)
+        yield from pieces
+        return
+    in_order: list[list[Entry]] = []
+    for piece in pieces:
+        found = [entry for entry in piece if asked.after is None or entry.key > asked.after]
+        in_order.append(sorted(found, key=attrgetter("key")))
+        yield ()
+    yield from in_turns(heapq.merge(*in_order, key=attrgetter("key")))
 
 
 class Picker:
@@ -138,6 +154,17 @@ class Picker:
         self._asked, self._scope, self._is_result = asked, scope, is_result
         self._passes = None if asked.where is None else asked.where.passes
         self._last = ""
+
+    def take_all(self, entries: Iterable[Entry]) -> list[bytes]:
+        """The rows of these that the answer has, until it is full."""
+        found: list[bytes] = []
+        for entry in entries:
+            row = self.take(entry)
+            if self.is_full:
+                break
+            if row is not None:
+                found.append(row)
+        return found
 
     def take(self, entry: Entry) -> bytes | None:
         """A row as it is told; None where the answer leaves it out.

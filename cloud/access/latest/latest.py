@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from edgewake.cloud.access.bounded.rows import Entry
+from edgewake.cloud.access.bounded.rows import Entry, in_turns
 from edgewake.cloud.access.latest.latest_changes import At, Change, Changes, Row, is_behind
 from edgewake.cloud.log.decode import DATA, WATERMARK, Event
 from edgewake.cloud.rights.scope import Scope
@@ -46,6 +46,16 @@ class _Row:
     """… and where it became a row."""
     way: tuple[str, int | None] = NO_WAY
     """The gateway that a thing's reading came by, and its event time."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """A row that changed, where what it was before is not known any more."""
+
+    key: str
+    data: bytes | None
+    """JSON; None where the row no longer exists."""
+    is_new: bool
 
 
 class Latest:
@@ -116,39 +126,61 @@ class Latest:
         """Rows, those that were withdrawn among them."""
         return len(self._rows)
 
-    def entries(
+    def pieces(
         self, scope: Scope | None = None, keys: frozenset[str] | None = None
-    ) -> Iterator[Entry]:
-        """Each row of which something may be seen, the one that was heard of least lately first.
+    ) -> Iterator[Sequence[Entry]]:
+        """The rows of which something may be seen, as they are now, whatever comes meanwhile.
 
-        As they are now, whatever comes while somebody goes through them. `keys`: these alone.
+        A piece has what is seen of the next ROWS_A_TURN rows that are looked at, maybe nothing. The
+        row that was heard of least lately comes first; those of `keys`, or of a reader of a few
+        devices, come in the order of their keys.
         """
         passed = self._passed
-        if keys is None:
-            found = list(self._rows.items())
-        else:
-            found = [(key, self._rows[key]) for key in keys if key in self._rows]
-        seen = None if self._keys is not None else scope
         return (
-            Entry(key, _told(row, passed))
-            for key, row in found
-            if row.data is not _WITHDRAWN and (seen is None or seen.sees(key))
+            [Entry(key, _told(row, passed)) for key, row in piece if row.data is not _WITHDRAWN]
+            for piece in self._seen(scope, keys)
         )
 
-    def changed_since(self, place: Row) -> list[tuple[str, bytes | None, bool]]:
-        """Return each row that changed after a position: key, JSON, and whether it is new.
+    def changed_since(
+        self, place: Row, scope: Scope | None = None, keys: frozenset[str] | None = None
+    ) -> Iterator[Sequence[RowChange]]:
+        """The rows that changed after a position and may be seen, in pieces as of `pieces`."""
+        passed = self._passed
+        return (
+            [
+                RowChange(
+                    key,
+                    None if row.data is _WITHDRAWN else _told(row, passed),
+                    is_behind(row.born, place),
+                )
+                for key, row in piece
+                if is_behind(row.at, place)
+            ]
+            for piece in self._seen(scope, keys)
+        )
 
-        JSON is None where the row no longer exists.
-        """
-        return [
-            (
-                key,
-                None if row.data is _WITHDRAWN else _told(row, self._passed),
-                is_behind(row.born, place),
-            )
-            for key, row in self._rows.items()
-            if is_behind(row.at, place)
-        ]
+    def asked_for(self, scope: Scope | None, keys: frozenset[str] | None) -> frozenset[str] | None:
+        """The only keys that somebody may be told of; None: which they are is not known before."""
+        named = None if scope is None or self._keys is not None else scope.named_devices
+        if named is None or keys is None:
+            return keys if named is None else named
+        return keys & named
+
+    def sees(self, scope: Scope | None, key: str) -> bool:
+        """Is anything of this row seen? What is seen of a group its columns say."""
+        return scope is None or self._keys is not None or scope.sees(key)
+
+    def _seen(
+        self, scope: Scope | None, keys: frozenset[str] | None
+    ) -> Iterator[Sequence[tuple[str, _Row]]]:
+        only = self.asked_for(scope, keys)
+        if only is None:
+            found = list(self._rows.items())
+        else:
+            found = [(key, self._rows[key]) for key in sorted(only) if key in self._rows]
+        return (
+            [(key, row) for key, row in piece if self.sees(scope, key)] for piece in in_turns(found)
+        )
 
     def _open_to(self, fields: Mapping[str, Any]) -> int | None:
         """The end of a row's window, where it was not final when it was emitted."""

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import count, takewhile
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 import orjson
@@ -53,12 +55,17 @@ class Changes:
         self.since: list[Position] | None = None
         self._kept: deque[Change] = deque()
         """At most KEPT_MAX, and KEPT_BYTES of rows."""
+        self._of: list[deque[tuple[int, Change]]] = []
+        """What each partition has of them, with their numbers: who asks for what came since a
+        place looks at nothing that lies before it."""
+        self._numbers = count()
         self._bytes = 0
 
     def begin(self, at: Row) -> None:
         """Changes are kept from here on, and none of before."""
         self.since = list(at)
         self._kept.clear()
+        self._of = [deque() for _ in at]
         self._bytes = 0
 
     def add(self, change: Change) -> None:
@@ -66,11 +73,13 @@ class Changes:
         if self.since is None:
             return
         self._kept.append(change)
+        self._of[change.at[0]].append((next(self._numbers), change))
         self._bytes += change.size
         while len(self._kept) > KEPT_MAX or self._bytes > KEPT_BYTES:
             oldest = self._kept.popleft()
             self._bytes -= oldest.size
             partition, position = oldest.at
+            self._of[partition].popleft()
             self.since[partition] = max(self.since[partition], position)
 
     def after(self, place: Row) -> list[Change] | None:
@@ -82,7 +91,11 @@ class Changes:
             at < since for at, since in zip(place, self.since, strict=True)
         ):
             return None
-        return folded(change for change in self._kept if is_behind(change.at, place))
+        found: list[tuple[int, Change]] = []
+        for kept in self._of:
+            found.extend(takewhile(lambda one: is_behind(one[1].at, place), reversed(kept)))
+        found.sort(key=itemgetter(0))
+        return folded(change for _, change in found)
 
 
 def is_behind(at: At, place: Row) -> bool:

@@ -11,7 +11,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -21,7 +29,7 @@ import orjson
 
 from edgewake.cloud.access.bounded import rows as rows_asked
 from edgewake.cloud.access.bounded.bodies import STALL_S, Bodies, Taken
-from edgewake.cloud.access.bounded.rows import ROWS_A_TURN, Choice, Entry, Picker
+from edgewake.cloud.access.bounded.rows import Choice, Entry, Picker, in_turns
 from edgewake.cloud.access.config import ANSWER_BYTES_MAX
 from edgewake.cloud.access.latest.latest import BYTES_MAX, Latest
 from edgewake.cloud.access.latest.latest_changes import Row, Shown, told, told_of_row
@@ -97,8 +105,10 @@ class Synchronised:
     """An answer to who keeps a copy."""
 
     body: Taken
-    version: int
-    """The version of the rows that it was made of."""
+    place: Row
+    """The positions behind what it tells."""
+    cursor: str
+    """That place, also for a store that is another one by then."""
     stamps: Stamps
     """Versions of the named sets by which its rows were chosen."""
     is_empty: bool
@@ -187,7 +197,7 @@ class LatestStores:
                 continue  # a set changed while its rows were looked at: some were judged by each
             if not found.is_empty or left_s <= 0:
                 return found.body
-            await store.until_changed(found.version, min(left_s, look_s))
+            cursor = await store.until_changed(found, scope, asked, min(left_s, look_s))
 
     async def _ready(self, name: str, client: str, reader: Principal, asked: Choice) -> _Store:
         """The store of a stream, read up to the live end, for who may use the sets that it names.
@@ -199,7 +209,7 @@ class LatestStores:
             await self._hub.catalogue.check_sets(asked.where.sets, reader)
         store = self._stores.get(name)
         if store is None:
-            store = await self._started(name, client)
+            store = await self._started(name, holder(reader, client))
         store.asked_s = self._clock.monotonic_s()
         try:
             async with asyncio.timeout(FIRST_S):
@@ -208,11 +218,11 @@ class LatestStores:
             raise Unavailable(f"{name}: its last hour is still being read") from None
         return store
 
-    async def _started(self, name: str, client: str) -> _Store:
+    async def _started(self, name: str, who: str) -> _Store:
         (topic,) = await self._hub.catalogue.find((name,), ANYBODY)
         if name in self._stores:
             return self._stores[name]
-        held = sum(store.client == client for store in self._stores.values())
+        held = sum(store.holder == who for store in self._stores.values())
         refused = self._bound.refusal(total=len(self._stores), held=held)
         if refused is not None:
             raise Full(refused)
@@ -221,7 +231,7 @@ class LatestStores:
         if topic.is_query and keys is None:
             raise Unavailable(f"the analysis has not said yet by what {name} is grouped")
         store = self._stores[name] = _Store(
-            name, client, Latest(keys), self._hub, self._clock, self.bodies, self._room_of
+            name, who, Latest(keys), self._hub, self._clock, self.bodies, self._room_of
         )
         self._tasks.create_task(self._follow(store), name=f"latest-{name}")
         return store
@@ -251,7 +261,7 @@ class _Store:
     def __init__(
         self,
         name: str,
-        client: str,
+        who: str,
         latest: Latest,
         hub: Hub,
         clock: Clock,
@@ -261,8 +271,8 @@ class _Store:
         """`room_of`: bytes of rows that a store may have."""
         self.name = name
         self.latest, self._bodies, self._room_of = latest, bodies, room_of
-        self.client = client
-        """The client that asked first."""
+        self.holder = who
+        """Who asked first: it counts for that one."""
         self.asked_s = clock.monotonic_s()
         self.ready = asyncio.Event()
         self.has_older = asyncio.Event()
@@ -275,8 +285,8 @@ class _Store:
         self._missing: set[Missing] = {Missing.READING}
         self._known_since: Positions = ()
         """The positions from which on each change is in the rows."""
-        self._version = 0
-        self._changed = asyncio.Condition()
+        self._news = asyncio.Event()
+        """Set, and replaced, where rows may have changed, and at the end."""
 
     async def run(self) -> None:
         """Follow until nobody asked for IDLE_S. Raises Unavailable, LookupError and ViewEnded."""
@@ -334,7 +344,7 @@ class _Store:
 
         def make() -> AsyncIterator[bytes]:
             # Later changes are excluded: the rows are exactly those at the cursor.
-            found = rows_asked.ordered(self.latest.entries(scope, asked.keys), asked)
+            found = rows_asked.ordered(self.latest.pieces(scope, asked.keys), asked)
             picker = self._picker(scope, asked, with_keys=form == "sync")
             whole = dict(head) | {"cursor": cursor}
             return _told(whole, picker, found, has_next=form == "sync" or asked.limit is not None)
@@ -354,14 +364,15 @@ class _Store:
         """
         if self._plan is None or not self._taken:
             raise Unavailable(f"{self.name} cannot be read at the moment")
-        version, stamps = self._version, self.stamps(asked)
+        stamps = self.stamps(asked)
         rows_asked.check_keys(self.latest.keys, scope)
         chosen = rows_asked.chosen_by(asked, stamps) if stamps else self._plan.filters
         sets = chosen if stamps else None
         place = None if cursor is None else self._place(self._plan, cursor, sets)
         changed = None if place is None else self._changed_since(place, asked.keys, scope)
+        here = self._here(place)
+        behind = self._cursor(here, chosen)
         if changed is not None:
-            behind = self._behind(place, chosen)
             changes = await self._changes(changed, scope, asked)
             if not changes or await self._are_less(changes, scope, asked):
                 head = self._head() | {"kind": "changes", "cursor": behind, "next": None}
@@ -370,35 +381,40 @@ class _Store:
                     b",".join(changes),
                 )
                 told = self._bodies.take(self._bodies.whole(body), client=client)
-                return Synchronised(told, version, stamps, is_empty=not changes)
+                return Synchronised(told, here, behind, stamps, is_empty=not changes)
         head = self._head() | {"kind": "snapshot", "changes": []}
         more = () if place is None else (cursor,)
-        behind = self._behind(place, chosen)
+        here = self._here(place)
+        behind = self._cursor(here, chosen)
         rows = await self._rows("sync", scope, asked, head, behind, *more, client=client)
-        return Synchronised(rows, version, stamps, is_empty=False)
+        return Synchronised(rows, here, behind, stamps, is_empty=False)
 
-    def _behind(self, place: Row | None, chosen: bytes) -> str:
-        """The cursor behind what is told now to who stands at `place`.
+    def _here(self, place: Row | None) -> Row:
+        """The positions behind what is told now to who stands at `place`.
 
-        What was told elsewhere, by a server that is ahead of this one, is not told again.
+        What was told elsewhere, by a server that is ahead of this one, is not told again. Raises
+        Unavailable where the store has ended.
         """
-        if self._plan is None or not self._taken:
+        if not self._taken:
             raise Unavailable(f"{self.name} cannot be read at the moment")
         taken = self._taken[0]
-        here = taken if place is None else tuple(map(max, place, taken))
-        return self._hub.codec.encode(replace(self._plan.cursor((here,)), filters=chosen))
+        return taken if place is None else tuple(map(max, place, taken))
+
+    def _cursor(self, here: Row, chosen: bytes) -> str:
+        assert self._plan is not None
+        found = self._plan.cursor((tuple(here),))
+        return self._hub.codec.encode(replace(found, filters=chosen))
 
     async def _changes(
-        self, changed: Sequence[Tell], scope: Scope | None, asked: Choice
+        self, changed: Iterable[Sequence[Tell]], scope: Scope | None, asked: Choice
     ) -> list[bytes]:
         picker = self._picker(scope, asked)
         changes: list[bytes] = []
-        for number, tell in enumerate(changed, 1):
-            found = tell(picker.shown)
-            if found is not None:
-                changes.append(found)
-            if number % ROWS_A_TURN == 0:
+        for number, piece in enumerate(changed):
+            if number:
                 await asyncio.sleep(0)
+            found = (tell(picker.shown) for tell in piece)
+            changes += [change for change in found if change is not None]
         return changes
 
     async def _are_less(self, changes: Sequence[bytes], scope: Scope | None, asked: Choice) -> bool:
@@ -407,12 +423,12 @@ class _Store:
         if is_every_row and len(changes) <= len(self.latest):
             return True
         picker, size = self._picker(scope, asked), 0
-        for number, entry in enumerate(self.latest.entries(scope, asked.keys), 1):
+        for piece in self.latest.pieces(scope, asked.keys):
+            for entry in piece:
+                size += len(picker.take(entry) or b"")
             if picker.count >= len(changes):
                 return True
-            size += len(picker.take(entry) or b"")
-            if number % ROWS_A_TURN == 0:
-                await asyncio.sleep(0)
+            await asyncio.sleep(0)
         return picker.count >= len(changes) or sum(map(len, changes)) <= size
 
     def stamps(self, asked: Choice) -> Stamps:
@@ -445,40 +461,63 @@ class _Store:
 
     def _changed_since(
         self, place: Row, keys: frozenset[str] | None, scope: Scope | None
-    ) -> list[Tell] | None:
-        """A formatter for each change after a position; None where they are not all known."""
+    ) -> Iterator[Sequence[Tell]] | None:
+        """A formatter for each change after a position; None where they are not all known.
 
-        def is_asked(key: str) -> bool:
-            is_seen = scope is None or self.latest.keys is not None or scope.sees(key)
-            return is_seen and (keys is None or key in keys)
-
+        In pieces, as of `Latest.pieces`.
+        """
         kept = self.latest.changes.after(place)
         if kept is not None:
-            return [partial(told, change) for change in kept if is_asked(change.key)]
+            only = self.latest.asked_for(scope, keys)
+            return (
+                [
+                    partial(told, change)
+                    for change in piece
+                    if (only is None or change.key in only) and self.latest.sees(scope, change.key)
+                ]
+                for piece in in_turns(kept)
+            )
         if any(at < since for at, since in zip(place, self._known_since[0], strict=True)):
             return None
-        return [
-            partial(told_of_row, key, data, is_new=is_new)
-            for key, data, is_new in self.latest.changed_since(place)
-            if is_asked(key)
-        ]
+        return (
+            [partial(told_of_row, one.key, one.data, is_new=one.is_new) for one in piece]
+            for piece in self.latest.changed_since(place, scope, keys)
+        )
 
-    async def until_changed(self, version: int, seconds: float) -> None:
-        """Until rows may be others than those of `version`, or so long."""
+    async def until_changed(
+        self, empty: Synchronised, scope: Scope | None, asked: Choice, seconds: float
+    ) -> str:
+        """Until there is something to tell behind an empty answer, or so long.
+
+        The cursor from where to ask then: what was looked at here and told nothing is not looked at
+        again.
+        """
+        place, cursor = empty.place, empty.cursor
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds), self._changed:
-                await self._changed.wait_for(lambda: self._version != version)
+            async with asyncio.timeout(seconds):
+                while self._taken:
+                    if not any(at > mine for at, mine in zip(self._taken[0], place, strict=True)):
+                        await self._news.wait()
+                        continue
+                    changed = self._changed_since(place, asked.keys, scope)
+                    here = self._here(place)
+                    if changed is None or await self._changes(changed, scope, asked):
+                        break
+                    place = here
+        if not self._taken or place == empty.place:
+            return cursor
+        return self._cursor(place, self._hub.codec.decode(cursor).filters)
 
-    async def _tell_changed(self) -> None:
-        self._version += 1
-        async with self._changed:
-            self._changed.notify_all()
+    def _tell_changed(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
 
     def end(self) -> None:
         """Whoever waits for it waits no longer."""
         self._taken = ()
         self.ready.set()
         self.has_older.set()
+        self._news.set()
 
     async def _begin(self, plan: Plan, bounds: Sequence[Bounds]) -> Positions:
         since = self._clock.now_ms() - int(NEAR_S * 1000)
@@ -538,7 +577,7 @@ class _Store:
             item = subscriber.next()
             if isinstance(item, Chunk):
                 await self._take(item.content or (), subscriber.positions)
-                await self._tell_changed()
+                self._tell_changed()
                 continue
             if item is not None:
                 await self._hub.gap(subscriber, item, OnGap.EARLIEST)
@@ -581,23 +620,21 @@ class _Store:
 
 
 async def _told(
-    head: Mapping[str, object], picker: Picker, entries: Iterable[Entry], *, has_next: bool
+    head: Mapping[str, object],
+    picker: Picker,
+    pieces: Iterable[Sequence[Entry]],
+    *,
+    has_next: bool,
 ) -> AsyncIterator[bytes]:
-    """An answer of rows, ROWS_A_TURN at a time: they are looked at between turns of others."""
+    """An answer of rows; between pieces others have their turn."""
     yield orjson.dumps(head)[:-1] + b',"rows":['
-    rows: list[bytes] = []
     comma = b""
-    for number, entry in enumerate(entries, 1):
-        row = picker.take(entry)
+    for piece in pieces:
+        rows = picker.take_all(piece)
+        if rows:
+            yield comma + b",".join(rows)
+            comma = b","
         if picker.is_full:
             break
-        if row is not None:
-            rows.append(row)
-        if number % ROWS_A_TURN == 0:
-            if rows:
-                yield comma + b",".join(rows)
-                rows, comma = [], b","
-            await asyncio.sleep(0)
-    if rows:
-        yield comma + b",".join(rows)
+        await asyncio.sleep(0)
     yield b'],"next":%b}' % orjson.dumps(picker.next) if has_next else b"]}"

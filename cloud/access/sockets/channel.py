@@ -82,6 +82,7 @@ class Channel:
         self.chosen = dict(chosen)
         self.client = client
         self.reader = room.reader
+        self.holder = holder(room.reader, client)
         self.sight: Sight | None = None
         self.state = State.STARTING
         self.is_busy = False
@@ -117,7 +118,7 @@ class Channel:
         """
         self.is_busy = True
         if self.kept_as is not None:
-            kept = await self._room.kept.cursor(self._holder, self.kept_as)
+            kept = await self._room.kept.cursor(self.holder, self.kept_as)
             self._asked = replace(self._asked, cursor=self._asked.cursor or kept)
         self._asked, plan, start, reading = await self._read(self._asked)
         self._reading = reading
@@ -179,7 +180,7 @@ class Channel:
                 try:
                     start = await room.hub.start(plan, asked)
                     room.streams.admit(self, replays=start.how != "latest")
-                    account = room.streams.held.account(self.client)
+                    account = room.streams.held.account(self.holder)
                     reading = Reading(
                         room.hub,
                         plan,
@@ -229,7 +230,7 @@ class Channel:
             while self._to_keep is not None and self.kept_as is not None:
                 cursor, self._to_keep = self._to_keep, None
                 try:
-                    await self._room.kept.keep(self._holder, self.kept_as, cursor)
+                    await self._room.kept.keep(self.holder, self.kept_as, cursor)
                 except Unavailable as error:
                     code = "full" if isinstance(error, Full) else "unavailable"
                     self.say("problem", code=code, detail=str(error), where="cursor")
@@ -238,10 +239,6 @@ class Channel:
                 self._woken()
         finally:
             self._keeping = None
-
-    @property
-    def _holder(self) -> str:
-        return holder(self.reader, self.client)
 
     # What is said.
 
@@ -363,7 +360,7 @@ class Channel:
                     self._announced = reading.positions
                 return bool(gaps)
             case Policy.CONFLATE:
-                return reading.conflate(self._room.streams.conflations, self.client)
+                return reading.conflate(self._room.streams.conflations, self.holder)
             case Policy.END:
                 self.finish("slow", **self._watch.told_last(now))
                 return True

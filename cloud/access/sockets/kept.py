@@ -7,6 +7,9 @@ A name belongs to the client that chose it (for anonymous clients, to their addr
 another's. An acknowledgement is answered once Kafka has it on all in-sync replicas, and a
 subscriber gets what was answered anywhere before. The last one counts, also one that goes back.
 
+What is asked for at the same time is answered together: one reading of the topic for all who
+subscribe, one wait for Kafka for all who acknowledge. Who gives up is asked for no longer.
+
     NAMES_MAX   names of one holder; one more is refused
     KEPT_MS     after the last acknowledgement a name is free again
     TOTAL_MAX   names of all holders together
@@ -16,10 +19,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from functools import partial
+from typing import Final, TypeAlias
 
 import orjson
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -49,7 +54,31 @@ five."""
 ASK_S: Final = 12.0
 """For an answer, with the questions before it."""
 
-T = TypeVar("T")
+TOGETHER_MAX: Final = 1_000
+"""Questions that are answered together: 4 MB of cursors at most. The rest come next."""
+
+
+@dataclass(slots=True, eq=False)
+class _Ask:
+    """A name's cursor is looked up, or kept."""
+
+    holder: str
+    key: str
+    value: bytes | None
+    """A record of the topic to keep; None: look up what is kept."""
+    answer: asyncio.Future[str | None]
+
+    def tell(self, found: str | Exception | None) -> None:
+        """Answer it, unless whoever asked has given up."""
+        if self.answer.done():
+            return
+        if isinstance(found, Exception):
+            self.answer.set_exception(found)
+        else:
+            self.answer.set_result(found)
+
+
+_Answer: TypeAlias = tuple[_Ask, str | Exception | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +138,10 @@ class Table:
         return None
 
 
+def _unavailable(why: object) -> Unavailable:
+    return Unavailable(f"this cursor cannot be kept at the moment: {why}")
+
+
 def _decoded(value: bytes) -> _Kept:
     found = orjson.loads(value)
     if not isinstance(found, dict) or not isinstance(found.get("cursor"), str):
@@ -124,69 +157,107 @@ class KeptCursors:
         self._table = Table(clock)
         self._reader: TableReader | None = None
         self._producer: Producer | None = None
-        # All that is done with these is done by one thread: who gives up waiting for a question
-        # leaves it behind there, and the next one has to wait for it.
         self._thread = ThreadPoolExecutor(1, "kept-cursors")
+        """All that is done with these is done by it."""
+        self._asks: deque[_Ask] = deque()
+        """At most one of each subscription, and those who have given up since the last answers."""
+        self._answering: asyncio.Task[None] | None = None
 
     async def cursor(self, holder: str, name: str) -> str | None:
         """The cursor that was acknowledged last under a name; None: nothing yet.
 
         Raises Full and Unavailable.
         """
-        key = f"{holder}|{name}"
-
-        def find() -> str | None:
-            self._read()
-            self._check(key)
-            return self._table.cursor(key)
-
-        return await self._asked(find)
+        return await self._asked(holder, name, None)
 
     async def keep(self, holder: str, name: str, cursor: str) -> None:
         """Keep a cursor. Raises Full and Unavailable."""
-        key = f"{holder}|{name}"
         value = orjson.dumps({"cursor": cursor, "at": self._clock.now_ms()})
-        await self._asked(lambda: self._write(holder, key, value))
+        await self._asked(holder, name, value)
 
-    async def _asked(self, work: Callable[[], T]) -> T:
+    async def _asked(self, holder: str, name: str, value: bytes | None) -> str | None:
+        answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._asks.append(_Ask(holder, f"{holder}|{name}", value, answer))
+        if self._answering is None:
+            self._answering = asyncio.create_task(self._answer_all(), name="kept-cursors")
         try:
             async with asyncio.timeout(ASK_S):
-                return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+                return await answer
         except TimeoutError:
             raise Unavailable(f"Kafka did not answer for cursors within {ASK_S:.0f} s") from None
 
-    def _write(self, holder: str, key: str, value: bytes) -> None:
-        producer = self._connected()
-        if self._table.old(holder):  # another server may have kept one of them since
-            self._read()
-        self._check(key)
-        freed = self._table.old(holder)
-        errors: list[KafkaError] = []
-
-        def on_delivery(error: KafkaError | None, _: Message) -> None:
-            if error is not None:
-                errors.append(error)
-
+    async def _answer_all(self) -> None:
+        loop = asyncio.get_running_loop()
         try:
-            for one in freed:
-                producer.produce(topics.CURSORS, key=one, value=None, partition=0)
-            producer.produce(
-                topics.CURSORS, key=key, value=value, partition=0, on_delivery=on_delivery
-            )
-        except (BufferError, KafkaException) as error:
-            raise Unavailable(f"this cursor cannot be kept at the moment: {error}") from error
-        if producer.flush(WRITE_S) or errors:
-            self._producer = None  # the next one makes another
-            why = errors[0] if errors else f"no answer within {WRITE_S:.0f} s"
-            raise Unavailable(f"this cursor cannot be kept at the moment: {why}")
-        for one in freed:
-            self._table.take(one, None)
-        self._table.take(key, value)
+            while self._asks:
+                first = [self._asks.popleft() for _ in range(min(TOGETHER_MAX, len(self._asks)))]
+                asks = [ask for ask in first if not ask.answer.done()]
+                try:
+                    answers = await loop.run_in_executor(self._thread, self._answers, asks)
+                except Exception as error:  # each who asked gets it
+                    answers = [(ask, error) for ask in asks]
+                for ask, answer in answers:
+                    ask.tell(answer)
+        finally:
+            self._answering = None
 
-    def _check(self, key: str) -> None:
-        why = self._table.refusal(key)
-        if why is not None:
-            raise Full(why)
+    def _answers(self, asks: Sequence[_Ask]) -> list[_Answer]:
+        """In the thread: the cursor of who looks one up, nothing for who keeps one, or the error.
+
+        Raises Unavailable for all of them.
+        """
+        looked_up = [ask for ask in asks if ask.value is None]
+        kept = [ask for ask in asks if ask.value is not None]
+        # What is free again here another server may have kept since.
+        if looked_up or self._reader is None or any(self._table.old(ask.holder) for ask in kept):
+            self._read()
+        return [(ask, self._found(ask)) for ask in looked_up] + self._write(kept)
+
+    def _found(self, ask: _Ask) -> str | Exception | None:
+        why = self._table.refusal(ask.key)
+        return self._table.cursor(ask.key) if why is None else Full(why)
+
+    def _write(self, asks: Sequence[_Ask]) -> list[_Answer]:
+        """Write what is to be kept, and wait for Kafka once for all of it."""
+        if not asks:
+            return []
+        producer = self._connected()
+        unanswered = _unavailable(f"no answer within {WRITE_S:.0f} s")
+        answers: dict[_Ask, str | Exception | None] = {}
+        for ask in asks:
+            why = self._table.refusal(ask.key)
+            answers[ask] = unanswered if why is None else Full(why)
+            if why is None:
+                try:
+                    self._produce(producer, ask, partial(answers.__setitem__, ask))
+                except (BufferError, KafkaException) as error:
+                    answers[ask] = _unavailable(error)
+        producer.flush(WRITE_S)
+        if any(type(answer) is Unavailable for answer in answers.values()):
+            self._forget()
+        return list(answers.items())
+
+    def _produce(
+        self, producer: Producer, ask: _Ask, answer: Callable[[Exception | None], None]
+    ) -> None:
+        def on_delivery(error: KafkaError | None, _: Message) -> None:
+            answer(None if error is None else _unavailable(error))
+
+        for old in self._table.old(ask.holder):
+            producer.produce(topics.CURSORS, key=old, value=None, partition=0)
+            self._table.take(old, None)
+        producer.produce(
+            topics.CURSORS, key=ask.key, value=ask.value, partition=0, on_delivery=on_delivery
+        )
+        self._table.take(ask.key, ask.value)  # the bounds hold for those behind it, too
+
+    def _forget(self) -> None:
+        """What the topic has now is not known: the next ones read it from its beginning."""
+        self._producer = None
+        self._table = Table(self._clock)
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
     def _read(self) -> None:
         if self._reader is None:

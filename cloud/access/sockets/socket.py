@@ -38,7 +38,7 @@ from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.named import UnknownPublication
 from edgewake.cloud.log.request import Request, RequestError
 from edgewake.cloud.log.subscription import Sight
-from edgewake.cloud.rights.principal import Principal
+from edgewake.cloud.rights.principal import Principal, holder
 from edgewake.cloud.rights.rights import End
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import CursorError, FilterError, Unavailable
@@ -100,6 +100,7 @@ class Socket:
         """Raises Full."""
         self.client = client
         self.reader = reader
+        self.holder = holder(reader, client)
         self.sight: Sight | None = None
         self.slow: SlowWatch | None = None
         self.place: object = None
@@ -438,8 +439,12 @@ class Socket:
 
         Bytes that wait for a client that does not read are dropped.
         """
+        self._is_writing = True  # from here on nothing is written but the ends
         for channel in list(self._channels.values()):
             channel.finish(why.value)
+        self._is_writing = False
+        self._has_turn = False  # who is behind waits for no turn to be told that it is over
+        self.write()
         self._close_with(POLICY, f"this key or token is {why}: come again with a new one")
         if self._connection.is_paused:
             self.abort()

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import orjson
@@ -20,6 +19,7 @@ from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
 from edgewake.cloud.kafka.headers import headers_of
 from edgewake.cloud.kafka.metadata import partition_count
 from edgewake.cloud.kafka.offsets import watermarks
+from edgewake.protocol.clock import moment
 from edgewake.protocol.errors import EdgewakeError, Unavailable
 from edgewake.protocol.frames.corrected_time import AHEAD_MS_MAX
 from edgewake.protocol.ops import result
@@ -111,11 +111,11 @@ def _check_kept(
         since = (
             ""
             if kept_from is None
-            else f"; windows that begin at {iso(kept_from)} or later can be computed from it"
+            else f"; windows that begin at {moment(kept_from)} or later can be computed from it"
         )
         raise Overtaken(
             f"retention deleted readings of {topic}[{partition}] that windows from "
-            f"{iso(first_begin_ms)} on may need{since}"
+            f"{moment(first_begin_ms)} on may need{since}"
         )
 
 
@@ -224,12 +224,3 @@ def _keep(
     if key not in found or found[key].value["revision"] <= value["revision"]:
         readings = headers.get(READINGS_HEADER)
         found[key] = Row(value, None if readings is None else int(readings))
-
-
-def iso(time_ms: int) -> str:
-    """Format a time for people."""
-    return (
-        datetime.fromtimestamp(time_ms / 1000, UTC)
-        .isoformat(timespec="milliseconds")
-        .replace("+00:00", "Z")
-    )

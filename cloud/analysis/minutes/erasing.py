@@ -6,8 +6,9 @@ It does nothing twice: a row on `ew.erasures` says when it is done.
 from __future__ import annotations
 
 import logging
+from functools import partial
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 from edgewake.cloud.analysis.minutes.minute_lake import Lake
 from edgewake.protocol import topics
@@ -39,8 +40,13 @@ class Erasing:
         if row is not None and row.step is Step.ANALYSIS:
             self._due[id_] = row
 
+    def _on_delivery(self, id_: str, error: KafkaError | None, _: Message) -> None:
+        if error is not None:  # What is erased again is erased already; its report goes out.
+            self._done.discard(id_)
+
     def turn(self) -> None:
         """Erase what is due; what fails is tried again the next time."""
+        self._producer.poll(0)
         for id_, row in list(self._due.items()):
             if id_ in self._done:
                 continue
@@ -54,9 +60,14 @@ class Erasing:
                 return
             report = Report(files=files, rows=rows, at=self._clock.now_ms())
             key = report_key(id_, PART)
-            self._producer.produce(topics.ERASURES, report.model_dump_json().encode(), key)
-            self._producer.poll(0)
+            self._producer.produce(
+                topics.ERASURES,
+                report.model_dump_json().encode(),
+                key,
+                on_delivery=partial(self._on_delivery, id_),
+            )
             self._done.add(id_)
+            self._producer.poll(0)
             log.info(
                 "erased minutes of %s: %d rows in %d files", row.name, rows, files,
                 extra={"event": "lake.erased", "erasure": id_},

@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from edgewake.cloud.analysis.checkpoints import state_parts
-from edgewake.cloud.analysis.checkpoints.log_reader import emitted_rows, iso, kept_from, starts
+from edgewake.cloud.analysis.checkpoints.log_reader import emitted_rows, kept_from, starts
 from edgewake.cloud.analysis.checkpoints.state_rows import kept_rows, withheld_rows
 from edgewake.cloud.analysis.jobs.aggregate_job import AggregateJob
 from edgewake.cloud.analysis.jobs.kinds import KINDS, job_of
@@ -60,7 +60,7 @@ from edgewake.cloud.queries.explain import streams_of
 from edgewake.cloud.queries.lane_kind import KIND_NAMED
 from edgewake.cloud.queries.query import Query, Registered
 from edgewake.protocol import topics
-from edgewake.protocol.clock import Clock
+from edgewake.protocol.clock import Clock, moment
 from edgewake.protocol.ops.repair import Repair, RepairState
 
 
@@ -95,7 +95,7 @@ def check(plan: Plan, repair: Repair, standing: Standing) -> None:
     if plan.kept_from is None or repair.lossy:
         return
     query = standing.registered.query
-    took = f"retention deleted readings from before {iso(plan.kept_from)}"
+    took = f"retention deleted readings from before {moment(plan.kept_from)}"
     if needs_all(query):
         raise Impossible(
             f"{took}, when open windows or remembered values may have begun; use --lossy to "

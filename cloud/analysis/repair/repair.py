@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
 import orjson
@@ -23,6 +22,7 @@ from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.queries.query import Query, Registered
 from edgewake.cloud.queries.terms.windows import Window
 from edgewake.protocol import topics
+from edgewake.protocol.clock import moment
 from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.ops.repair import Repair, RepairKind
 
@@ -115,16 +115,12 @@ def step(repair: Repair, registered_at: int | None, standing: Standing | None) -
     stop = min(end, bound)
     if stop <= start or (repair.done_to is not None and stop < end):
         return Wait(
-            f"windows that begin before {_moment(start)} are done; the rest follows when those "
-            f"that begin before {_moment(end)} are"
+            f"windows that begin before {moment(start)} are done; the rest follows when those "
+            f"that begin before {moment(end)} are"
             " closed: event time must pass their end by the lateness, so on a quiet stream with "
             "the next readings"
         )
     return Compute(start, stop, end)
-
-
-def _moment(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(" ", "seconds")
 
 
 def _refusal(kind: RepairKind, query: Query) -> str | None:

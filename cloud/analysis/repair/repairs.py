@@ -25,7 +25,6 @@ from pyspark.sql import functions as F  # noqa: N812
 from edgewake.cloud.analysis.checkpoints.log_reader import (
     Overtaken,
     emitted_rows,
-    iso,
     kept_from,
     log_range,
 )
@@ -58,7 +57,7 @@ from edgewake.cloud.analysis.results.transaction import LaneTransactions
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.queries.explain import streams_of
 from edgewake.protocol import topics
-from edgewake.protocol.clock import Clock
+from edgewake.protocol.clock import Clock, moment
 from edgewake.protocol.errors import EdgewakeError
 from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.ops import result
@@ -391,8 +390,8 @@ class Repairs:
         """Raises Overtaken where rows are gone that readings were joined with."""
         if (at := kept_from(self._kafka, table, now_ms=self._clock.now_ms())) is not None:
             raise Overtaken(
-                f"retention deleted rows of {table} from before {iso(at)}, so it is not known any "
-                "more what readings were joined with"
+                f"retention deleted rows of {table} from before {moment(at)}, so it is not known "
+                "any more what readings were joined with"
             )
 
     def _partials(self, job: AggregateJob, start: int, stop: int) -> DataFrame:

@@ -11,7 +11,6 @@ import random
 import uuid
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from edgewake.cloud.analysis.checkpoints.checkpoint import copied
 from edgewake.cloud.analysis.config import AnalysisConfig
@@ -24,13 +23,14 @@ from edgewake.cloud.analysis.results.transaction import LaneTransactions, read_l
 from edgewake.cloud.analysis.schedule.slow import Slow
 from edgewake.cloud.queries.query import Registered
 from edgewake.protocol import topics
+from edgewake.protocol.clock import moment
 
 
 def why(slow: Slow[Registered], now_ms: int) -> str:
     """The reason for an isolation, for people."""
-    day = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return (
-        f"slow: in a lane of its own since {day}, because the others of its lane waited for it: "
+        f"slow: in a lane of its own since {moment(now_ms)}, because the others of its lane waited "
+        "for it: "
         f"of readings that took {slow.whole_s:.1f} s"
         f" of processor they needed {slow.others_s:.1f} s; it stays there until it is registered "
         "again with another text, or removed and registered"

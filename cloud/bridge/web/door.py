@@ -31,6 +31,7 @@ from edgewake.cloud.bridge.mqtt.ack_ledger import Awaited
 from edgewake.cloud.bridge.web import provisioning
 from edgewake.cloud.bridge.web.provisioning import Provisioning
 from edgewake.cloud.bridge.web.requests import Asked, Requests, readings_in
+from edgewake.cloud.bridge.web.unsettled import Given, Unsettled
 from edgewake.cloud.client_share import Bound, Clients
 from edgewake.cloud.web.host import is_local
 from edgewake.cloud.web.limits import CERTIFICATE
@@ -141,6 +142,7 @@ class Door:
         self._provisioning = tokens_for
         self._questions = questions
         self._readers = asyncio.Semaphore(READERS_MAX)
+        self._unsettled = Unsettled()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = _headers(scope)
@@ -273,25 +275,23 @@ class Door:
                 return None
 
     async def _of_body(self, asked: Asked, body: bytes, account: Account) -> tuple[Outcome, float]:
-        settled = asyncio.Event()
+        given: Given | None = None
         try:
             async with asyncio.timeout(TAKE_S):
-                while self._bridge.is_full:
-                    await self._clock.sleep(ROOM_S)
-                parts = await self._parts(asked, body, account)
-                if parts is None:
-                    wait_s = account.wait_s(self._clock.monotonic_s())
-                    return _too_much(asked.payer, wait_s), wait_s
-                late = self._too_much_of_one(parts)
-                if late is not None:
-                    return late
-                if asked.is_named:  # what is refused owes no more
-                    account.pay_for(len(parts), len(body))
-                whole = self._bridge.take(parts, asked.payer, settled.set, is_named=asked.is_named)
-                await settled.wait()
+                given = self._unsettled.pop(asked, body, self._clock.monotonic_s())
+                if given is None:
+                    found = await self._given(asked, body, account)
+                    if not isinstance(found, Given):
+                        return found
+                    given = found
+                else:
+                    account.pay(len(body), 0.0)
+                await given.settled.wait()
         except TimeoutError:
+            if given is not None:
+                self._unsettled.keep(asked, body, given, self._clock.monotonic_s())
             return Outcome(503, detail=NOT_NOW), RETRY_S
-        readings = readings_in(parts)
+        whole, readings = given.whole, given.readings
         status = 422 if readings and whole.refused >= readings else 200
         taken = max(readings - whole.refused, 0)
         is_heard = asked.form is Form.THINGSBOARD and thingsboard_kind(asked.head) == "attributes"
@@ -299,6 +299,25 @@ class Door:
             said = await self._said(self._questions, asked.head, body, account)
             self._questions.heard(asked.head, said)
         return Outcome(status, taken, whole.refused, whole.detail), 0
+
+    async def _given(
+        self, asked: Asked, body: bytes, account: Account
+    ) -> Given | tuple[Outcome, float]:
+        """Give the readings of a request to Kafka's client, or say why not."""
+        while self._bridge.is_full:
+            await self._clock.sleep(ROOM_S)
+        parts = await self._parts(asked, body, account)
+        if parts is None:
+            wait_s = account.wait_s(self._clock.monotonic_s())
+            return _too_much(asked.payer, wait_s), wait_s
+        late = self._too_much_of_one(parts)
+        if late is not None:
+            return late
+        if asked.is_named:  # what is refused owes no more
+            account.pay_for(len(parts), len(body))
+        settled = asyncio.Event()
+        whole = self._bridge.take(parts, asked.payer, settled.set, is_named=asked.is_named)
+        return Given(readings_in(parts), whole, settled)
 
     async def _said(
         self, questions: Questions, head: Head, body: bytes, account: Account

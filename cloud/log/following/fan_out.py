@@ -11,7 +11,8 @@ handed to it at once; all that is left of its filter runs on that alone.
 
 Looking and handing out stop when their time is up and go on at their next turn. `passed` moves only
 when all that was found up to there is handed out: nobody is told a position whose events he has yet
-to get. A view at work reads by itself; what is found meanwhile it reads, too.
+to get. A view at work reads by itself; what is found meanwhile it reads, too. What is found for a
+view whose readers still write what they got before waits for them.
 """
 
 from __future__ import annotations
@@ -271,6 +272,14 @@ class Lookout:
             tail.has_passed(position, passed)
             for stream, row in zip(self.streams, positions, strict=True)
             for tail, position, passed in zip(stream.tails, row, stream.passed, strict=True)
+        )
+
+    def is_yet_to_look(self, positions: Positions) -> bool:
+        """Will it look at all that comes after these positions?"""
+        return all(
+            tail.has_passed(position, looked)
+            for stream, row in zip(self.streams, positions, strict=True)
+            for tail, position, looked in zip(stream.tails, row, stream.looked, strict=True)
         )
 
     def is_overrun(self, positions: Positions) -> bool:

@@ -32,7 +32,10 @@ class Subscribed(Protocol[C]):
 
     plan: Plan
     ended: ViewEnded | None
-    end_key: Key | None
+
+    @property
+    def end_key(self) -> Key | None:
+        """Where nothing is left to read."""
 
     def key(self, positions: Positions) -> Key:
         """The canonical form of positions."""

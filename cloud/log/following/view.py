@@ -32,6 +32,9 @@ log = logging.getLogger("edgewake.hub")
 C_co = TypeVar("C_co", covariant=True)
 C = TypeVar("C")
 _numbers: Final = count()
+MISSED_MAX: Final = 8
+"""Events that are kept for a view whose subscribers are on their way, a KB each; with more they
+read by themselves, each all that came since."""
 
 
 class Encoding(Protocol[C_co]):
@@ -101,11 +104,20 @@ class View(Generic[C]):
         """Parked ones that are woken only for what the index finds."""
         self.lookout: Lookout | None = None
         """The index of an indexed view; set before its first subscriber."""
-        self.end_key: Key | None = None
-        """Where nothing is left to read until records come that show something."""
+        self._rest_key: Key | None = None
+        """Where nothing is left to read but `_missed`, until records come that show something."""
+        self._missed: list[Candidate] = []
+        """What the index has found since then while nobody was there to get it."""
+        self._missed_end: Positions = ()
+        """How far the index had looked when it found the last of it."""
         self._live_key: Key | None = None
         """Where the latest chunk of new records ended."""
         self._members = plan.members()
+
+    @property
+    def end_key(self) -> Key | None:
+        """Where nothing is left to read."""
+        return None if self._missed else self._rest_key
 
     def key(self, positions: Positions) -> Key:
         """The canonical form of positions."""
@@ -136,6 +148,11 @@ class View(Generic[C]):
                 if self.lookout is not None:  # nothing was shown since
                     cohort.positions = self.lookout.moved(positions)
                 self._rest(cohort)
+            elif key == self._rest_key:
+                self._catch_up(cohort)
+            elif self.lookout is not None and self.lookout.is_yet_to_look(positions):
+                cohort.is_parked = True
+                self._rest(cohort)
             else:
                 self._start(cohort, live=key == self._live_key)
         cohort.subscribers.add(subscriber)
@@ -162,7 +179,7 @@ class View(Generic[C]):
 
     def on_records(self) -> None:
         """Records of its streams came: who waits for them goes on."""
-        self.end_key = None
+        self._set_rest(None)
         parked, self._parked = self._parked, set()
         for cohort in parked:
             if cohort.subscribers:
@@ -173,8 +190,11 @@ class View(Generic[C]):
 
     def on_found(self, found: Sequence[Candidate], end: Positions, end_key: Key) -> None:
         """What the index found: all that those who are covered may be shown before `end`."""
-        self.end_key = None
         covered = list(filter(self._has_come_along, list(self._covered)))
+        if not covered and self._rest_key is not None:
+            self._miss(found, end)
+            return
+        self._set_rest(None)
         try:
             for cohort in covered:
                 self._hand_out(cohort, found, end, end_key)
@@ -184,7 +204,7 @@ class View(Generic[C]):
 
     def uncover(self, which: Callable[[Positions], bool] = lambda _: True) -> None:
         """Let covered cohorts that stand there read on by themselves."""
-        self.end_key = None
+        self._set_rest(None)
         for cohort in list(filter(self._has_come_along, list(self._covered))):
             if not which(cohort.positions):
                 continue
@@ -315,7 +335,44 @@ class View(Generic[C]):
         at records that nobody may read before their tick, does not end there.
         """
         is_covered = self.lookout is None or self.lookout.covers(positions)
-        self.end_key = key if is_covered else None
+        self._set_rest(key if is_covered else None)
+
+    def _set_rest(self, key: Key | None) -> None:
+        self._rest_key = key
+        self._missed = []
+
+    def _miss(self, found: Sequence[Candidate], end: Positions) -> None:
+        """Keep what was found while all subscribers are on their way, e.g. write what they got.
+
+        With too much for that they read by themselves.
+        """
+        self._missed += found
+        self._missed_end = end
+        if len(self._missed) > MISSED_MAX:
+            self._set_rest(None)
+
+    def _catch_up(self, cohort: Cohort) -> None:
+        """Make a chunk of what was missed, for a cohort that comes back to where it was missed."""
+
+        def hand_out(is_time_up: IsTimeUp) -> bool:
+            is_there = self.has(cohort) and bool(cohort.subscribers)
+            if not is_there or self.lookout is None or cohort.key != self._rest_key:
+                return cohort.work(is_time_up)
+            found, looked = self._missed, self.lookout.moved(self._missed_end)
+            rows = zip(cohort.positions, looked, strict=True)
+            end = tuple(tuple(map(max, *pair)) for pair in rows)
+            try:
+                steps = self._shown(cohort, found)
+                if steps is None:
+                    return cohort.work(is_time_up)
+                self.finish(cohort, Batch(cohort.positions, end, steps), is_at_end=True)
+            except Exception as error:  # as in `on_found`
+                self.fail(error)
+            return False
+
+        cohort.is_live = True
+        self._shared.on_cohorts(1)
+        self._shared.turns.add(hand_out, live=True)
 
     def _rest(self, cohort: Cohort) -> None:
         """Let a cohort wait for records.
@@ -355,19 +412,12 @@ class View(Generic[C]):
 
         With too much for one it reads on by itself.
         """
-        steps: list[Step] = []
-        room = CHUNK_BYTES
-        for one in found:
-            if room > 0 and one.before >= cohort.positions[one.stream][one.partition]:
-                shown = self.plan.show(one.event, one.stream)
-                if shown is not None:
-                    steps.append(Step(shown, one.stream, one.partition, one.after))
-                    room -= len(shown.data) + self.encoding.event_bytes
-        if not steps:
+        steps = self._shown(cohort, found)
+        if steps == []:
             return
         self._covered.discard(cohort)
         cohort.is_parked = False
-        if room <= 0:
+        if steps is None:
             self._start(cohort, live=True)
             return
         cohort.is_live = True
@@ -375,6 +425,20 @@ class View(Generic[C]):
         ahead = tuple(tuple(map(max, *rows)) for rows in zip(cohort.positions, end, strict=True))
         batch = Batch(cohort.positions, ahead, steps)
         self.finish(cohort, batch, is_at_end=True, end_key=end_key if ahead == end else None)
+
+    def _shown(self, cohort: Cohort, found: Sequence[Candidate]) -> list[Step] | None:
+        """What of it is shown to a cohort; None: too much for one chunk."""
+        steps: list[Step] = []
+        room = CHUNK_BYTES
+        for one in found:
+            if one.before >= cohort.positions[one.stream][one.partition]:
+                shown = self.plan.show(one.event, one.stream)
+                if shown is not None:
+                    steps.append(Step(shown, one.stream, one.partition, one.after))
+                    room -= len(shown.data) + self.encoding.event_bytes
+                    if room <= 0:
+                        return None
+        return steps
 
     def _start(self, cohort: Cohort, *, live: bool) -> None:
         cohort.is_live = live

@@ -63,14 +63,14 @@ def router(services: Services) -> APIRouter:
         if found is None:
             detail = f"unknown delivery {delivery_id!r}; GET /v1/deliveries lists them"
             raise Problem(404, "no_such_delivery", detail)
-        ours = await proxy().our_names()
-        if delivery_id not in ours:
+        name = await proxy().our_name(delivery_id)
+        if name is None:
             detail = (
                 f"delivery {found.name!r} belongs to a reader, who changes and enables it "
                 "(edgewake delivery)"
             )
             raise Problem(409, "not_ours", detail)
-        return ours[delivery_id]
+        return name
 
     @routes.put("/v1/deliveries/{delivery}", responses=problems(404, 409, 412, 422, 429, 503))
     async def put(

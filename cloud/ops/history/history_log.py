@@ -1,8 +1,9 @@
 """Writes the history of events to `ew.history`, which every operations server reads.
 
 All servers see the same events, and the one that judges alerts writes them. The others keep theirs
-for PENDING_S, so that a successor writes what its predecessor did not. Nothing waits for Kafka: an
-entry that cannot be written within that time is dropped.
+for PENDING_S, so that a successor writes what its predecessor did not. Nothing waits for Kafka:
+while it is away, Kafka's client holds up to UNCONFIRMED_MAX entries; of more, those that wait for
+longer than PENDING_S are dropped, and the log says how many.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ PENDING_S: Final = 60.0
 """Seconds that an entry waits for a writer, which is longer than a takeover."""
 PENDING_MAX: Final = 5_000
 """The most entries that wait; of more the oldest are dropped."""
+UNCONFIRMED_MAX: Final = 20_000
+"""Entries that Kafka's client holds until Kafka confirms them, for as long as it is away: 6 MB."""
 SAME_MS: Final = 15_000
 """The longest time between two servers' observations of one event, ms."""
 LOOK_S: Final = 0.5
@@ -40,7 +43,11 @@ class HistoryLog:
         self.past = Past(clock.now_ms, write=self._put)
         self._clock = clock
         self._leads = leads
-        self._producer = clients.producer(config, "ops-history")
+        self._producer = clients.producer(
+            config,
+            "ops-history",
+            **{"message.timeout.ms": 0, "queue.buffering.max.messages": UNCONFIRMED_MAX},
+        )
         self._pending: deque[Noted] = deque(maxlen=PENDING_MAX)
         self._has_led = False
 
@@ -81,8 +88,15 @@ class HistoryLog:
 
     def _forget_old(self) -> None:
         oldest = self._clock.now_ms() - PENDING_S * 1000
+        dropped = 0
         while self._pending and self._pending[0].at < oldest:
             self._pending.popleft()
+            dropped += 1
+        if dropped and self._has_led:  # else another server has written them
+            log.warning(
+                "Kafka is away: %d entries of the history are dropped", dropped,
+                extra={"event": "ops.history_dropped"},
+            )  # fmt: skip
 
     def close(self) -> None:
         """Waits up to a second for what is being written."""

@@ -103,8 +103,14 @@ class PushProxy:
     async def our_names(self) -> Mapping[str, str]:
         """The names of our deliveries by id. Raises Problem and Unavailable."""
         found = await self._ask("GET", "", answer_s=LIST_S)
-        # A proxy of an earlier version tells no ids: none of its deliveries is known as ours.
-        return {one["id"]: one["name"] for one in found["deliveries"] if "id" in one}
+        return {one["id"]: one["name"] for one in found["deliveries"]}
+
+    async def our_name(self, delivery_id: str) -> str | None:
+        """The name of one of ours; None: it is another's. Raises Problem and Unavailable."""
+        found = await self._ask("GET", "", params={"id": delivery_id})
+        # A proxy that does not know `id` tells all of ours.
+        names = (one["name"] for one in found["deliveries"] if one["id"] == delivery_id)
+        return next(names, None)
 
     async def put(self, name: str, body: bytes, *, must_be_new: bool = False) -> Mapping[str, Any]:
         """Makes a delivery, or changes one of ours; one that `must_be_new` changes none.
@@ -145,6 +151,7 @@ class PushProxy:
         more: Mapping[str, str] | None = None,
         *,
         answer_s: float | None = None,
+        params: Mapping[str, str] | None = None,
     ) -> Mapping[str, Any]:
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         headers |= more or {}
@@ -156,7 +163,7 @@ class PushProxy:
                 asyncio.timeout(answer_s or ANSWER_S),
                 httpx.AsyncClient(verify=self._tls, trust_env=False, timeout=ANSWER_S) as client,
                 client.stream(
-                    method, self._url + quote(path), content=body, headers=headers
+                    method, self._url + quote(path), content=body, headers=headers, params=params
                 ) as answer,
             ):
                 found = orjson.loads(await _content(answer) or b"{}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Final, TypeAlias
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -27,6 +29,7 @@ from edgewake.protocol.ops.alert import (
     SECONDS_MAX,
     Alert,
     Note,
+    NoteState,
     Rule,
     RuleText,
     State,
@@ -44,9 +47,29 @@ Version = Annotated[int | None, Query(ge=0, le=2**53)]
 class RuleView(Rule):
     """A rule, and how many of its alerts are where."""
 
+    unit: str
+    """The unit of the reported value's field; empty: none is known."""
+
     alerts: dict[State, int]
     looks_at: str
     """stream …, query …, silence …, problems."""
+
+
+class Told(BaseModel):
+    """Where the newest note about an alert went."""
+
+    destination: str
+    state: NoteState
+
+
+class RaisedAlert(Alert):
+    """An alert with what its rule says of it."""
+
+    severity: str
+    field: str | None
+    """The field of `value`; null: `value` is a text of its own."""
+    unit: str
+    notes: list[Told]
 
 
 class AlertView(BaseModel):
@@ -61,7 +84,7 @@ class AlertView(BaseModel):
 class RaisedAlerts(BaseModel):
     """Alerts of all rules, what fires first."""
 
-    items: list[Alert]
+    items: list[RaisedAlert]
     total: int
 
 
@@ -89,7 +112,8 @@ def router(services: Services) -> APIRouter:
     def view(rule: Rule) -> RuleView:
         of_rule = table.of_rule(rule.name)
         counts = {state: sum(one.state is state for one in of_rule) for state in State}
-        return RuleView(**rule.model_dump(), alerts=counts, looks_at=rule.basis)
+        unit = _unit(services, rule)
+        return RuleView(**rule.model_dump(), alerts=counts, looks_at=rule.basis, unit=unit)
 
     @routes.get("/v1/alerts")
     async def alerts(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[RuleView]:
@@ -106,7 +130,9 @@ def router(services: Services) -> APIRouter:
     ) -> RaisedAlerts:
         """Alerts of all rules: what fires first, the newest before the older ones."""
         found = [one for one in table.all() if state is None or one.state is state]
-        return RaisedAlerts(items=found[:limit], total=len(found))
+        told = _told(table.notes.values())
+        items = [_raised(services, one, told) for one in found[:limit]]
+        return RaisedAlerts(items=items, total=len(found))
 
     @routes.post("/v1/alerts:check")
     async def check(body: RuleText, hours: Annotated[float, Query(gt=0, le=168)] = 1.0) -> Trial:
@@ -208,3 +234,34 @@ def _topic_of(services: Services, rule: Rule) -> str:
     if query is None:
         raise Problem(422, "rule", f"query: unknown query {rule.query!r}; register it first")
     return query.topic
+
+
+_Told: TypeAlias = Mapping[tuple[str, str], Mapping[str, Told]]
+
+
+def _told(notes: Iterable[Note]) -> _Told:
+    """Rule and key → destination → where the newest note about it went."""
+    found: defaultdict[tuple[str, str], dict[str, Told]] = defaultdict(dict)
+    for note in sorted(notes, key=lambda one: one.made_at):
+        for key in note.firing + note.resolved:
+            told = Told(destination=note.destination, state=note.state)
+            found[note.rule, key][note.destination] = told
+    return found
+
+
+def _raised(services: Services, alert: Alert, told: _Told) -> RaisedAlert:
+    rule = services.tables.alerts.rules.get(alert.rule)
+    return RaisedAlert(
+        **alert.model_dump(),
+        severity="warning" if rule is None else rule.severity,
+        field=None if rule is None else rule.value,
+        unit="" if rule is None else _unit(services, rule),
+        notes=list(told.get((alert.rule, alert.key), {}).values()),
+    )
+
+
+def _unit(services: Services, rule: Rule) -> str:
+    """The unit of the field that a rule reports; columns of queries have none."""
+    stream = services.tables.streams.get(rule.stream or "")
+    info = None if stream is None else stream.fields.get(rule.value or "")
+    return "" if info is None else info.unit

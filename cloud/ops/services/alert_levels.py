@@ -12,11 +12,10 @@ from typing import Final
 from edgewake.cloud.alerts.condition import bounded, devices
 from edgewake.cloud.alerts.judge import Judge, Levels
 from edgewake.cloud.alerts.life import Seen
-from edgewake.cloud.alerts.telling import moment
 from edgewake.cloud.ops.services.problems import KnownProblem
 from edgewake.cloud.ops.services.system_look import SystemLook
 from edgewake.cloud.ops.tables.tables import OpsTables
-from edgewake.protocol.clock import Clock
+from edgewake.protocol.clock import Clock, moment
 from edgewake.protocol.errors import FilterError, Unavailable
 from edgewake.protocol.ops.alert import Rule
 

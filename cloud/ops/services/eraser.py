@@ -344,4 +344,10 @@ class EraserDesk:
     def _with_kafka(self, work: Callable[[KafkaEraser], T]) -> T:
         if self._kafka is None:
             self._kafka = KafkaEraser(self._config, lambda: not self._is_stopping)
-        return work(self._kafka)
+        try:
+            return work(self._kafka)
+        except (Unavailable, KafkaException):
+            # Perhaps its clients never reach a broker again (cloud/kafka/mortal.py).
+            self._kafka.close()
+            self._kafka = None
+            raise

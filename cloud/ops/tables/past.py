@@ -25,7 +25,10 @@ FACTS: Final[Mapping[str, tuple[str, ...]]] = {
     "request": ("state", "name"),
     "erasure": ("step", "detail"),
 }
-"""Kind of event → how its entry is made."""
+"""Kind of event → the facts of its entry."""
+BESIDE: Final = "detail"
+"""A fact that an entry says and that never begins one: that of a query changes every few seconds
+while its state stays, and would displace all else within a day."""
 _NAMES: Final = ("device", "name", "part", "id")
 
 
@@ -65,6 +68,9 @@ class Past:
         self._write = write
         self._entries: deque[Happening] = deque(maxlen=entries_max)
         self._next = 1
+        self._begun: dict[tuple[str, str], Mapping[str, Any]] = {}
+        """What the newest entry of a thing began with, for kinds with BESIDE. At ENTRIES_MAX it
+        begins empty, which costs one entry more of each thing."""
 
     def note(self, events: Iterable[Mapping[str, Any]]) -> None:
         """Notes live events of the kinds that have a history."""
@@ -76,6 +82,8 @@ class Past:
             name = next(str(event[key]) for key in _NAMES if event.get(key) is not None)
             facts = {key: event[key] for key in wanted if event.get(key) not in (None, "")}
             one = Noted(at=now_ms, kind=event["kind"], name=name, facts=facts)
+            if not self._begins(one):
+                continue
             if self._write is None:
                 self.take(self._next, one)
             else:
@@ -85,8 +93,21 @@ class Past:
         """Takes an entry from `ew.history`."""
         if number < self._next:
             return  # It was read before.
+        self._begins(one)
         self._entries.append(Happening(number=number, **one.model_dump()))
         self._next = number + 1
+
+    def _begins(self, one: Noted) -> bool:
+        """Returns whether it says more than the entry before it did, and remembers it."""
+        if BESIDE not in FACTS.get(one.kind, ()):
+            return True
+        facts = {key: fact for key, fact in one.facts.items() if key != BESIDE}
+        if self._begun.get((one.kind, one.name)) == facts:
+            return False
+        if len(self._begun) >= ENTRIES_MAX:
+            self._begun.clear()
+        self._begun[one.kind, one.name] = facts
+        return True
 
     def since(self, at: int, kind: str) -> Iterator[Happening]:
         """Yields entries of a kind since a time, ms since 1970 UTC, newest first."""

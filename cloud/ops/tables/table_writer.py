@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from pydantic import BaseModel
 
 from edgewake.cloud.kafka import clients
@@ -31,9 +31,9 @@ class TableWriter:
     def __init__(self, config: KafkaConfig, tables: OpsTables, clock: Clock) -> None:
         self._tables = tables
         self._clock = clock
-        self._producer = clients.producer(
-            config, "ops-tables-writer", **{"message.timeout.ms": round(WRITE_TIMEOUT_S * 1000)}
-        )
+        self._config = config
+        self._producer: Producer | None = None
+        """Used by the thread alone, until `close`."""
         self._thread = ThreadPoolExecutor(1, "ops-writer")
 
     async def write(self, topic: str, key: str, row: BaseModel | None) -> None:
@@ -66,14 +66,20 @@ class TableWriter:
             else:
                 offsets.append(message.offset())
 
+        producer = self._producer or clients.producer(
+            self._config,
+            "ops-tables-writer",
+            **{"message.timeout.ms": round(WRITE_TIMEOUT_S * 1000)},
+        )
+        self._producer = None  # One that fails may never reach a broker again.
         try:
-            self._producer.produce(
-                topic, key=key, value=value, partition=0, on_delivery=on_delivery
-            )
-            self._producer.flush(WRITE_TIMEOUT_S + 1)
+            producer.produce(topic, key=key, value=value, partition=0, on_delivery=on_delivery)
+            producer.flush(WRITE_TIMEOUT_S + 1)
         except (KafkaException, BufferError) as error:
             raise Unavailable(f"{topic}: {key!r}: {error}") from error
-        if not offsets:
+        if offsets:
+            self._producer = producer
+        else:
             raise Unavailable(
                 f"{topic}: {key!r}: "
                 f"{failed[0].str() if failed else 'Kafka did not confirm it in time'}"
@@ -86,5 +92,6 @@ class TableWriter:
 
     def close(self) -> None:
         """Waits up to a second for what is being written, and stops the thread."""
-        self._producer.flush(1)
         self._thread.shutdown()
+        if self._producer is not None:
+            self._producer.flush(1)

@@ -2,7 +2,7 @@
 
 import { html } from "../vendor/htm/standalone.module.js";
 import { columnsOf, Table } from "../live/cards.js";
-import { Chart } from "../live/detail.js";
+import { Chart, sinceOf } from "../live/detail.js";
 import { age, clock, value, words } from "../live/format.js";
 import { PlaceMap } from "../live/map.js";
 import { Series } from "../live/model.js";
@@ -11,22 +11,26 @@ import { chosen, nameOf, newest, titleOf } from "./model.js";
 
 const ROWS_MAX = 100; /* rows of a table; more are on the page of the stream or query */
 
-/** The series of one device or group, which the models of streams do not keep. */
+/** What names the series of a card's own: of one device or group, which the models of streams do not keep; else of what came before the feed. */
 export const ownKey = ({ source, field, device, group }) => `${source} ${field} ${device ?? ""} ${group ?? ""}`;
 /** Has a card a series of its own? */
 export const hasOwn = (card) => card.kind === "chart" && Boolean(card.device || card.group);
 /** The devices of such a card. */
 export const devicesOf = ({ device, group, members }) => (device ? [device] : group ? (members ?? []) : null);
 
-/** `past`: {steps, span} of a chart that shows another time than the last minutes; null while it is asked for. */
-export function BoardCard({ card, live, now, past }) {
-  if (card.kind === "text") return html`${card.title && html`<h2>${card.title}</h2>`}<p class="board-text">${card.text}</p>`;
+/** `past`: {steps, span} of a chart that shows another time than the last minutes; null while it is asked for.
+    `before`: steps of the last minutes, for what the models do not have. */
+export function BoardCard({ card, live, now, past, before = [] }) {
+  if (card.kind === "text") return html`${card.title && html`<h2>${card.title}</h2>`}<p class="board-text" tabindex="0" role="region" aria-label=${card.title || "Text"}>${card.text}</p>`;
   const model = live.streams.get(card.source) ?? live.queries.get(card.source);
   const rows = model ? rowsOf(model, card) : [];
   const heard = model?.heardAt;
-  if (card.kind === "chart" && past !== undefined) return html`<h2>${titleOf(card)}</h2><${Past} past=${past} field=${card.field} />`;
-  return html`<h2>${titleOf(card)} <small>${heard ? age(now - heard) : ""}</small></h2>
-    ${rows.length === 0 ? html`<p class="quiet">${model?.heardAt && (card.device || card.group) ? `Nothing of ${card.device || card.group} in the last minutes.` : "Nothing came in the last minutes."}</p>` : html`<${Content} card=${card} model=${model} rows=${rows} live=${live} now=${now} />`}`;
+  const unit = card.kind === "chart" && model ? model.unitOf(card.field) : ""; /* a chart's numbers stand on its axis */
+  if (card.kind === "chart" && past !== undefined) return html`<h2>${titleOf(card)} <small>${unit}</small></h2><${Past} past=${past} field=${card.field} />`;
+  const steps = card.kind === "chart" && rows.length > 0 ? joined(before, stepsOf(model, card, rows, live)) : [];
+  const beside = [unit, heard ? age(now - heard) : "", sinceOf(steps, now)].filter(Boolean).join(", ");
+  return html`<h2 title=${titleOf(card)}>${titleOf(card)} <small>${beside}</small></h2>
+    ${rows.length === 0 ? html`<p class="quiet">${model?.heardAt && (card.device || card.group) ? `Nothing of ${card.device || card.group} in the last minutes.` : "Nothing came in the last minutes."}</p>` : html`<${Content} card=${card} model=${model} rows=${rows} steps=${steps} now=${now} />`}`;
 }
 
 function Past({ past, field }) {
@@ -35,8 +39,15 @@ function Past({ past, field }) {
   return past.steps.length ? html`<${Chart} steps=${past.steps} name=${field} span=${past.span} />` : html`<p class="quiet">Nothing in this time.</p>`;
 }
 
-function Content({ card, model, rows, live, now }) {
-  const unit = live.units?.get(`${card.source} ${card.field}`) ?? "";
+/** Steps with those before them. The first that a model has may lack readings that came before it began. */
+function joined(before, steps) {
+  const first = steps[0]?.[0] ?? Infinity;
+  const older = before.filter(([at]) => at <= first);
+  return [...older, ...(older.at(-1)?.[0] === first ? steps.slice(1) : steps)];
+}
+
+function Content({ card, model, rows, steps, now }) {
+  const unit = model.unitOf(card.field);
   if (card.kind === "bars") return html`<${Bars} model=${model} rows=${rows} field=${card.field} unit=${unit} label=${`${titleOf(card)}, bars`} />`;
   if (card.kind === "top") return html`<${Top} model=${model} rows=${rows} card=${card} label=${`${titleOf(card)}, top list`} />`;
   if (card.kind === "state") return html`<${States} model=${model} rows=${rows} field=${card.field} now=${now} />`;
@@ -44,7 +55,7 @@ function Content({ card, model, rows, live, now }) {
   if (card.kind === "table") {
     const columns = model.devices ? ["device", ...[...model.fields.keys()]] : ["window", ...columnsOf(rows)];
     const shown = rows.slice(0, ROWS_MAX).map((row) => (model.devices ? row : { window: clock(row.window_end), ...row }));
-    return html`<${Table} rows=${shown} columns=${columns} caption=${titleOf(card)} />`;
+    return html`<${Table} rows=${shown} columns=${columns} unitOf=${(name) => model.unitOf(name)} caption=${titleOf(card)} />`;
   }
   if (card.kind === "map") {
     const places = new Map(newest(rows).filter((row) => typeof row.lat === "number").map((row) => [nameOf(row, model.keys), row]));
@@ -52,7 +63,6 @@ function Content({ card, model, rows, live, now }) {
     return html`<${PlaceMap} stream=${{ name: card.source, devices: places }} />`;
   }
   if (card.kind === "value") return html`<${Figure} rows=${newest(rows)} field=${card.field} unit=${unit} />`;
-  const steps = stepsOf(model, card, rows, live);
   return steps.length === 0 ? html`<p class="quiet">${words(card.field)} is no number.</p>` : html`<${Chart} steps=${steps} name=${card.field} />`;
 }
 
@@ -68,8 +78,8 @@ function Figure({ rows, field, unit }) {
 const rowsOf = (model, card) => chosen(model.devices ? [...model.devices.values()].toReversed() : model.all, card);
 
 function stepsOf(model, card, rows, live) {
-  if (model.devices && hasOwn(card)) return live.own.get(ownKey(card))?.steps ?? [];
-  if (model.devices) return model.fields.get(card.field)?.state.steps ?? [];
+  const own = live.own.get(ownKey(card))?.steps ?? [];
+  if (model.devices) return hasOwn(card) ? own : joined(own, model.fields.get(card.field)?.state.steps ?? []);
   const points = new Series();
   for (const row of rows.toReversed()) if (typeof row[card.field] === "number") points.take(row[card.field], row.window_end);
   return points.steps;

@@ -3,6 +3,7 @@
 
 import { html, render } from "../vendor/htm/standalone.module.js";
 import { byId, decode, say, setUpTheme } from "../dom.js";
+import { showOperations } from "../operations.js";
 import { Feed } from "../feed.js";
 import { sentence } from "../gaps.js";
 import { logInByLink } from "../login.js";
@@ -12,21 +13,25 @@ import { BoardList, BoardPage, OwnSeries } from "./boards.js";
 import { Invitation, QueryCard, StreamCard } from "./cards.js";
 import { QueryPage, StreamPage } from "./detail.js";
 import { Live } from "./model.js";
+import { precede } from "./past.js";
 
 const DRAW_EVERY_MS = 250;
 /* A browser opens six connections to a server at once (HTTP/1.1): these leave two for its other requests. */
 const FEEDS_MAX = 4;
-/* Written by the system about itself: the town and the operations pages show them. */
-const SYSTEM = new Set(["part_status"]);
+const PROBLEMS_SHOWN = 6;
 
 await logInByLink();
 const own = new OwnSeries();
 const live = Object.assign(new Live(), { own: own.series });
-let boardSources = new Set(); /* of the board that is shown */
+let boardCards = []; /* of the board that is shown */
+let boardSources = new Set();
 const pinned = new Set(read("pinned"));
 let listed = [];
 let search = "";
 let isListed = false;
+let followed = new Set();
+const preceded = new Set(); /* streams whose past was asked for */
+let asking = Promise.resolve(); /* one after the other */
 
 setUpTheme(byId("theme"));
 const feeds = Array.from({ length: FEEDS_MAX }, () => new Feed({
@@ -40,24 +45,40 @@ const feeds = Array.from({ length: FEEDS_MAX }, () => new Feed({
 }));
 const list = new StreamList((streams) => {
   isListed = true;
-  listed = streams.filter(({ name }) => !SYSTEM.has(name));
+  listed = streams;
   live.know(listed);
+  followOwn();
   follow();
 });
 
-/* Each feed keeps what it follows, so that a new stream costs one of them a new connection, and the others nothing. */
+/* Each feed keeps what it follows, so that a new stream costs one of them a new connection, and the others nothing. Streams about the
+   system itself are followed where a board shows them, or their page is open. */
 function follow() {
-  const first = listed.toSorted((a, b) => boardSources.has(b.name) - boardSources.has(a.name));
+  const open = location.hash.startsWith("#/boards") ? "" : decode(location.hash.split("/")[2] ?? "");
+  const rank = ({ name }) => (boardSources.has(name) || name === open ? 0 : pinned.has(name) ? 1 : 2);
+  const first = listed.filter((one) => !one.of_system || rank(one) === 0).toSorted((a, b) => rank(a) - rank(b));
   const wanted = new Set(first.slice(0, FEEDS_MAX * STREAMS_MAX).map(({ name }) => name));
   const sets = feeds.map((feed) => feed.streams.filter((name) => wanted.has(name)));
-  const followed = new Set(sets.flat());
-  for (const name of wanted) if (!followed.has(name)) sets.find((set) => set.length < STREAMS_MAX)?.push(name);
+  const kept = new Set(sets.flat());
+  for (const name of wanted) if (!kept.has(name)) sets.find((set) => set.length < STREAMS_MAX)?.push(name);
   feeds.forEach((feed, i) => feed.follow(sets[i]));
+  followed = wanted;
+  for (const name of preceded) if (!wanted.has(name)) preceded.delete(name);
+  for (const name of wanted) if (live.streams.has(name) && !preceded.has(name)) askForPast(name);
 }
 
+function askForPast(name) {
+  preceded.add(name);
+  const stream = live.streams.get(name);
+  asking = asking.then(() => (preceded.has(name) ? precede(stream) : null));
+}
+
+const followOwn = () => own.follow(boardCards, (name) => live.streams.has(name));
+
 function showBoard(cards) {
+  boardCards = cards;
   boardSources = new Set(cards.map(({ source }) => source));
-  own.follow(cards);
+  followOwn();
   follow();
 }
 
@@ -76,6 +97,7 @@ function pin(name) {
   } catch {
     /* then it lasts as long as the page */
   }
+  follow();
   draw();
 }
 
@@ -103,14 +125,17 @@ function drawFrame(now) {
 
 function Front({ now }) {
   const has = (name) => name.toLowerCase().includes(search.toLowerCase());
-  const streams = live.ordered(pinned).filter(({ name }) => has(name));
+  const streams = live.ordered(pinned, now).filter(({ name }) => has(name));
   const queries = [...live.queries.values()].filter(({ name }) => has(name));
-  const left = listed.length - FEEDS_MAX * STREAMS_MAX;
-  return html`${search && !streams.length && !queries.length && html`<p class="card quiet">Nothing is called “${search}”.</p>`}
-    <div class="cards">${streams.map((stream) => html`<${StreamCard} key=${stream.name} stream=${stream} now=${now} isPinned=${pinned.has(stream.name)} onPin=${pin} />`)}
-      ${queries.map((query) => html`<${QueryCard} key=${query.name} query=${query} now=${now} />`)}
+  const left = listed.filter((one) => !one.of_system).length - FEEDS_MAX * STREAMS_MAX;
+  const problems = live.problems(now);
+  return html`${problems.length > 0 && html`<ul class="card problems" aria-label="Problems">${problems.slice(0, PROBLEMS_SHOWN).map(({ href, text }) => html`<li key=${href}><a href=${href}>${text}</a></li>`)}
+      ${problems.length > PROBLEMS_SHOWN && html`<li>and ${problems.length - PROBLEMS_SHOWN} more</li>`}</ul>`}
+    ${search && !streams.length && !queries.length && html`<p class="card quiet">Nothing is called “${search}”.</p>`}
+    <div class="cards">${streams.map((stream) => html`<${StreamCard} key=${stream.name} stream=${stream} now=${now} isPinned=${pinned.has(stream.name)} isFollowed=${followed.has(stream.name)} onPin=${pin} />`)}
+      ${queries.map((query) => html`<${QueryCard} key=${query.name} query=${query} now=${now} isFollowed=${followed.has(query.name)} />`)}
       ${isListed && !search && streams.length < 3 && html`<${Invitation} mqtt=${{ host: location.hostname, port: Number(location.port || 8700) + 10 }} />`}</div>
-    ${left > 0 && html`<p class="quiet">${left} more streams are not followed here: this page follows ${FEEDS_MAX * STREAMS_MAX}.</p>`}`;
+    ${left > 0 && html`<p class="quiet">${left} of these are not followed: this page follows ${FEEDS_MAX * STREAMS_MAX} streams and queries. One that you open or pin is followed.</p>`}`;
 }
 
 function View({ now }) {
@@ -139,7 +164,11 @@ addEventListener("keydown", (event) => {
   event.preventDefault();
   byId("search").focus();
 });
-addEventListener("hashchange", draw);
+addEventListener("hashchange", () => {
+  follow();
+  draw();
+});
+showOperations();
 setInterval(draw, DRAW_EVERY_MS);
 draw();
 globalThis.edgewakeLive = { live, feeds };

@@ -8,7 +8,8 @@ import { Series } from "./model.js";
 const LOOK_MS = 5_000; /* between two looks for a newer version, or a right that ended */
 const PAST_MINUTES = 15;
 const PAST_DEVICES_MAX = 50; /* of a group, that a chart asks the past of */
-const PAST_MAX = 1_000; /* readings of one device that are asked for when a chart begins */
+const PAGE_MAX = 10_000; /* readings of one answer, as the server allows */
+const PAGES_MAX = 5; /* that one chart asks for when it begins; of more it has what the feed looks back at, and says so */
 
 /** What `path` gives now and every few seconds: {data, fault}. */
 function useKept(path) {
@@ -62,16 +63,18 @@ export function BoardPage({ name, live, now, onBoard }) {
         style=${{ gridColumn: `${card.x + 1} / span ${card.w}`, gridRow: `${card.y + 1} / span ${card.h}` }}><${BoardCard} card=${card} live=${live} now=${now} /></section>`)}</div></div>`}`;
 }
 
-/** Series of single devices and groups, which the models of streams do not keep: of the charts of the board that is shown. */
+/** Series of the charts of the board that is shown: of devices and groups, each with its past; of all devices only what came before the page
+    was opened, since the models of streams have the rest. */
 export class OwnSeries {
   constructor() {
     this.series = new Map();
     this.wanted = [];
   }
 
-  /** From now on those of these cards, each with its past. */
-  follow(cards) {
-    this.wanted = [...new Map(cards.filter(hasOwn).map((card) => [ownKey(card), { ...card, devices: new Set(devicesOf(card)) }])).entries()];
+  /** From now on those of these cards, each with its past. `isStream(name)`: not a query, whose windows its model keeps. */
+  follow(cards, isStream) {
+    const charts = cards.filter(({ kind, source }) => kind === "chart" && isStream(source));
+    this.wanted = [...new Map(charts.map((card) => [ownKey(card), { ...card, devices: hasOwn(card) ? new Set(devicesOf(card)) : null }])).entries()];
     for (const key of this.series.keys()) if (!this.wanted.some(([one]) => one === key)) this.series.delete(key);
     for (const [key, card] of this.wanted) if (!this.series.has(key)) this.#begin(key, card);
   }
@@ -79,20 +82,31 @@ export class OwnSeries {
   async #begin(key, { source, field, devices }) {
     const series = new Series();
     this.series.set(key, series);
-    if (devices.size === 0 || devices.size > PAST_DEVICES_MAX) return; /* then the chart begins now */
-    const where = `device IN (${[...devices].map((one) => `'${one.replaceAll("'", "''")}'`).join(", ")})`;
-    const query = new URLSearchParams({ from: `-${PAST_MINUTES}m`, limit: PAST_MAX, where });
-    const answer = await fetch(`/v1/streams/${encodeURIComponent(source)}/events?${query}`, { headers: { Accept: "application/json" } }).catch(() => null);
-    if (!answer?.ok) return; /* then the chart begins now */
-    const began = series.points[0]?.[0] ?? Infinity;
-    const past = new Series();
-    for (const event of (await answer.json()).events) if (typeof event[field] === "number" && event.t < began) past.take(event[field], event.t);
-    series.points.unshift(...past.points.filter(([at]) => at < began));
+    if (devices && (devices.size === 0 || devices.size > PAST_DEVICES_MAX)) return; /* then the chart begins now */
+    const past = await pastOf(source, field, devices);
+    if (past) series.precede(past);
   }
 
   take(event) {
     for (const [key, { source, field, devices }] of this.wanted) {
-      if (event.stream === source && devices.has(event.device) && typeof event[field] === "number") this.series.get(key).take(event[field], event.t);
+      if (event.stream === source && devices?.has(event.device) && typeof event[field] === "number") this.series.get(key).take(event[field], event.t);
     }
   }
+}
+
+/** A field of a stream over the last minutes; null where it is not answered, or more than PAGES_MAX have. `devices`: only these. */
+async function pastOf(source, field, devices) {
+  const where = devices && `device IN (${[...devices].map((one) => `'${one.replaceAll("'", "''")}'`).join(", ")})`;
+  const past = new Series();
+  let place = { from: `-${PAST_MINUTES}m` };
+  for (let page = 0; page < PAGES_MAX; page += 1) {
+    const query = new URLSearchParams({ ...place, limit: PAGE_MAX, select: `t, "${field}"`, ...(where && { where }) });
+    const answer = await fetch(`/v1/streams/${encodeURIComponent(source)}/events?${query}`, { headers: { Accept: "application/json" } }).catch(() => null);
+    if (!answer?.ok) return null;
+    const { events, cursor, live } = await answer.json();
+    for (const event of events) if (typeof event[field] === "number") past.take(event[field], event.t);
+    if (live) return past;
+    place = { after: cursor };
+  }
+  return null;
 }

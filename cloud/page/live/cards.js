@@ -10,8 +10,10 @@ const BARS_MAX = 6;
 const ROWS_MAX = 6;
 const STATES = { well: "heard as usual", late: "silent for longer than usual", unknown: "no word yet" };
 
+const NOT_FOLLOWED = "Not followed: there are more streams than this page follows. Open it, or pin it, and it is.";
+
 /** A stream: how it is, its fields, its map. */
-export function StreamCard({ stream, now, isPinned, onPin }) {
+export function StreamCard({ stream, now, isPinned, isFollowed, onPin }) {
   const state = stream.state(now);
   const fields = stream.shown;
   return html`<article class="card" data-stream=${stream.name} aria-label=${`Stream ${stream.name}`}>
@@ -20,7 +22,7 @@ export function StreamCard({ stream, now, isPinned, onPin }) {
         onClick=${() => onPin(stream.name)}>${isPinned ? "★" : "☆"}</button>
     <//>
     ${stream.heardAt === null
-      ? html`<p class="quiet">No reading in the last minutes. The next one is shown here.</p>`
+      ? html`<p class="quiet">${isFollowed ? "No reading that is kept. The next one is shown here." : NOT_FOLLOWED}</p>`
       : html`<div class="fields">${fields.slice(0, FIELDS_SHOWN).map(([name, field]) => html`<${Field} stream=${stream} name=${name} field=${field} now=${now} />`)}</div>
           ${fields.length > FIELDS_SHOWN && html`<p class="quiet">${fields.length - FIELDS_SHOWN} more fields: open the stream</p>`}
           ${stream.hasPlace && html`<${PlaceMap} stream=${stream} />`}`}
@@ -47,10 +49,11 @@ function Field({ stream, name, field, now }) {
 function Numeric({ stream, name, series, now }) {
   const latest = stream.now(name);
   const beside = latest && latest.most > latest.least ? `${value(latest.least)} – ${value(latest.most)}` : "";
+  const unit = stream.unitOf(name);
   return html`<div class="field" data-field=${name}>
     <span class="label" title=${latest?.devices > 1 ? `mean of ${latest.devices} devices, then least and most` : name}>${words(name)}</span>
-    <b class="figure">${value(latest?.mean)}</b><span class="beside">${beside}</span>
-    <${Spark} steps=${series.steps} now=${now} label=${`${words(name)} over the last minutes`} />
+    <span class="measured"><b class="figure">${value(latest?.mean)}</b>${unit && html`<small>\u2009${unit}</small>`}</span><span class="beside" title=${beside}>${beside}</span>
+    <${Spark} steps=${series.steps} now=${now} label=${`${words(name)} over the last 15 minutes`} />
   </div>`;
 }
 
@@ -61,11 +64,11 @@ function TopTexts({ name, texts }) {
 }
 
 /** A query: its newest window as bars where it has one name and one number, else as a table. */
-export function QueryCard({ query, now }) {
+export function QueryCard({ query, now, isFollowed }) {
   const rows = query.rows;
   return html`<article class="card" data-query=${query.name} aria-label=${`Query ${query.name}`}>
     <${Head} model=${query} href=${`#/queries/${encodeURIComponent(query.name)}`} now=${now} state=${query.heardAt ? "well" : "unknown"} />
-    ${rows.length === 0 ? html`<p class="quiet">No window yet. Its first results come with the first readings.</p>` : html`<${Rows} query=${query} rows=${rows} />`}
+    ${rows.length === 0 ? html`<p class="quiet">${isFollowed ? "No window yet. Its first results come with the first readings." : NOT_FOLLOWED}</p>` : html`<${Rows} query=${query} rows=${rows} />`}
   </article>`;
 }
 
@@ -89,12 +92,17 @@ const WINDOW = new Set(["query", "window_start", "window_end", "revision", "fina
 /** The columns of results that say something, in their order. */
 export const columnsOf = (rows) => [...new Set(rows.flatMap((row) => Object.keys(row)))].filter((name) => !WINDOW.has(name));
 
-/** A table of rows; numbers stand right under their heading. */
-export function Table({ rows, columns, isFinal = () => true, caption }) {
+const LONG_CHARS = 32; /* a text of a table's cell that is longer takes several lines */
+
+/** Is it a text, or a list, of more than one line? */
+export const isLong = (said) => (typeof said === "string" || Array.isArray(said)) && cell(said).length > LONG_CHARS;
+
+/** A table of rows; numbers stand right under their heading. `unitOf(column)`: what stands beside it. */
+export function Table({ rows, columns, isFinal = () => true, unitOf = () => "", caption }) {
   const isNumber = (name) => rows.some((row) => typeof row[name] === "number");
   return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}><table>
-    <thead><tr>${columns.map((name) => html`<th scope="col" class=${isNumber(name) ? "n" : ""}>${words(name)}</th>`)}</tr></thead>
-    <tbody>${rows.map((row) => html`<tr data-final=${isFinal(row)}>${columns.map((name) => html`<td class=${isNumber(name) ? "n" : ""}>${cell(row[name], name)}</td>`)}</tr>`)}</tbody>
+    <thead><tr>${columns.map((name) => html`<th scope="col" class=${isNumber(name) ? "n" : ""}>${words(name)}${unitOf(name) && html` <small>${unitOf(name)}</small>`}</th>`)}</tr></thead>
+    <tbody>${rows.map((row) => html`<tr data-final=${isFinal(row)}>${columns.map((name) => html`<td class=${isNumber(name) ? "n" : isLong(row[name]) ? "w" : ""}>${cell(row[name], name)}</td>`)}</tr>`)}</tbody>
   </table></div>`;
 }
 

@@ -2,7 +2,7 @@
 
 import { html, useRef } from "../vendor/htm/standalone.module.js";
 import { themeColour } from "../dom.js";
-import { age, clock, moment, words } from "./format.js";
+import { age, clock, instant, moment, words } from "./format.js";
 import { columnsOf, Table } from "./cards.js";
 import { PlaceMap } from "./map.js";
 import { KEPT_MS } from "./model.js";
@@ -19,11 +19,11 @@ export function StreamPage({ stream, now }) {
   const columns = ["device", ...[...stream.fields.keys()]];
   return html`<nav class="crumbs"><a href="#/">Live</a> › ${stream.name}</nav>
     ${stream.hasPlace && html`<section class="card tall"><${PlaceMap} stream=${stream} /></section>`}
-    <div class="charts">${numbers.map(([name, field]) => html`<section class="card"><h2>${words(name)}</h2><${Chart} steps=${field.state.steps} name=${name} /></section>`)}</div>
+    <div class="charts">${numbers.map(([name, field]) => html`<section class="card"><h2>${words(name)} <small>${[stream.unitOf(name), sinceOf(field.state.steps, now)].filter(Boolean).join(", ")}</small></h2><${Chart} steps=${field.state.steps} name=${name} /></section>`)}</div>
     <section class="card"><h2>Latest of each device <small>${stream.devices.size}</small></h2>
-      <${Table} rows=${devices.map((row) => ({ ...row, heard: age(now - (row.received_at ?? row.t)) }))} columns=${[...columns, "heard"]} caption="Latest of each device" /></section>
+      <${Table} rows=${devices.map((row) => ({ ...row, heard: age(now - (row.received_at ?? row.t)) }))} columns=${[...columns, "heard"]} unitOf=${(name) => stream.unitOf(name)} caption="Latest of each device" /></section>
     <section class="card"><h2>Newest events</h2><ol class="events">${stream.newest.slice(0, 20).map((event) => html`<li>
-      <time title=${moment(event.t)}>${clock(event.t)}.${String(event.t % 1000).padStart(3, "0")}</time> <b>${event.device}</b> <code>${fieldsOf(event)}</code></li>`)}</ol></section>`;
+      <time title=${moment(event.t)}>${instant(event.t)}</time> <b>${event.device}</b> <code>${fieldsOf(event)}</code></li>`)}</ol></section>`;
 }
 
 export function QueryPage({ query }) {
@@ -38,6 +38,13 @@ function fieldsOf({ stream, device, epoch, seq, t, received_at, ...fields }) {
   return JSON.stringify(fields);
 }
 
+/** Since when a chart of the last minutes has points, where that is not all of its time; the line before it was not read, or nothing came. */
+export function sinceOf(steps, now) {
+  const first = steps[0]?.[0];
+  return first !== undefined && first > now - KEPT_MS + SHORT_MS ? `since ${clock(first)}` : "";
+}
+
+const SHORT_MS = 60_000; /* a line that lacks less than it is whole */
 const PAUSES = 4; /* usual pauses between two points, after which nothing is drawn between them */
 
 /** Points with an empty one in each hole, so that no line says what was not measured. */

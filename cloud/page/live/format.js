@@ -1,5 +1,9 @@
 /* Numbers, ages and times as people read them. */
 
+import { clock } from "../dom.js";
+
+export { clock };
+
 /** Four significant digits, thousands apart: 21.4, 0.00527, 53.35, 1 234. */
 export function value(number) {
   if (typeof number !== "number" || !Number.isFinite(number)) return "–";
@@ -28,12 +32,22 @@ export function age(ms) {
   return `${Math.floor(s / 86_400)} days ago`;
 }
 
-/** Local time of day. */
-export const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour12: false });
-
 /** Local date and time with its zone, for titles. */
 export const moment = (ms) =>
   new Date(ms).toLocaleString([], { dateStyle: "medium", timeStyle: "long" });
+
+/** Local time of day to the millisecond, where there are any. */
+export const instant = (ms) => (ms % 1000 ? `${clock(ms)}.${String(ms % 1000).padStart(3, "0")}` : clock(ms));
+
+const MOMENTS = /\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC/g; /* as servers write times for people */
+
+/** A server's text with its times as local ones. */
+export const local = (text) => text.replace(MOMENTS, (said) => clock(Date.parse(said.replace(" UTC", "Z").replace(" ", "T"))));
+
+const UNITS = { Cel: "°C", "[degF]": "°F", deg: "°", MiBy: "MiB", KiBy: "KiB", GiBy: "GiB", By: "B" };
+
+/** A unit's UCUM symbol as people write it. */
+export const unitSaid = (symbol) => UNITS[symbol] ?? symbol;
 
 /** A whole number with its thousands apart: 7 368. */
 export const whole = (number) => number.toLocaleString("en", { maximumFractionDigits: 0 }).replaceAll(",", "\u2009");

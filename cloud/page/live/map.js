@@ -26,7 +26,7 @@ export function PlaceMap({ stream }) {
 }
 
 function draw(state, stream) {
-  const colour = themeColour("--accent");
+  const colour = themeColour("--cpu");
   const there = new Set();
   for (const [device, reading] of [...stream.devices].slice(-POINTS_MAX)) {
     if (!isPlace(reading)) continue;

@@ -6,6 +6,7 @@
 import { NO_LOSS } from "../gaps.js";
 import { bound } from "../tally.js";
 import { Windows } from "../results.js";
+import { age, unitSaid } from "./format.js";
 
 export const STEP_MS = 5_000; /* one point of a spark line */
 export const KEPT_MS = 15 * 60_000; /* a spark line shows this much */
@@ -16,6 +17,9 @@ export const EVENTS_KEPT = 50; /* newest events of one stream, for its page */
 export const PAUSE_AMBER = 5; /* pauses of its usual length after which a stream counts as silent */
 export const PAUSE_ARRIVALS_MIN = 5; /* arrivals from which on a usual pause is known */
 export const SILENT_MIN_MS = 15_000; /* nothing counts as silent before */
+export const CATCHING_UP_MS = 5_000; /* a stream of which something was taken within it is read up: its silence is not known */
+export const LATELY_MS = 60_000; /* streams heard within it stand by name */
+const NOT_RUNNING = new Set(["failed", "refused", "retrying"]);
 const OWN = new Set(["stream", "device", "epoch", "seq", "t", "received_at", "query", "revision"]);
 
 /** Points of one number over time, each over all devices: [time, sum, count, least, most]. */
@@ -34,6 +38,12 @@ export class Series {
       if (known) this.#add(known, value);
     }
     while (this.points.length && this.points[0][0] < this.points.at(-1)[0] - KEPT_MS) this.points.shift();
+  }
+
+  /** Put before what it has the points that are older than all of them. */
+  precede(past) {
+    const first = this.points[0]?.[0] ?? Infinity;
+    this.points.unshift(...past.points.filter(([at]) => at < first));
   }
 
   #add(point, value) {
@@ -63,13 +73,22 @@ class Texts {
     bound(this.counts, TEXTS_MAX);
   }
 
+  precede(past) {
+    this.total += past.total;
+    this.counts = new Map([...past.counts, ...[...this.counts].map(([text, count]) => [text, count + (past.counts.get(text) ?? 0)])]);
+    bound(this.counts, TEXTS_MAX);
+  }
+
   /** The most frequent [value, count], at most `n`. */
   top(n) {
     return [...this.counts].sort((a, b) => b[1] - a[1]).slice(0, n);
   }
 }
 
-const KINDS = { number: () => new Series(), string: () => new Texts(), boolean: () => ({ last: null, take(value) { this.last = value; } }) };
+const KINDS = { number: () => new Series(), string: () => new Texts(), boolean: () => ({ last: null, take(value) { this.last = value; }, precede(past) { this.last ??= past.last; } }) };
+
+/** What tells one reading of a stream from all others. */
+const idOf = ({ device, epoch, seq, t, received_at: at }) => JSON.stringify([device, epoch, seq, t, at]);
 
 /** One stream of readings. */
 export class StreamModel {
@@ -80,10 +99,48 @@ export class StreamModel {
     this.newest = []; /* latest events first */
     this.arrivals = []; /* times, ms, of the last arrivals, for the rate and the usual pause */
     this.heardAt = null;
+    this.tookAt = 0; /* when the last one was taken, by the page's clock */
+    this.beganAt = null; /* when the first that was taken had come, at the server */
+    this.preceding = new Set(); /* ids of what was read from the past: the feed may bring it, too */
     this.count = 0;
+    this.infos = {}; /* field -> {type, unit, description}, as the catalogue has them */
+  }
+
+  /** The unit of a field; empty where nobody said one. */
+  unitOf(field) {
+    return unitSaid(this.infos[field]?.unit ?? "");
+  }
+
+  /** Readings that came before those it has, oldest first, as if they had been taken first. */
+  precede(readings, now) {
+    const past = new StreamModel(this.name);
+    const older = readings.filter(({ received_at: at }) => this.beganAt === null || at < this.beganAt);
+    for (const reading of older) {
+      past.take(reading, now);
+      this.preceding.add(idOf(reading));
+    }
+    if (past.heardAt === null) return;
+    this.tookAt = now;
+    this.count += past.count;
+    this.heardAt = Math.max(past.heardAt, this.heardAt ?? 0);
+    this.arrivals = [...past.arrivals, ...this.arrivals];
+    this.newest = [...this.newest, ...past.newest].slice(0, EVENTS_KEPT);
+    for (const [device, reading] of this.devices) {
+      past.devices.delete(device);
+      past.devices.set(device, reading);
+    }
+    bound(past.devices, DEVICES_MAX);
+    this.devices = past.devices;
+    for (const [name, field] of past.fields) {
+      if (!this.fields.has(name)) this.fields.set(name, field);
+      else if (this.fields.get(name).kind === field.kind) this.fields.get(name).state.precede(field.state);
+    }
   }
 
   take(reading, now) {
+    if (this.preceding.size && this.preceding.delete(idOf(reading))) return;
+    this.beganAt ??= reading.received_at ?? now;
+    this.tookAt = now;
     this.count += 1;
     const came = Math.min(now, reading.received_at ?? now); /* what is read from the past did not come now */
     this.heardAt = Math.max(came, this.heardAt ?? 0);
@@ -119,7 +176,8 @@ export class StreamModel {
     if (this.heardAt === null) return "unknown";
     if (this.arrivals.length < PAUSE_ARRIVALS_MIN) return "well";
     const pause = (this.arrivals.at(-1) - this.arrivals[0]) / (this.arrivals.length - 1);
-    return now - this.heardAt > Math.max(SILENT_MIN_MS, PAUSE_AMBER * pause) ? "late" : "well";
+    const isSilent = now - this.heardAt > Math.max(SILENT_MIN_MS, PAUSE_AMBER * pause);
+    return isSilent && now - this.tookAt > CATCHING_UP_MS ? "late" : "well";
   }
 
   get hasPlace() {
@@ -174,6 +232,11 @@ export class QueryModel {
     return this.windows.all;
   }
 
+  /** Columns of results have no units. */
+  unitOf() {
+    return "";
+  }
+
   /** Its group columns; null: not known. */
   get keys() {
     return this.windows.keys;
@@ -189,6 +252,7 @@ export class Live {
   constructor() {
     this.streams = new Map();
     this.queries = new Map();
+    this.own = new Map(); /* of a board: a series for each chart that has one of its own */
     this.gaps = [];
     this.events = 0;
   }
@@ -197,9 +261,14 @@ export class Live {
   know(list) {
     const names = new Set(list.map(({ name }) => name));
     for (const kept of [this.streams, this.queries]) for (const name of kept.keys()) if (!names.has(name)) kept.delete(name);
-    for (const { name, kind, keys } of list) {
-      if (kind === "query") this.queries.has(name) || this.queries.set(name, new QueryModel(name, keys));
-      else this.streams.has(name) || this.streams.set(name, new StreamModel(name));
+    for (const { name, kind, keys, fields, state, of_system: isOfSystem } of list) {
+      if (kind === "query") {
+        if (!this.queries.has(name)) this.queries.set(name, new QueryModel(name, keys));
+        this.queries.get(name).state = state;
+      } else {
+        if (!this.streams.has(name)) this.streams.set(name, new StreamModel(name));
+        Object.assign(this.streams.get(name), { infos: fields ?? {}, isOfSystem });
+      }
     }
   }
 
@@ -220,12 +289,19 @@ export class Live {
     this.gaps.length = Math.min(this.gaps.length, EVENTS_KEPT);
   }
 
-  /** Streams, the one that changed last first, those with nothing yet at the end; `pinned` before all. */
-  ordered(pinned) {
-    const rank = (one) => [pinned.has(one.name) ? 0 : 1, one.heardAt === null ? 1 : 0];
-    return [...this.streams.values()].sort((a, b) => {
+  /** Streams: `pinned` first, then those heard within LATELY_MS by name, so that no card jumps, then others, the one heard last first. */
+  ordered(pinned, now) {
+    const rank = ({ name, heardAt }) => [pinned.has(name) ? 0 : 1, heardAt === null ? Infinity : Math.max(0, now - heardAt - LATELY_MS)];
+    return [...this.streams.values()].filter(({ isOfSystem }) => !isOfSystem).sort((a, b) => {
       const [x, y] = [rank(a), rank(b)];
-      return x[0] - y[0] || x[1] - y[1] || a.name.localeCompare(b.name);
+      return x[0] - y[0] || (x[1] === y[1] ? 0 : x[1] - y[1]) || a.name.localeCompare(b.name);
     });
+  }
+
+  /** What is not as it should be: {href, text} of each query that does not run and each stream that is silent for longer than usual. */
+  problems(now) {
+    const stopped = [...this.queries.values()].filter(({ state }) => NOT_RUNNING.has(state)).map(({ name, state }) => ({ href: `#/queries/${encodeURIComponent(name)}`, text: `${name} does not run: ${state}` }));
+    const silent = [...this.streams.values()].filter((one) => !one.isOfSystem && one.state(now) === "late").map(({ name, heardAt }) => ({ href: `#/streams/${encodeURIComponent(name)}`, text: `${name} is silent for longer than usual: its last reading came ${age(now - heardAt)}` }));
+    return [...stopped, ...silent];
   }
 }

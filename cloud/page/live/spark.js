@@ -6,7 +6,8 @@ import { KEPT_MS } from "./model.js";
 const WIDTH = 120;
 const HEIGHT = 26;
 
-export function Spark({ steps, now, label }) {
+export function Spark({ steps: all, now, label }) {
+  const steps = all.filter(([t]) => t >= now - KEPT_MS);
   if (steps.length < 2) return html`<svg class="spark" viewBox="0 0 ${WIDTH} ${HEIGHT}" aria-hidden="true"></svg>`;
   const oldest = Math.max(now - KEPT_MS, steps[0][0]);
   const span = Math.max(30_000, now - oldest);

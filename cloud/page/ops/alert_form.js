@@ -1,7 +1,8 @@
 /* A rule is made in three steps on one screen: what, when, whom to tell; beside it how often it would have fired. */
 
 import { html, useEffect, useState } from "../vendor/htm/standalone.module.js";
-import { clock, moment, value as short } from "../live/format.js";
+import { duration } from "../dom.js";
+import { clock, moment, unitSaid, value as short } from "../live/format.js";
 import { api, enc, get } from "./api.js";
 import { headersOf } from "./deliveries.js";
 import { Ago, Do, Loaded, Rows, State, useLoaded } from "./ui.js";
@@ -92,6 +93,7 @@ function Form({ name, params, streams, queries, destinations, rule }) {
           <label>Which devices <input placeholder="all; or e.g. starts_with(device, 'meter')" spellcheck=${false} ...${field("when")} /></label>`}
         <${Time} label="It must hold for" value=${form.for_s} onChange=${(for_s) => set({ for_s })} />
         <${Time} label="And be over for" value=${form.over_for_s} onChange=${(over_for_s) => set({ over_for_s })} />
+        ${isData && html`<${Time} label="Over without a reading for" value=${form.stale_s} onChange=${(stale_s) => set({ stale_s })} />`}
       </fieldset>
       <fieldset><legend>Whom to tell</legend>
         ${!name && html`<label>Name of the rule <input required pattern="[a-z][a-z0-9_]*" placeholder="too_hot" title="a-z, 0-9 and _" spellcheck=${false} ...${field("name")} /></label>`}
@@ -99,11 +101,12 @@ function Form({ name, params, streams, queries, destinations, rule }) {
         <${Choice} label="Severity" names=${["info", "warning", "critical"]} ...${field("severity")} />
         <div class="choices" role="group" aria-label="Destinations">${destinations.map((one) => html`<span><label><input type="checkbox" checked=${form.tell.includes(one.name)} onChange=${() => set({ tell: toggled(form.tell, one.name) })} /> ${one.name}</label> <${Try} name=${one.name} /></span>`)}
           ${destinations.length === 0 && html`<small>No destination yet: the alert stands on this page only. <a href="#/alerts?show=destinations">Add one</a></small>`}</div>
+        <${Time} label="Gather news for" value=${form.group_s} onChange=${(group_s) => set({ group_s })} />
         <${Time} label="Tell what goes on again after" value=${form.again_s} onChange=${(again_s) => set({ again_s })} />
       </fieldset>
       <p class="actions"><button class="primary">${name ? "Replace" : "Make the rule"}</button></p>
       <div role="status">${fault && html`<p class="fault">${fault.message} ${fault.status === 409 && html`<button type="button" onClick=${takeTheirs}>Load that version</button>`}</p>`}</div>
-    </form><${TrialCard} form=${form} /></div>`;
+    </form><${TrialCard} form=${form} unit=${unitSaid(stream?.fields[form.value]?.unit ?? "")} /></div>`;
 }
 
 const toggled = (list, one) => (list.includes(one) ? list.filter((other) => other !== one) : [...list, one]);
@@ -123,7 +126,7 @@ const Try = ({ name }) => html`<${Do} act=${async () => {
   return sent ? "sent" : `not sent: ${error}`;
 }} label=${`Test ${name}`}>Test<//>`;
 
-function TrialCard({ form }) {
+function TrialCard({ form, unit }) {
   const [hours, setHours] = useState(1);
   const [trial, setTrial] = useState(null);
   const [said, setSaid] = useState("");
@@ -149,8 +152,8 @@ function TrialCard({ form }) {
   return html`<section class="card trial" aria-label="Trial"><h2>Would have fired</h2>
     <label>Over the last <select value=${hours} onChange=${({ target }) => setHours(Number(target.value))}><option value="1">hour</option><option value="24">24 hours</option><option value="168">7 days</option></select></label>
     <p role="status">${said}</p>
-    ${trial?.is_known && html`<${TrialChart} trial=${trial} />
-      <ul class="episodes">${trial.episodes.slice(0, 12).map(({ key, begin, end, value }) => html`<li><time title=${moment(begin)}>${clock(begin)}</time> <b>${key}</b> ${value} <small>${end === null ? "still" : `for ${Math.round((end - begin) / 1000)} s`}</small></li>`)}</ul>`}</section>`;
+    ${trial?.is_known && html`<${TrialChart} trial=${trial} unit=${unit} />
+      <ul class="episodes">${trial.episodes.slice(0, 12).map(({ key, begin, end, value }) => html`<li><time title=${moment(begin)}>${clock(begin)}</time> <b>${key}</b> ${value} <small>${end === null ? "still" : `for ${duration((end - begin) / 1000)}`}</small></li>`)}</ul>`}</section>`;
 }
 
 function sentence(trial, hours) {
@@ -164,7 +167,7 @@ function sentence(trial, hours) {
 }
 
 /** The span of the value as a band, and below it how many alerts fired. */
-function TrialChart({ trial: { steps, begin, end } }) {
+function TrialChart({ trial: { steps, begin, end }, unit }) {
   const W = 600, H = 120, known = steps.filter((step) => step.least !== null);
   const least = Math.min(...known.map((step) => step.least)), most = Math.max(...known.map((step) => step.most));
   const x = (t) => ((W * (t - begin)) / (end - begin)).toFixed(1);
@@ -174,7 +177,7 @@ function TrialChart({ trial: { steps, begin, end } }) {
       ${known.map((step) => html`<line class="span" x1=${x(step.t)} x2=${x(step.t)} y1=${y(step.least)} y2=${y(step.most)} />`)}
       <polyline points=${known.map((step) => `${x(step.t)},${y(step.most)}`).join(" ")} />
       ${steps.map((step) => step.firing > 0 && html`<rect class="firing" x=${x(step.t)} y=${H + 4} width=${width} height="8" />`)}
-    </svg><figcaption><span>${clock(begin)}</span>${known.length > 0 && html`<span>${short(least)} – ${short(most)}</span>`}<span>${clock(end)}</span></figcaption></figure>`;
+    </svg><figcaption><span>${clock(begin)}</span>${known.length > 0 && html`<span>${short(least)} – ${short(most)}${unit && `\u2009${unit}`}</span>`}<span>${clock(end)}</span></figcaption></figure>`;
 }
 
 const NOBODY = { name: "", address: "", headers: "" };

@@ -2,7 +2,7 @@
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
 import { duration } from "../dom.js";
-import { clock, moment, words } from "../live/format.js";
+import { clock, local, moment, unitSaid, words } from "../live/format.js";
 import { Destinations, RuleForm } from "./alert_form.js";
 import { api, enc, get } from "./api.js";
 import { Ago, Do, Facts, Loaded, Rows, useLoaded } from "./ui.js";
@@ -55,13 +55,21 @@ function Row({ alert, again, withRule }) {
   };
   const isSnoozed = alert.snoozed_until > Date.now();
   const isOpen = alert.state === "firing" || alert.state === "acknowledged";
-  return html`<li><i class="dot" data-state=${DOTS[alert.state]} aria-hidden="true"></i>
-    <span class="what">${withRule && html`<a href=${`#/alerts/${enc(alert.rule)}`}>${alert.rule}</a> `}<b>${alert.key}</b> ${alert.value.startsWith(`${alert.key} `) ? alert.value.slice(alert.key.length + 1) : alert.value}</span>
+  return html`<li><i class="dot" data-state=${alert.state === "firing" && alert.severity === "info" ? "late" : DOTS[alert.state]} aria-hidden="true"></i>
+    <span class="what">${withRule && html`<a href=${`#/alerts/${enc(alert.rule)}`}>${alert.rule}</a> `}<b>${alert.key}</b> ${valueOf(alert)}${alert.notes?.length > 0 && html` <small>${alert.notes.map(({ destination, state }) => `${WENT[state]} ${destination}`).join(", ")}</small>`}</span>
     <small>${alert.flapping ? "flaps, " : ""}${alert.state === "resolved" ? "over" : words(alert.state)} <${Ago} at=${alert.since} />${alert.by && ` by ${alert.by}`}${isSnoozed && html`, snoozed until <time title=${moment(alert.snoozed_until)}>${clock(alert.snoozed_until)}</time>`}</small>
     ${isOpen && html`<span class="actions">
       ${alert.state === "firing" && html`<${Do} act=${() => say("ack", {})} done="taken" label=${`Acknowledge ${alert.key}`}>Acknowledge<//>`}
       ${isSnoozed ? html`<${Do} act=${() => say("snooze", { seconds: 0 })} done="told again" label=${`Tell ${alert.key} again`}>Tell again<//>`
         : html`<${Snooze} name=${alert.key} act=${(seconds) => say("snooze", { seconds })} />`}</span>`}</li>`;
+}
+
+const WENT = { sent: "told", waiting: "tries to tell", given_up: "could not tell" };
+
+/** What an alert is about: its field with the value and unit, or a sentence, without the name that stands before it. */
+function valueOf({ key, value, field, unit }) {
+  if (!field) return local(value.startsWith(`${key} `) ? value.slice(key.length + 1) : value);
+  return value && `${words(field)} ${value}${unit && `\u2009${unitSaid(unit)}`}`;
 }
 
 const DOTS = { firing: "bad", acknowledged: "late", pending: "late", resolved: "well" };
@@ -90,7 +98,7 @@ export function AlertRule({ name, params }) {
         }} confirm=${`Remove ${name} and its alerts?`} done="removed">Remove<//></p>
       ${alerts.length === 0 && html`<p class="card quiet">It has raised nothing in the last week.</p>`}
       ${alerts.map((alert) => html`<section class="card raised" key=${alert.key} data-state=${alert.state}>
-        <ul><${Row} alert=${alert} again=${loaded.again} /></ul><${History} alert=${alert} /></section>`)}
+        <ul><${Row} alert=${{ ...alert, field: rule.value, unit: rule.unit, severity: rule.severity }} again=${loaded.again} /></ul><${History} alert=${alert} /></section>`)}
       ${notes.length > 0 && html`<h2 class="gap">Told</h2><${Rows} caption="Told" rows=${notes} columns=${[
         ["made_at", "when", { view: ({ made_at }) => html`<${Ago} at=${made_at} />` }],
         ["destination", "whom"],

@@ -2,16 +2,29 @@
 
 import { html, useEffect, useRef, useState } from "../vendor/htm/standalone.module.js";
 import { Table } from "../live/cards.js";
-import { counted } from "../live/format.js";
-import { api, enc } from "./api.js";
+import { counted, instant } from "../live/format.js";
+import { api, enc, get } from "./api.js";
 import { faultsOf, SqlEditor } from "./editor.js";
+import { Loaded, useLoaded } from "./ui.js";
 
-const FIRST = "SELECT * FROM host_metrics ORDER BY t DESC LIMIT 20";
+const LOOK_MS = 3_600_000; /* the first question is made once */
 const TICK_MS = 100;
 const NOTHING = { answer: null, faults: [], began: null };
 
+/** A first question that has an answer here: about the stream that sends most now, else about any. */
+function firstOf(streams) {
+  const [first] = streams.toSorted((a, b) => (b.readings_per_s ?? 0) - (a.readings_per_s ?? 0));
+  return first ? `SELECT * FROM ${first.name} ORDER BY t DESC LIMIT 20` : "SELECT 6 * 7 AS answer";
+}
+
 export function Ask({ params }) {
-  const [sql, setSql] = useState(params.get("sql") ?? FIRST);
+  const asked = params.get("sql");
+  const loaded = useLoaded(async () => ({ first: asked ?? firstOf((await get("/v1/streams?limit=500")).items) }), `first ${asked}`, LOOK_MS);
+  return html`<${Loaded} loaded=${loaded}>${({ first }) => html`<${Question} first=${first} />`}<//>`;
+}
+
+function Question({ first }) {
+  const [sql, setSql] = useState(first);
   const [state, setState] = useState(NOTHING);
   const stopper = useRef(null);
   useEffect(() => () => stopper.current?.abort(), []);
@@ -33,14 +46,19 @@ export function Ask({ params }) {
     setState((before) => (before.faults.length ? { ...before, faults: [] } : before));
   };
   const { answer, faults, began } = state;
-  const rows = answer?.rows.map((row) => Object.fromEntries(answer.columns.map(({ name }, i) => [name, row[i]])));
-  return html`<section class="card"><${SqlEditor} id="sql" label="One SELECT over streams, queries and summaries, past and present" first=${sql} faults=${faults} onText=${write} onSend=${ask} />
+  const rows = answer?.rows.map((row) => Object.fromEntries(answer.columns.map(({ name, type }, i) => [name, shown(row[i], type)])));
+  return html`<section class="card"><${SqlEditor} id="sql" label="One SELECT over streams, queries and summaries, past and present" first=${first} faults=${faults} onText=${write} onSend=${ask} />
       <p class="actions"><button type="button" class="primary" disabled=${began !== null} onClick=${ask}>Ask</button>
         ${began === null ? html`<small>Ctrl + Enter</small>` : html`<button type="button" onClick=${() => stopper.current?.abort()}>Stop</button><${Waiting} since=${began} />`}</p></section>
     ${answer && html`<section class="card" aria-busy=${began !== null}><h2>Answer <small>${counted(rows.length, "rows")} in ${answer.seconds.toFixed(2)} s${answer.is_cut ? ", there are more" : ""}</small></h2>
       ${rows.length ? html`<div class="console answer"><${Table} rows=${rows} columns=${answer.columns.map(({ name }) => name)} caption="Answer" /></div>` : html`<p class="quiet">No row is like that.</p>`}
-      <p class="quiet">${stands(answer)}</p></section>`}`;
+      <p class="quiet">${stands(answer)}${answer.columns.some(({ type }) => isTime(type)) && ` Times are those of ${Intl.DateTimeFormat().resolvedOptions().timeZone}.`}</p></section>`}`;
 }
+
+const isTime = (type) => type.startsWith("TIMESTAMP");
+
+/** A value of an answer; a time as the local one. */
+const shown = (one, type) => (isTime(type) && one !== null && !Number.isNaN(Date.parse(one)) ? instant(Date.parse(one)) : one);
 
 /** How long a question has been under way. */
 function Waiting({ since }) {

@@ -4,23 +4,32 @@ import { html, useEffect, useRef, useState } from "../vendor/htm/standalone.modu
 import { api, enc, get } from "./api.js";
 import { BoardCard, devicesOf, hasOwn, ownKey } from "../board/card.js";
 import { added, change, COLUMNS, draft, KINDS, settled, suited, titleOf, undone } from "../board/model.js";
+import { words } from "../live/format.js";
 import { useModels } from "./live_data.js";
 import { usePast } from "./past.js";
 import { spanOf } from "./range.js";
-import { Ago, Do, Loaded, Rows, useLoaded } from "./ui.js";
+import { Ago, Do, kept, Loaded, Rows, useLoaded } from "./ui.js";
 
 const MEMBERS_AGAIN_MS = 15_000;
 const LIVE = new URLSearchParams();
+const ONCE_MS = 3_600_000; /* what came before the page was opened does not change; the models have what came since */
 const ROW_PX = 80; /* height of a row of the grid, with its gap */
 
-export function Boards() {
+/** The address of a board that is edited; `card`: what its form begins with. */
+const editing = (name, card = {}) => `#/boards/${enc(name)}?${new URLSearchParams({ edit: 1, ...card })}`;
+
+/** The list. With a `source`, and perhaps its `field` and `device`, a press on a board begins a card of them there. */
+export function Boards({ params }) {
   const loaded = useLoaded(() => get("/v1/boards?limit=500"), "boards");
   const [name, setName] = useState("");
-  return html`<form class="actions" onSubmit=${(event) => { event.preventDefault(); location.hash = `#/boards/${enc(name)}?edit=1`; }}>
+  const card = kept(params, ["source", "field", "device"]);
+  const hasCard = Boolean(card.source);
+  return html`${hasCard && html`<p class="lead">Where does ${[card.field && words(card.field), card.source, card.device].filter(Boolean).join(", ")} go? Choose a board below, or make a new one.</p>`}
+    <form class="actions" onSubmit=${(event) => { event.preventDefault(); location.hash = editing(name, card); }}>
       <label>New board <input required pattern="[a-z][a-z0-9_]*" title="a-z, 0-9 and _" placeholder="kitchen" value=${name} onInput=${({ target }) => setName(target.value)} /></label>
       <button class="primary">Make</button></form>
     <${Loaded} loaded=${loaded} empty=${html`No board yet. Name one above and put cards on it, or keep boards in files: <code>edgewake board apply FILE</code>`}>${({ items }) => html`<${Rows} caption="Boards" rows=${items} sorts columns=${[
-      ["name", "board", { view: (row) => html`<a href=${`#/boards/${enc(row.name)}`}>${row.title || row.name}</a>` }],
+      ["name", "board", { view: (row) => html`<a href=${hasCard ? editing(row.name, card) : `#/boards/${enc(row.name)}`}>${row.title || row.name}</a>` }],
       ["cards", "cards", { number: true }],
       ["changed_at", "changed", { view: ({ changed_at, changed_by }) => html`<${Ago} at=${changed_at} /> by ${changed_by}` }],
     ]} />`}<//>`;
@@ -33,7 +42,7 @@ export function Board({ name, params }) {
     throw error;
   }), `board ${name}`);
   return html`<nav class="crumbs"><a href="#/boards">Boards</a> › ${name}</nav>
-    <${Loaded} loaded=${loaded}>${(board) => isEdited ? html`<${Editor} key=${name} kept=${board} />` : html`<${Shown} board=${board} params=${params} />`}<//>`;
+    <${Loaded} loaded=${loaded}>${(board) => isEdited ? html`<${Editor} key=${name} kept=${board} begin=${kept(params, ["source", "field", "device"])} />` : html`<${Shown} board=${board} params=${params} />`}<//>`;
 }
 
 function Shown({ board, params }) {
@@ -60,27 +69,32 @@ function useLive(cards) {
   return useModels({ names, owned });
 }
 
-/** What charts show of another time than the last minutes: of a card, undefined while it is live. */
-function useCharts(cards, live, params) {
+/** What charts show that the models do not have, of a card: `past`, another time than the last minutes, undefined while it is live; and `before`,
+    of the last minutes what there was too much of to be read (`isCut`), with what was wrong where it is not known. */
+function useCharts(cards, live, params, isCut) {
   const charts = [...new Map(cards.filter(({ kind }) => kind === "chart").map((card) => [ownKey(card), card])).values()];
   const wanted = charts.map((card) => ({ key: ownKey(card), source: card.source, fields: [card.field], devices: devicesOf(card), isQuery: live.queries.has(card.source) }));
   const isKnown = wanted.every(({ source }) => live.queries.has(source) || live.streams.has(source));
-  const { data, error } = usePast(isKnown ? wanted : [], (at) => spanOf(params, at), `board ${params}`);
-  return (card) => {
-    if (spanOf(params).isLive) return undefined;
+  const { isLive } = spanOf(params);
+  const spanAt = (at) => ({ ...spanOf(params, at), isLive: isLive && !isCut });
+  const { data, error } = usePast(isKnown ? wanted : [], spanAt, `board ${params} ${isCut}`, isLive ? ONCE_MS : undefined);
+  const stepsOf = (card) => data?.found.get(ownKey(card))?.get(card.field) ?? [];
+  const pastOf = (card) => {
+    if (isLive) return undefined;
     if (error) return { fault: error.message };
     if (!data || !isKnown) return null;
     if (data.faults.has(ownKey(card))) return { fault: data.faults.get(ownKey(card)).message };
-    return { steps: data.found.get(ownKey(card))?.get(card.field) ?? [], span: [data.span.from, data.span.to] };
+    return { steps: stepsOf(card), span: [data.span.from, data.span.to] };
   };
+  return (card) => (card.kind === "chart" ? { past: pastOf(card), before: isLive ? stepsOf(card) : [] } : {});
 }
 
 function Grid({ cards: kept, edit, params = LIVE }) {
   const cards = useMembers(kept);
-  const { live, now, fault } = useLive(cards);
-  const pastOf = useCharts(cards, live, params);
+  const { live, now, fault, isCut } = useLive(cards);
+  const chartOf = useCharts(cards, live, params, isCut);
   return html`${fault && html`<p class="card wrong" role="alert">${fault}; what you see is of before.</p>`}
-    <div class="grid">${cards.map((card, i) => html`<${Placed} key=${card.id ?? i} card=${kept[i]} index=${i} edit=${edit}><${BoardCard} card=${card} live=${live} now=${now} past=${card.kind === "chart" ? pastOf(card) : undefined} /><//>`)}</div>`;
+    <div class="grid">${cards.map((card, i) => html`<${Placed} key=${card.id ?? i} card=${kept[i]} index=${i} edit=${edit}><${BoardCard} card=${card} live=${live} now=${now} ...${chartOf(card)} /><//>`)}</div>`;
 }
 
 const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
@@ -118,7 +132,7 @@ function Placed({ card, index, edit, children }) {
     ${children}<div class="sizer" aria-hidden="true" onPointerDown=${(event) => drag(event, true)}></div></section>`;
 }
 
-function Editor({ kept }) {
+function Editor({ kept, begin }) {
   const [state, setState] = useState(() => draft({ title: kept.title, cards: kept.cards }));
   const [version, setVersion] = useState(kept.version);
   const [chosen, setChosen] = useState(null);
@@ -165,7 +179,7 @@ function Editor({ kept }) {
       <a class="button" href=${kept.version ? `#/boards/${enc(kept.name)}` : "#/boards"}>Leave</a>
       ${kept.version > 0 && html`<${Do} danger act=${async () => { await api("DELETE", `/v1/boards/${enc(kept.name)}`); location.hash = "#/boards"; }} confirm=${`Remove the board ${kept.name}?`}>Remove board<//>`}</p>
     <div role="status">${fault && html`<p class="fault">${fault.message} ${fault.status === 409 && html`<button type="button" onClick=${() => theirs(true)}>Load theirs (undo brings yours back)</button> <button type="button" onClick=${() => theirs(false)}>Save mine over it</button>`}</p>`}</div>
-    <${CardForm} key=${chosen ?? "new"} card=${chosen === null ? null : now.cards[chosen]} onPut=${put} onLeave=${() => setChosen(null)} />
+    <${CardForm} key=${chosen ?? "new"} card=${chosen === null ? null : now.cards[chosen]} begin=${begin} onPut=${put} onLeave=${() => setChosen(null)} />
     ${now.cards.length > 0 && html`<${Grid} cards=${now.cards} edit=${edit} />`}`;
 }
 
@@ -178,12 +192,12 @@ function cardOf({ kind, source, field, device, group, low, high, title, text }) 
   return { kind, title, text: "", source, field: KINDS[kind].hasField ? field : null, device: group ? null : device || null, group: group || null, low: end(low), high: end(high) };
 }
 
-function CardForm({ card, onPut, onLeave }) {
+function CardForm({ card, begin, onPut, onLeave }) {
   const loaded = useLoaded(async () => {
     const [streams, queries, groups] = await Promise.all([get("/v1/streams?limit=500"), get("/v1/queries?limit=500"), get("/v1/groups")]);
     return { streams: streams.items, queries: queries.items, groups: Object.keys(groups) };
   }, "sources");
-  const [form, setForm] = useState({ ...EMPTY, ...Object.fromEntries(Object.entries(card ?? {}).filter(([name, value]) => name in EMPTY && value !== null)) });
+  const [form, setForm] = useState({ ...EMPTY, ...Object.fromEntries(Object.entries(card ?? begin).filter(([name, value]) => name in EMPTY && value !== null)) });
   const set = (part) => setForm((before) => ({ ...before, ...part }));
   const input = (key) => ({ value: form[key], onInput: ({ target }) => set({ [key]: target.value }) });
   const isText = form.kind === "text";

@@ -2,6 +2,7 @@
 
 import { html } from "../vendor/htm/standalone.module.js";
 import { duration } from "../dom.js";
+import { local } from "../live/format.js";
 import { api, enc, get } from "./api.js";
 import { Ago, Chips, Do, Loaded, More, Rows, State, useLoaded } from "./ui.js";
 
@@ -18,7 +19,7 @@ export const PAGES = {
 const HERE = { device: "devices", loss: "devices", query: "queries", erasure: "erasures" };
 const PLAIN = new Set(["state", "step", "detail"]); /* they say by themselves what they are */
 const said = (facts) => Object.entries(facts).filter(([name, fact]) => fact !== 0 && fact !== false && !(name === "registered" && fact === true))
-  .map(([name, fact]) => (PLAIN.has(name) ? fact : `${name.replaceAll("_", " ")} ${fact}`)).join(" · ") || "–";
+  .map(([name, fact]) => (PLAIN.has(name) ? local(String(fact)) : `${name.replaceAll("_", " ")} ${fact}`)).join(" · ") || "–";
 
 export function History({ kind, name, before = "" }) {
   const query = new URLSearchParams({ limit: name ? 20 : 100, ...(kind && { kind }), ...(name && { name }), ...(before && { before }) });
@@ -52,7 +53,7 @@ function Problems({ params }) {
   };
   return html`<${Loaded} loaded=${loaded} empty="No problem in the last 90 days.">${({ items, next }) => html`<${Rows} caption="Problems" rows=${items} columns=${[
     ["state", "state", { view: (row) => html`<${State} state=${row.ended_at ? "over" : row.acknowledged_at ? "acknowledged" : "open"} />` }],
-    ["text", "what", { wraps: true, view: (row) => (PAGES[row.kind] ? html`<a href=${PAGES[row.kind](row.name)}>${row.text}</a>` : row.text) }],
+    ["text", "what", { wraps: true, view: (row) => (PAGES[row.kind] ? html`<a href=${PAGES[row.kind](row.name)}>${local(row.text)}</a>` : local(row.text)) }],
     ["began_at", "began", { view: (row) => html`<${Ago} at=${row.began_at} />` }],
     ["ended_at", "lasted", { view: (row) => duration(((row.ended_at ?? Date.now()) - row.began_at) / 1000) }],
     ["acknowledged_by", "who has it", { view: (row) => (row.acknowledged_at ? html`<b>${row.acknowledged_by}</b> <small>${row.note} <${Ago} at=${row.acknowledged_at} /></small>` : row.ended_at ? "–" : html`<${Do} act=${acknowledge(row.id)} label=${`Take it: ${row.text}`} done="">Take it<//>`) }],

@@ -53,7 +53,7 @@ function Hours({ counts, reason }) {
   const text = `${whole(all)} in the last 24 hours, at most ${whole(most)} in an hour`;
   return html`<figure class="card hours"><figcaption><b>Refused in each hour</b> <small>${text}${counts.is_cut ? "; older ones are not counted" : ""}</small></figcaption>
     <div role="img" aria-label=${`Refused in each hour: ${text}`}>${hours.map(([at, count]) => html`<i key=${at} title=${`${whole(count)} from ${moment(at)}`} style=${{ height: `${(100 * count) / most}%` }}></i>`)}</div>
-    <p class="strip-ends"><small>${clock(begin).slice(0, 5)}</small><small>now</small></p></figure>`;
+    <p class="strip-ends"><small>${clock(begin).slice(0, -3)}</small><small>now</small></p></figure>`;
 }
 
 /** All of a filter: counted first, then given back fifty at a time, the oldest first. */

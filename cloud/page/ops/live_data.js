@@ -6,6 +6,10 @@ import { get } from "./api.js";
 
 export const LOOK_MS = 1_000; /* between two questions for what came */
 const HIDDEN_FACTOR = 10; /* so much slower while nobody looks */
+const SOURCES_MAX = 16; /* of one question, as the server allows */
+
+/** Names in parts of one question each: {names, place: where its last answer ended}. */
+const partsOf = (names) => Array.from({ length: Math.ceil(names.length / SOURCES_MAX) }, (_, i) => ({ names: names.slice(i * SOURCES_MAX, (i + 1) * SOURCES_MAX), place: null }));
 
 /** Ask from now on. `key` changes: begin anew. `begin`: awaited before the first question; `take(event)` gets each, oldest first.
     `where`, `select`: as at the access servers. What the server refuses is not asked again before `key` changes.
@@ -17,15 +21,19 @@ export function useRecent({ key, names, device, where, select, minutes = 15, isP
   const calls = useRef({});
   calls.current = { begin, take };
   useEffect(() => {
-    let timer, over = false, place = null, isCut = false;
-    const ask = async () => {
-      if (place === null) await calls.current.begin?.();
-      const query = new URLSearchParams([...names.map((one) => ["source", one]), ["minutes", minutes], ...Object.entries({ device, where, select }).filter(([, said]) => said), ...(place ? [["after", place]] : [])]);
+    let timer, over = false, isCut = false;
+    const parts = partsOf(names);
+    const askFor = async (part) => {
+      const query = new URLSearchParams([...part.names.map((one) => ["source", one]), ["minutes", minutes], ...Object.entries({ device, where, select }).filter(([, said]) => said), ...(part.place ? [["after", part.place]] : [])]);
       const found = await get(`/v1/recent?${query}`);
       if (over) return;
       isCut ||= found.is_cut;
-      place = found.place;
+      part.place = found.place;
       found.events.forEach((event) => calls.current.take(event));
+    };
+    const ask = async () => {
+      if (parts.every(({ place }) => place === null)) await calls.current.begin?.();
+      for (const part of parts) if (!over) await askFor(part);
     };
     const look = async () => {
       let fault = "", isRefused = false;
@@ -49,22 +57,22 @@ export function useRecent({ key, names, device, where, select, minutes = 15, isP
   return state;
 }
 
-/** Models of streams and queries (`Live`), with series of some devices, `owned`: [key, source, field, devices], and the units of fields. */
+/** Models of streams and queries (`Live`), with series of some devices, `owned`: [key, source, field, devices]. */
 export function useModels({ names, owned = [], device, minutes }) {
   const live = useRef(null);
   const key = JSON.stringify([names, owned, device, minutes]);
   const known = useRef("");
   if (known.current !== key) {
     known.current = key;
-    live.current = Object.assign(new Live(), { own: new Map(owned.map(([one]) => [one, new Series()])), units: new Map() });
+    live.current = Object.assign(new Live(), { own: new Map(owned.map(([one]) => [one, new Series()])) });
   }
   const followed = owned.map(([one, source, field, devices]) => [one, source, field, new Set(devices)]);
   const begin = async () => {
     const [found, streams] = await Promise.all([get("/v1/queries?limit=500"), get("/v1/streams?limit=500")]);
     const queries = new Map(found.items.map((one) => [one.name, one.keys]));
-    for (const stream of streams.items) for (const [field, { unit }] of Object.entries(stream.fields)) live.current.units.set(`${stream.name} ${field}`, unit);
+    const fields = new Map(streams.items.map((one) => [one.name, one.fields]));
     /* A query that does not run yet has no keys: each of its texts is taken for one. */
-    live.current.know(names.map((name) => ({ name, kind: queries.has(name) ? "query" : "stream", keys: queries.get(name)?.length ? queries.get(name) : null })));
+    live.current.know(names.map((name) => ({ name, kind: queries.has(name) ? "query" : "stream", fields: fields.get(name), keys: queries.get(name)?.length ? queries.get(name) : null })));
   };
   const take = (event) => {
     live.current.take(event, event.received_at ?? Date.now());

@@ -2,19 +2,20 @@
 
 import { html } from "../vendor/htm/standalone.module.js";
 import { duration } from "../dom.js";
-import { counted, rate, value, whole } from "../live/format.js";
+import { counted, local, rate, value, whole } from "../live/format.js";
 import { get } from "./api.js";
 import { PAGES } from "./history.js";
 import { Lines } from "./lines.js";
+import { stateOf } from "./top.js";
 import { Ago, Loaded, Rows, State, useLoaded } from "./ui.js";
 
 export function Overview() {
   const loaded = useLoaded(() => get("/v1/overview"), "overview");
   return html`<${Loaded} loaded=${loaded}>${(found) => html`
-    <section class=${`card ${found.problems.length ? "wrong" : "well"}`} aria-label="Needs attention">
+    <section class=${`card ${CARDS[stateOf(found.problems)]}`} aria-label="Needs attention">
       ${found.problems.length === 0
         ? html`<p class="all-well"><i class="dot" data-state="well"></i>All is well.</p>`
-        : html`<h2>Needs attention</h2><ul class="problems">${found.problems.map(({ kind, name, text }) => html`<li><a href=${PAGES[kind]?.(name) ?? "#/"}>${text}</a></li>`)}</ul><p><a href="#/history">Since when, and who has it</a></p>`}
+        : html`<h2>Needs attention</h2><ul class="problems">${found.problems.map(({ kind, name, text }) => html`<li><i class="dot" data-state=${stateOf([{ kind }])}></i> <a href=${PAGES[kind]?.(name) ?? "#/"}>${local(text)}</a></li>`)}</ul><p><a href="#/history">Since when, and who has it</a></p>`}
     </section>
     <${Chain} hops=${found.hops} />
     ${found.faults && html`<p class="card"><a href="#/faults">Faults</a>: kill parts, freeze them, cut links, and see what is lost, twice or wrong.</p>`}
@@ -41,6 +42,8 @@ export function Overview() {
     <${Topics} />
     <p class="quiet">Edgewake ${found.version}. Who changed what: <a href="#/audit">audit</a>. What was lost on the way: <a href="#/gaps">gaps</a>.</p>`}<//>`;
 }
+
+const CARDS = { well: "well", late: "wrong", bad: "bad" };
 
 const HOPS = { devices: ["devices", "online", "#/devices"], bridge: ["bridge", "running", "#/letters"], sequencer: ["sequencer", "running", "#/streams"],
   analysis: ["analysis", "queries", "#/queries"], access: ["access", "clients", "#/clients"], push: ["push", "leases", "#/clients"] };

@@ -88,7 +88,7 @@ export async function asked(one, span) {
 }
 
 /** Asks, one after the other: `found`, key → field → steps, and `faults`, key → the error where a question was refused. `wanted`: {key, source, fields, devices, isQuery}; `spanAt(now)`: the span then. */
-export function usePast(wanted, spanAt, key) {
+export function usePast(wanted, spanAt, key, againMs = AGAIN_MS) {
   return useLoaded(async () => {
     const span = spanAt(Date.now());
     const [found, faults] = [new Map(), new Map()];
@@ -102,5 +102,5 @@ export function usePast(wanted, spanAt, key) {
       }
     }
     return { span, found, faults };
-  }, `past ${key} ${JSON.stringify(wanted)}`, AGAIN_MS);
+  }, `past ${key} ${JSON.stringify(wanted)}`, againMs);
 }

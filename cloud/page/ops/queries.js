@@ -1,7 +1,7 @@
 /* Continuous queries: the list, and one of them. */
 
 import { html } from "../vendor/htm/standalone.module.js";
-import { age, counted, rate, whole } from "../live/format.js";
+import { age, counted, local, rate, whole } from "../live/format.js";
 import { api, enc, get } from "./api.js";
 import { Sql } from "./editor.js";
 import { History } from "./history.js";
@@ -21,7 +21,7 @@ export function Queries() {
       ["late", "late", { number: true }],
       ["state_bytes", "memory", { number: true, view: (row) => bytes(row.state_bytes) }],
       ["watermark", "final to", { view: ({ watermark }) => html`<${At} at=${watermark} />` }],
-      ["detail", "detail", { wraps: true }],
+      ["detail", "detail", { wraps: true, view: ({ detail }) => local(detail) || "–" }],
     ]} />`}<//>`;
 }
 
@@ -31,7 +31,7 @@ export function Query({ name }) {
     <${Loaded} loaded=${loaded}>${(query) => html`
       <${Facts} of=${[
         ["state", html`<${State} state=${query.state} />`],
-        ["why", query.detail || null],
+        ["why", local(query.detail) || null],
         ["reads", query.streams.join(", ") || query.stream],
         ["readings", query.readings_per_s ? rate(query.readings_per_s) : null],
         ["not computed yet", query.lag === null ? null : `${whole(query.lag)} records`],

@@ -1,7 +1,7 @@
 /* Windows computed once more from the log: asked for here, and how far the last ones came. */
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
-import { whole, words } from "../live/format.js";
+import { local, whole, words } from "../live/format.js";
 import { api, enc, get } from "./api.js";
 import { Ago, At, Do, Rows, State, useLoaded } from "./ui.js";
 
@@ -29,6 +29,6 @@ export function Repairs({ name, registeredAt }) {
       ["done_to", "done to", { view: ({ done_to: at }) => html`<${At} at=${at} />` }],
       ["changed", "rows changed", { number: true, view: (row) => whole(row.added + row.changed + row.withdrawn) }],
       ["unchanged", "as they were", { number: true }],
-      ["detail", "detail", { wraps: true, view: (row) => row.detail || "–" }],
+      ["detail", "detail", { wraps: true, view: (row) => local(row.detail) || "–" }],
     ]} /></div>`}</section>`;
 }

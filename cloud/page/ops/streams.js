@@ -1,13 +1,13 @@
 /* Streams: the list, and one of them with its fields and how to read it. */
 
-import { html } from "../vendor/htm/standalone.module.js";
+import { html, useState } from "../vendor/htm/standalone.module.js";
 import { rate, value, whole } from "../live/format.js";
-import { enc, get } from "./api.js";
+import { api, enc, get } from "./api.js";
 import { Console } from "./console.js";
 import { Erase } from "./erasures.js";
 import { Look } from "./gaps.js";
 import { Retention } from "./retention.js";
-import { Breaks, Facts, Loaded, Rows, useLoaded } from "./ui.js";
+import { Breaks, Do, Facts, Loaded, Rows, useDraft, useLoaded } from "./ui.js";
 
 const recordsOf = ({ partitions }) => partitions.reduce((sum, p) => sum + p.next - p.first, 0);
 
@@ -36,15 +36,46 @@ export function Stream({ name, params }) {
         ["description", stream.description || null],
         ["devices", html`<a href=${`#/devices?stream=${enc(name)}`}>that send it</a>`],
         ["read by", html`<a href=${`#/clients?stream=${enc(name)}`}>clients</a>`],
+        ["see it", html`<a href=${`#/boards?source=${enc(name)}`}>put on a board</a>`],
         ["be told", html`<a href=${`#/alerts?new=1&stream=${enc(name)}`}>alert on this</a>`],
         ["ask", html`<a href=${`#/ask?sql=${enc(`SELECT * FROM ${name} ORDER BY t DESC LIMIT 20`)}`}>its newest readings by SQL</a>`],
       ]} />
       <${Fields} stream=${stream} />
+      <${Decide} key=${`decided ${name}`} stream=${stream} again=${loaded.again} />
       <${Retention} key=${`kept ${name}`} stream=${name} />
       <${Look} streams=${[name]} />
       <${Console} key=${name} stream=${stream} params=${params} />
       <${Erase} name=${name} withQueries what="All its readings, what was computed and summed up of them, and its files in the lake. What devices send later begins a new stream."
         ask=${(isWith) => `/v1/streams/${enc(name)}${isWith ? "?queries=true" : ""}`} />`}<//>`;
+}
+
+const TYPES = ["number", "string", "boolean"];
+
+/** What an operator decides: what a stream is, and the type and unit of a field. */
+function Decide({ stream, again }) {
+  const [description, setDescription, isDescribed] = useDraft(stream.description);
+  const [field, setField] = useState("");
+  const info = stream.fields[field];
+  const keep = (change) => async () => {
+    await api("PATCH", `/v1/streams/${enc(stream.name)}`, change);
+    again();
+    return "kept";
+  };
+  return html`<details class="card"><summary>Change the description, types and units</summary>
+    <p class="actions"><label>Description <input value=${description} maxlength="500" size="40" onInput=${({ target }) => setDescription(target.value)} /></label>
+      <${Do} act=${keep({ description })} disabled=${!isDescribed} label="Keep the description">Keep<//></p>
+    <p class="actions"><label>Field <select aria-label="Field" value=${field} onChange=${({ target }) => setField(target.value)}><option value="">choose</option>${Object.keys(stream.fields).map((one) => html`<option value=${one}>${one}</option>`)}</select></label></p>
+    ${info && html`<${Field} key=${field} name=${field} info=${info} keep=${keep} />`}
+    <p class="quiet">Values of another type than the one kept here are refused for good. Units are symbols of UCUM: <code>Cel</code>, <code>%</code>, <code>km/h</code>.</p></details>`;
+}
+
+function Field({ name, info, keep }) {
+  const [type, setType, isType] = useDraft(info.type);
+  const [unit, setUnit] = useDraft(info.unit);
+  const question = isType && type !== info.type ? `Make ${name} a ${type}? Values of another type are refused for good from then on.` : "";
+  return html`<p class="actions"><label>Type <select aria-label="Type" value=${type} onChange=${({ target }) => setType(target.value)}>${TYPES.map((one) => html`<option value=${one}>${one}</option>`)}</select></label>
+    <label>Unit <input class="short" value=${unit} maxlength="32" spellcheck=${false} onInput=${({ target }) => setUnit(target.value.trim())} /></label>
+    <${Do} act=${keep({ fields: { [name]: { type, unit } } })} confirm=${question} label=${`Keep ${name}`}>Keep<//></p>`;
 }
 
 /** Fields with what they held lately. An estimate has its bounds in its title. */

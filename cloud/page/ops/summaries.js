@@ -2,7 +2,7 @@
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
 import { Chart } from "../live/detail.js";
-import { moment, value, whole as wholeNumber, words } from "../live/format.js";
+import { moment, unitSaid, value, whole as wholeNumber, words } from "../live/format.js";
 import { enc, get } from "./api.js";
 import { CURVE_RANKS, QuantileCurve } from "./quantile_curve.js";
 import { isTime } from "./range.js";
@@ -37,7 +37,9 @@ export function SummaryPage({ name, params }) {
   const end = isTime(Number(beside)) ? Number(beside) : null;
   const other = end === null ? backOf(beside, span) : now - end;
   const link = (more) => linkTo(`#/summaries/${enc(name)}`, params, { span: key, ...more });
-  const asked = { path: `/v1/summaries/${enc(stream)}/${enc(field)}`, field, devices, span, step, text };
+  const { data: streams } = useLoaded(() => get("/v1/streams?limit=500"), "units", 60_000);
+  const unit = unitSaid(streams?.items.find((one) => one.name === stream)?.fields[field]?.unit ?? "");
+  const asked = { path: `/v1/summaries/${enc(stream)}/${enc(field)}`, field, unit, devices, span, step, text };
   const count = (event) => {
     event.preventDefault();
     location.hash = link({ value: new FormData(event.target).get("value") });
@@ -71,7 +73,7 @@ function InBoth({ path, devices, span, other }) {
   return html`<p class="quiet">Different values: ${estimate(data.union)} in either time, ${estimate(data.intersection)} in both, ${estimate(data.difference)} only in the later one.</p>`;
 }
 
-function Side({ path, field, devices, span, step, text, back }) {
+function Side({ path, field, unit, devices, span, step, text, back }) {
   const loaded = useLoaded(async () => {
     const to = Date.now() - back;
     const time = { from: to - span, to, devices };
@@ -84,22 +86,23 @@ function Side({ path, field, devices, span, step, text, back }) {
     return { whole: whole.rows[0], steps: steps.rows, from: time.from, to };
   }, `summary ${path} ${devices} ${span} ${back} ${text}`, 30_000);
   const of = back ? " of the time beside it" : "";
+  const measured = (number) => (number == null ? null : html`${value(number)}${unit && html`<small>\u2009${unit}</small>`}`);
   return html`<section class="stack" aria-label=${back ? "The time beside it" : "The time"}><${Loaded} loaded=${loaded}>${({ whole, steps, from, to }) => html`
     <p class="quiet">${moment(from)} to ${moment(to)}</p>
     ${text && html`<${Counted} text=${text} row=${whole} />`}
     <${Facts} of=${[
       ["readings", whole.figures.readings == null ? null : wholeNumber(whole.figures.readings)],
-      ["mean", value(whole.figures.mean)],
-      ["least", value(whole.figures.min)],
-      ["most", value(whole.figures.max)],
+      ["mean", measured(whole.figures.mean)],
+      ["least", measured(whole.figures.min)],
+      ["most", measured(whole.figures.max)],
       ["different values", estimate(whole.distinct)],
     ]} />
-    ${steps.some((one) => typeof one.figures.mean === "number") && html`<section class="card"><h2>Mean, least and most of each ${step}</h2>
+    ${steps.some((one) => typeof one.figures.mean === "number") && html`<section class="card"><h2>Mean, least and most of each ${step} <small>${unit}</small></h2>
       <${Chart} span=${[from, to]} steps=${steps.map((one) => [one.start, one.figures.mean, one.figures.min, one.figures.max])} name=${field} /></section>`}
     ${whole.quantiles.length > 0 && html`<${QuantileCurve} quantiles=${whole.quantiles} name=${field} of=${of} />
       <${Rows} caption=${`Quantiles${of}`} rows=${whole.quantiles.filter(({ rank }) => RANKS.includes(rank)).map((one) => ({ id: one.rank, ...one }))} columns=${[
       ["rank", "of the readings", { view: ({ rank }) => `${Math.round(rank * 100)} %` }],
-      ["value", "are at most", { number: true, view: (row) => value(row.value) }],
+      ["value", "are at most", { number: true, view: (row) => measured(row.value) }],
       ["low", "surely between", { number: true, view: (row) => `${value(row.low)} – ${value(row.high)}` }],
     ]} />`}
     ${whole.frequent.length > 0 && html`<${Rows} caption=${`Most frequent values${of}`} rows=${whole.frequent.map((one) => ({ id: one.text, ...one }))} columns=${[

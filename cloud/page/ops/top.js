@@ -17,12 +17,18 @@ export function Top({ screen, name, params }) {
   return html`<${Search} />${hasTime && html`<${Range} key=${`${path}?${params}`} path=${path} params=${params} />`}<${Pill} /><${Who} />`;
 }
 
+/** What problems ask for: well, late (look soon) or bad (act now). */
+export function stateOf(problems) {
+  if (problems.length === 0) return "well";
+  return problems.some(({ kind }) => NOW.has(kind)) ? "bad" : "late";
+}
+
 /** How it is in a word, on every page; it leads to what is wrong. */
 function Pill() {
   const { data, error } = useLoaded(() => get("/v1/overview"), "pill", LOOK_MS);
   const problems = data?.problems ?? [];
   const isKnown = data !== null && !error;
-  const state = !isKnown ? "unknown" : problems.length === 0 ? "well" : problems.some(({ kind }) => NOW.has(kind)) ? "bad" : "late";
+  const state = isKnown ? stateOf(problems) : "unknown";
   const text = !isKnown ? (error ? "not known" : "…") : problems.length === 0 ? "all well" : problems.length === 1 ? "1 problem" : `${problems.length} problems`;
   return html`<a class="pill" href="#/" aria-label=${`How it is: ${text}`}><i class="dot" data-state=${state}></i>${text}</a>`;
 }

@@ -1,10 +1,10 @@
 /* What the screens have in common: a list that is loaded again and again, with its four states; tables, buttons, facts. */
 
 import { html, useEffect, useState } from "../vendor/htm/standalone.module.js";
+import { isLong } from "../live/cards.js";
 import { age, cell, clock, moment, words } from "../live/format.js";
 
 export const AGAIN_MS = 3_000;
-const LONG_CHARS = 32; /* a text of a table's cell that is longer takes several lines */
 
 /** Load now and every few seconds; what was loaded last stays while something is wrong. `key` changes: begin anew. */
 export function useLoaded(load, key, againMs = AGAIN_MS) {
@@ -44,7 +44,7 @@ export function useDraft(kept) {
 /** The four states of what is loaded: loading, wrong, empty with what to do, and there (perhaps old). */
 export function Loaded({ loaded, empty, children }) {
   const { data, error, at, again } = loaded;
-  const wrong = error?.status === 401 ? html`<p class="card wrong" role="alert">Your session is over. <a href="/in" target="_blank">Log in again</a> in another tab: this one goes on by itself, with what you typed.</p>` : error && html`<p class="card wrong" role="alert">${error.message}${at > 0 && html`; what you see is of ${age(Date.now() - at)}`} <button type="button" onClick=${again}>Try again</button></p>`;
+  const wrong = error?.status === 401 ? html`<p class="card wrong" role="alert">Your session is over: it ended, or the server was started again. <a href="/in" target="_blank">Log in again</a> in another tab, with a key or as yourself: this one goes on by itself, with what you typed. Without either, <code>edgewake open</code> on the server's machine makes a link.</p>` : error && html`<p class="card wrong" role="alert">${error.message}${at > 0 && html`; what you see is of ${age(Date.now() - at)}`} <button type="button" onClick=${again}>Try again</button></p>`;
   if (data === null) return wrong || html`<p class="card quiet" role="status">loading…</p>`;
   const isEmpty = Array.isArray(data) ? data.length === 0 : data.items && data.items.length === 0;
   return html`${wrong}${isEmpty && empty ? html`<p class="card quiet">${empty}</p>` : children(data)}`;
@@ -73,9 +73,6 @@ export function Rows({ rows, columns, caption, sorts, order }) {
       html`<td role="cell" class=${number ? "n" : wraps || isLong(row[name]) ? "w" : ""} data-label=${heading ?? words(name)}>${view ? view(row) : cell(row[name])}</td>`)}</tr>`)}</tbody>
   </table></div>`;
 }
-
-/** Texts and lists of texts. */
-const isLong = (said) => (Array.isArray(said) ? said.join(", ") : typeof said === "string" ? said : "").length > LONG_CHARS;
 
 /** Numbers by size, texts by their language, and what is not there at the end of what begins with the least. */
 const compared = (a, b) => (a == null || b == null ? (a == null) - (b == null) : typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true }));

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, Literal
 
 import orjson
-from fastapi import APIRouter, FastAPI, Header, Path, Request, Response
+from fastapi import APIRouter, FastAPI, Header, Path, Query, Request, Response
 from pydantic import BaseModel
 
 from edgewake.cloud.calls.webhook import Outcome, Taken
@@ -37,6 +37,10 @@ MustBeNew = Annotated[
     Header(alias="If-None-Match", description="`*`: make a new one, and change none."),
 ]
 Number = Annotated[int, Path(ge=1)]
+WantedId = Annotated[
+    str | None,
+    Query(alias="id", pattern=r"^[A-Za-z0-9_-]{1,64}$", description="The one of this id alone."),
+]
 
 
 class DeliveryView(BaseModel):
@@ -186,9 +190,13 @@ def _router(deliveries: Deliveries, clients: Clients) -> APIRouter:
         return MadeView(**view_of(courier), secret=secret)
 
     @routes.get("/v1/deliveries")
-    async def listed(http: Request, reader: ReaderAsks) -> dict[str, list[DeliveryView]]:
-        """Your deliveries."""
+    async def listed(
+        http: Request, reader: ReaderAsks, wanted: WantedId = None
+    ) -> dict[str, list[DeliveryView]]:
+        """Your deliveries; with `id` the one of that id, where it is yours."""
         found = deliveries.listed(reader, clients.of_request(http))
+        if wanted is not None:
+            found = [courier for courier in found if courier.delivery.id == wanted]
         return {"deliveries": [DeliveryView(**view_of(courier)) for courier in found]}
 
     @routes.get("/v1/deliveries/{name}", responses=problems(404))

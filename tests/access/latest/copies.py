@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
+from edgewake.cloud.access.bounded.rows import Entry
+from edgewake.cloud.access.latest.latest import Latest
+
 Copy = dict[str, dict[str, Any]]
+
+
+def rows_of(latest: Latest) -> list[Entry]:
+    """All rows."""
+    return list(chain.from_iterable(latest.pieces()))
 
 
 def apply(copy: Copy, one: dict[str, Any], *, is_strict: bool = True) -> None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import orjson
+import pytest
 
+from edgewake.cloud.access.bounded.rows import ROWS_A_TURN, Choice, Picker, ordered
 from edgewake.cloud.access.latest.latest import Latest
+from edgewake.cloud.access.latest.latest_stores import _told
 from edgewake.cloud.log.decode import DATA, WATERMARK, Event
+from edgewake.cloud.rights.names import Names
+from edgewake.cloud.rights.scope import Part, Scope
+from tests.access.latest.copies import rows_of
 
 
 def reading(device: str, seq: int | None, value: float, *, epoch: int | None = 1) -> Event:
@@ -23,7 +30,7 @@ def result(group: str, window: int, revision: int, **more: Any) -> Event:
 def taken(latest: Latest, *events: Event, is_older: bool = False) -> list[dict[str, Any]]:
     for event in events:
         latest.take(event, is_older=is_older)
-    return [orjson.loads(entry.data) for entry in latest.entries()]
+    return [orjson.loads(entry.data) for entry in rows_of(latest)]
 
 
 def test_of_a_device_counts_the_highest_number_and_not_what_came_late() -> None:
@@ -134,3 +141,73 @@ def test_a_row_that_was_withdrawn_does_not_come_back_from_the_past() -> None:
     taken(latest, result("a", 10, 5, withdrawn=True))
     assert taken(latest, result("a", 10, 4), is_older=True) == []
     assert latest.left_out == 0
+
+
+CARS = 5 * ROWS_A_TURN
+"""Rows of five turns."""
+
+
+def fleet() -> Latest:
+    latest = Latest(None)
+    latest.changes.begin([(0, 0)])
+    for number in range(CARS):
+        latest.take(reading(f"car-{number:04}", 1, 1.0), (0, (number + 1, 0)))
+    return latest
+
+
+def seeing(*devices: str) -> Scope:
+    return Scope((Part(Names.of(devices), None),))
+
+
+def test_who_sees_one_device_costs_one_look_up_however_many_there_are() -> None:
+    latest = fleet()
+    for scope, keys in (
+        (seeing("car-0007", "car-none"), None),
+        (seeing("car-0007", "car-0008"), frozenset({"car-0007", "car-0009"})),
+    ):
+        assert [[one.key for one in piece] for piece in latest.pieces(scope, keys)] == [
+            ["car-0007"]
+        ]
+    changed = latest.changed_since([(0, 0)], seeing("car-0007"))
+    assert [[one.key for one in piece] for piece in changed] == [["car-0007"]]
+
+
+def test_a_turn_is_so_many_rows_that_are_looked_at_whoever_sees_them() -> None:
+    """Rows that were not seen counted for nothing: 100,000 were passed in one turn."""
+    latest = fleet()
+    assert [len(piece) for piece in latest.pieces(seeing("car-*7"))] == [ROWS_A_TURN // 10] * 5
+    assert [len(piece) for piece in latest.pieces(seeing("bus-*"))] == [0] * 5
+    assert [len(piece) for piece in latest.changed_since([(CARS - 1, 0)])] == [0, 0, 0, 0, 1]
+
+
+def test_a_page_is_sorted_between_turns_too() -> None:
+    latest = Latest(None)
+    for number in range(CARS):
+        latest.take(reading(f"car-{number * 7 % CARS:04}", 1, 1.0))
+    pieces = list(ordered(latest.pieces(), Choice(limit=10, after="car-0099")))
+    assert [len(piece) for piece in pieces[:5]] == [0] * 5
+    assert max(map(len, pieces)) == ROWS_A_TURN
+    keys = [entry.key for piece in pieces for entry in piece]
+    assert keys == [f"car-{number:04}" for number in range(100, CARS)]
+
+
+@pytest.mark.parametrize("asked", [Choice(), Choice(limit=10)])
+async def test_others_have_their_turns_while_rows_are_passed_that_nobody_sees(
+    asked: Choice,
+) -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    scope = seeing("bus-*")
+    beside = asyncio.create_task(others())
+    pieces = ordered(fleet().pieces(scope), asked)
+    picker = Picker(asked, scope, is_result=False)
+    told = b"".join([part async for part in _told({"a": 1}, picker, pieces, has_next=False)])
+    beside.cancel()
+    assert told == b'{"a":1,"rows":[]}'
+    assert turns >= 5

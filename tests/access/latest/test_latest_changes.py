@@ -11,7 +11,7 @@ from edgewake.cloud.access.latest import latest_changes
 from edgewake.cloud.access.latest.latest import Latest
 from edgewake.cloud.access.latest.latest_changes import Change, Changes, folded, told
 from edgewake.cloud.log.decode import DATA, Event
-from tests.access.latest.copies import Copy, apply
+from tests.access.latest.copies import Copy, apply, rows_of
 
 
 def change(n: int, key: str, before: bytes | None, after: bytes | None) -> Change:
@@ -60,6 +60,31 @@ def test_what_is_kept_no_longer_is_not_known(monkeypatch: pytest.MonkeyPatch) ->
     assert [one.key for one in changes.after([(6, 0)]) or ()] == ["7"]
 
 
+class Counted(tuple[int, int]):
+    """A position that counts how often one is compared."""
+
+    times = 0
+
+    def __gt__(self, other: object) -> bool:
+        Counted.times += 1
+        return tuple(self) > other  # type: ignore[operator]
+
+
+def test_who_asks_again_looks_at_what_came_since_and_at_no_more() -> None:
+    """It looked at all ten thousand: a hundred who waited took ten processors."""
+    changes = Changes()
+    changes.begin([(0, 0), (0, 0)])
+    changes.add(Change((1, (1, 0)), "rare", None, b"1"))
+    for n in range(1, 5_001):
+        changes.add(Change((0, Counted((n, 0))), str(n % 7), None, b"1"))
+    assert Counted.times == 0
+    found = changes.after([(4_998, 0), (1, 0)])
+    assert [one.at for one in found or ()] == [(0, (4_999, 0)), (0, (5_000, 0))]
+    assert Counted.times <= 3
+    everything_kept = changes.after([(0, 0), (0, 0)])
+    assert [one.key for one in everything_kept or ()][:2] == ["rare", "1"], "in their order"
+
+
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_a_copy_is_what_the_rows_are_whatever_happened(
     monkeypatch: pytest.MonkeyPatch, is_kept: bool
@@ -77,7 +102,7 @@ def test_a_copy_is_what_the_rows_are_whatever_happened(
             "withdrawn": rng.random() < 0.3, "n": n,
         }  # fmt: skip
         latest.take(Event(DATA, fields, orjson.dumps(fields)), (0, (n, 0)))
-        snapshots.append({e.key: orjson.loads(e.data) for e in latest.entries()})
+        snapshots.append({e.key: orjson.loads(e.data) for e in rows_of(latest)})
     for place in range(0, 399, 7):
         copy = dict(snapshots[place - 1]) if place else {}
         kept = latest.changes.after([(place, 0)])
@@ -86,8 +111,9 @@ def test_a_copy_is_what_the_rows_are_whatever_happened(
             words = [told(one, everything) for one in kept]
         else:
             words = [
-                latest_changes.told_of_row(key, data, everything, is_new=is_new)
-                for key, data, is_new in latest.changed_since([(place, 0)])
+                latest_changes.told_of_row(one.key, one.data, everything, is_new=one.is_new)
+                for piece in latest.changed_since([(place, 0)])
+                for one in piece
             ]
         for word in words:
             if word is not None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -11,15 +14,18 @@ from edgewake.cloud.access.sockets.kept import (
     FREED_MAX,
     KEPT_MS,
     NAMES_MAX,
+    TOGETHER_MAX,
     TOTAL_MAX,
     KeptCursors,
     Table,
 )
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.log.hub_bounds import Full
 from edgewake.protocol.clock import FakeClock, SystemClock
 from tests.access.sockets.talk import places, talk
 from tests.access.world import Server, server
 from tests.feeds import Feed, unique
+from tests.services import PATIENCE_S
 
 
 def record(clock: FakeClock, cursor: str) -> bytes:
@@ -133,6 +139,92 @@ async def test_an_acknowledgement_frees_nothing_that_another_server_kept_since(
     await here.keep(holder, "another", "v3")
     assert await there.cursor(holder, "comes-back") == "v2"
     assert f"{holder}|never" not in there._table._kept, "what is free is freed"
+
+
+@pytest.mark.services
+async def test_those_who_ask_together_are_answered_together(kafka_config: KafkaConfig) -> None:
+    """Each acknowledgement waited for Kafka by itself: 200 a second, and then `unavailable`."""
+    kept = KeptCursors(kafka_config, "together", SystemClock())
+    holders = [unique("ann") for _ in range(100)]
+    rounds: list[int] = []
+    answers = kept._answers
+
+    def counted(asks: Any) -> Any:
+        rounds.append(len(asks))
+        return answers(asks)
+
+    kept._answers = counted  # type: ignore[method-assign]
+    await asyncio.gather(
+        *(kept.keep(one, f"name-{n}", f"c{n}") for one in holders for n in range(40))
+    )
+    assert max(rounds) == TOGETHER_MAX
+    assert len(rounds) <= 4000 // TOGETHER_MAX + 2
+    found = await asyncio.gather(*(kept.cursor(one, "name-7") for one in holders))
+    assert found == ["c7"] * 100
+    other = KeptCursors(kafka_config, "elsewhere", SystemClock())
+    assert await other.cursor(holders[-1], "name-39") == "c39"
+
+
+@pytest.mark.services
+async def test_the_bound_of_names_holds_for_those_who_ask_together(
+    kafka_config: KafkaConfig,
+) -> None:
+    kept, holder = KeptCursors(kafka_config, "bound", SystemClock()), unique("ann")
+    asked = [kept.keep(holder, f"name-{n}", "c") for n in range(NAMES_MAX + 5)]
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(one) for one in found] == [type(None)] * NAMES_MAX + [Full] * 5
+
+
+async def test_who_has_given_up_is_asked_for_no_longer() -> None:
+    """Before, what nobody waited for any more was done all the same, and held up the others."""
+    kept = KeptCursors(KafkaConfig(bootstrap="127.0.0.1:9"), "gone", SystemClock())
+    asked_for: list[list[str]] = []
+    is_busy, go_on = threading.Event(), threading.Event()
+
+    def answers(asks: Any) -> Any:
+        asked_for.append([ask.key for ask in asks])
+        is_busy.set()
+        assert go_on.wait(PATIENCE_S)
+        return [(ask, "here") for ask in asks]
+
+    kept._answers = answers  # type: ignore[method-assign]
+    first = asyncio.create_task(kept.cursor("ann", "first"))
+    await asyncio.to_thread(is_busy.wait, PATIENCE_S)
+    gone = [asyncio.create_task(kept.keep("ann", f"gone-{n}", "c")) for n in range(20)]
+    last = asyncio.create_task(kept.cursor("ann", "last"))
+    await asyncio.sleep(0)
+    for task in gone:
+        task.cancel()
+    await asyncio.wait(gone)
+    go_on.set()
+    assert [await first, await last] == ["here", "here"]
+    assert asked_for == [["ann|first"], ["ann|last"]]
+
+
+@pytest.mark.services
+async def test_many_sockets_that_acknowledge_at_once_are_all_answered(
+    access_a: Server, feed: Feed
+) -> None:
+    """Two hundred sockets, five acknowledgements each, all at the same time."""
+    feed.send(n=5)
+    name = unique("many")
+
+    async def work(number: int) -> list[str]:
+        async with talk(access_a) as socket:
+            words = {"streams": [feed.name], "from_": "earliest", "name": f"{name}-{number % 50}"}
+            await socket.say("subscribe", **words)
+            while (said := await socket.until("subscribed", "events"))["type"] != "subscribed":
+                pass
+            cursors = [said["cursor"]] * 5
+            acked = []
+            for cursor in cursors:
+                await socket.say("ack", cursor=cursor)
+                found = await socket.until("acked", "problem")
+                acked.append(found["type"])
+            return acked
+
+    found = await asyncio.gather(*(work(number) for number in range(200)))
+    assert found == [["acked"] * 5] * 200
 
 
 @pytest.mark.services

@@ -58,7 +58,14 @@ def _lose_metadata(checkpoint: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [lose_last_batch, _empty_offsets, _empty_commits, _tear_both, _lose_metadata]
+    "damage",
+    [
+        lose_last_batch,
+        pytest.param(_empty_offsets, marks=pytest.mark.long),
+        _empty_commits,
+        _tear_both,
+        pytest.param(_lose_metadata, marks=pytest.mark.long),
+    ],
 )
 def test_lost_files_at_the_end_of_a_checkpoint_change_no_result(
     analysis: Analysis, feed: Feed, damage: Callable[[Path], None]
@@ -83,7 +90,14 @@ def test_lost_files_at_the_end_of_a_checkpoint_change_no_result(
     )
 
 
-@pytest.mark.parametrize("damage", [_empty_offsets, _tear_both, _lose_metadata])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(_empty_offsets, marks=pytest.mark.long),
+        _tear_both,
+        pytest.param(_lose_metadata, marks=pytest.mark.long),
+    ],
+)
 def test_without_mending_lost_files_end_the_lane_and_never_make_a_wrong_result(
     analysis: Analysis, feed: Feed, damage: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

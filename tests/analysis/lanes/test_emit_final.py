@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from edgewake.cloud.analysis.checkpoints.state_rows import kept_rows
 from edgewake.cloud.analysis.results.withheld import PLACE
 from edgewake.cloud.queries.query import Registered
@@ -104,6 +106,7 @@ def test_each_window_is_told_once_over_restarts_and_a_lost_batch_and_a_repair_te
     assert len(told(feed, one)) == len(rows) + 1
 
 
+@pytest.mark.long
 def test_a_rebuild_tells_nothing_early_and_nothing_twice(analysis: Analysis, feed: Feed) -> None:
     one = query(feed)
     send_minutes(feed, 0, 5)

@@ -221,6 +221,7 @@ def test_a_day_that_comes_late_is_summed_up_in_pieces_exactly_and_once_over_a_re
     assert counts == {t: len(ones) for t, ones in values.items()}
 
 
+@pytest.mark.long
 def test_the_minute_of_a_busy_stream_is_summed_up_in_pieces_until_it_is_calm_again(
     analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

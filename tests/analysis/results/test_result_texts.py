@@ -117,7 +117,7 @@ def told(rows: pa.Table, queries: list[Registered], step: emit.Batch) -> list[em
     return sorted(found)
 
 
-@pytest.mark.parametrize("begins", [None, T0 + 60_000])
+@pytest.mark.parametrize("begins", [pytest.param(None, marks=pytest.mark.long), T0 + 60_000])
 def test_every_number_is_written_as_the_driver_writes_it(
     spark: SparkSession, tmp_path: Path, begins: int | None
 ) -> None:

@@ -398,7 +398,9 @@ def events(caplog: pytest.LogCaptureFixture) -> Events:
 
 OF_SPARK = pytest.param("", 0.1, True, id="Spark computes it", marks=pytest.mark.long)
 OF_THE_DRIVER = pytest.param(LOOKS_BACK, 0.1, True, id="the driver computes it")
-CONTROL = pytest.param("", 3600.0, False, id="control: it is not looked for")
+CONTROL = pytest.param(
+    "", 3600.0, False, id="control: it is not looked for", marks=pytest.mark.long
+)
 
 
 @pytest.mark.parametrize(

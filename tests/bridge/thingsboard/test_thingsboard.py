@@ -220,6 +220,7 @@ async def told_once(api: Ops, port: int, killed: Process) -> None:
     await state_is(api, "tb-valve", "offline")
 
 
+@pytest.mark.long
 async def test_a_device_gets_its_token_by_a_code_and_then_its_firmware(
     here: World, tmp_path: Path
 ) -> None:

@@ -8,14 +8,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import re
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from edgewake.edge.client.credentials import Credentials, may_follow, without_password
-from edgewake.edge.client.follow import Connected, Follower, FollowError, Lost, Received
+from edgewake.edge.client.credentials import (
+    Credentials,
+    TokenFile,
+    may_follow,
+    without_password,
+)
+from edgewake.edge.client.follow import (
+    BACKOFF_MAX_S,
+    RENEW_S,
+    Connected,
+    Follower,
+    FollowError,
+    Lost,
+    Received,
+)
+from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.leases.lease import Subscription
 from tests.deploy.production import certificates
 from tests.feeds import DEADLINE_S
@@ -82,6 +97,103 @@ async def test_a_token_and_headers_are_sent() -> None:
     assert "authorization: bearer t0ken" in seen.heads[0].lower()
     assert "x-tenant: north" in seen.heads[0].lower()
     assert "t0ken" not in repr(Credentials(token="t0ken"))
+
+
+REFUSED = (
+    b"HTTP/1.1 401 Unauthorized\r\nContent-Type: application/json\r\nContent-Length: 24\r\n"
+    b'Connection: close\r\n\r\n{"detail":"it is wrong"}\n'
+)
+
+
+def tokens_of(seen: Seen) -> list[str]:
+    return re.findall(r"authorization: bearer (\S+)", "".join(seen.heads).lower())
+
+
+async def test_a_token_is_read_again_from_its_file_at_each_connection(tmp_path: Path) -> None:
+    """It was read once: after an hour each client stopped, with a good token in its file."""
+    file = tmp_path / "token"
+    file.write_text("one\n")
+    async with serving(EVENT) as seen:
+        follower = Follower(
+            [seen.base],
+            Subscription(streams=("s",)),
+            credentials=Credentials(token=TokenFile(file)),
+            rng=random.Random(1),
+        )
+        async with asyncio.timeout(DEADLINE_S), contextlib.aclosing(follower.events()) as events:
+            for text in ("two", "", "three"):
+                await anext(events)
+                file.write_text(text)
+            await anext(events)
+            file.unlink()
+            await anext(events)
+    assert tokens_of(seen) == ["one", "two", "two", "three", "three"], (
+        "an empty one is being written"
+    )
+
+
+async def test_a_token_that_is_refused_and_renewed_meanwhile_is_tried_again(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("old")
+    notices: list[Connected | Lost] = []
+
+    def renew(notice: Connected | Lost) -> None:
+        notices.append(notice)
+        if isinstance(notice, Lost) and "401" in notice.why:
+            file.write_text("new")
+
+    async with serving(EVENT, REFUSED, REFUSED, EVENT) as seen:
+        follower = Follower(
+            [seen.base],
+            Subscription(streams=("s",)),
+            credentials=Credentials(token=TokenFile(file)),
+            rng=random.Random(1),
+            on_notice=renew,
+        )
+        async with asyncio.timeout(DEADLINE_S), contextlib.aclosing(follower.events()) as events:
+            await anext(events)
+            await anext(events)
+    assert tokens_of(seen) == ["old", "old", "new", "new"]
+
+
+async def test_a_token_that_is_refused_at_once_is_wrong(tmp_path: Path) -> None:
+    """Also one of a file: nobody waits for another one that was let in never."""
+    file = tmp_path / "token"
+    file.write_text("wrong")
+    async with serving(REFUSED) as seen:
+        for credentials in (Credentials(token=TokenFile(file)), Credentials(token="wrong")):
+            with pytest.raises(FollowError):
+                await first(seen.base, credentials)
+    assert len(seen.heads) == 2
+
+
+async def test_a_token_that_is_not_renewed_within_a_minute_is_the_end(tmp_path: Path) -> None:
+    file, clock = tmp_path / "token", FakeClock()
+    file.write_text("old")
+    notices: list[Connected | Lost] = []
+    async with serving(EVENT, REFUSED) as seen:
+        follower = Follower(
+            [seen.base],
+            Subscription(streams=("s",)),
+            credentials=Credentials(token=TokenFile(file)),
+            rng=random.Random(1),
+            clock=clock,
+            on_notice=notices.append,
+        )
+        async with asyncio.timeout(DEADLINE_S), contextlib.aclosing(follower.events()) as events:
+            await anext(events)
+            with pytest.raises(FollowError):
+                await anext(events)
+    waited_s = sum(notice.wait_s for notice in notices if isinstance(notice, Lost))
+    assert RENEW_S <= waited_s < RENEW_S + 2 * BACKOFF_MAX_S
+
+
+@pytest.mark.parametrize("content", ["", " \n", "gr\u00fcn", "two\nlines"])
+def test_a_file_without_a_token_is_refused(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "token"
+    file.write_text(content)
+    with pytest.raises(ValueError, match="expected a token in printable ASCII"):
+        TokenFile(file)
 
 
 async def test_a_password_in_an_address_is_sent_and_shown_nowhere() -> None:

@@ -54,8 +54,10 @@ class Alerts:
         )
         return name
 
-    def send(self, stream: str, device: str, *values: float, ago_s: float = 0) -> None:
-        """Readings of a device, as the sequencer passes them on."""
+    def send(
+        self, stream: str, device: str, *values: float, ago_s: float = 0, is_last: bool = True
+    ) -> None:
+        """Readings of a device, as the sequencer passes them on; the last of several waits."""
         now = time.time_ns() // 1_000_000 - round(ago_s * 1000)
         frame = Frame(
             epoch=1,
@@ -72,16 +74,19 @@ class Alerts:
             received_at=now,
             frame_bytes=encode(frame),
         )
-        self._put(topics.stream_topic(stream), device, value, now)
+        self._put(topics.stream_topic(stream), device, value, now, is_last=is_last)
 
     def put(self, topic: str, key: str, value: bytes | None) -> None:
         """A row."""
         self._put(topic, key, value)
 
-    def _put(self, topic: str, key: str, value: bytes | None, at: int = 0) -> None:
+    def _put(
+        self, topic: str, key: str, value: bytes | None, at: int = 0, *, is_last: bool = True
+    ) -> None:
         more = {"timestamp": at} if at else {}
         self._producer.produce(topic, key=key, value=value, **more)
-        assert self._producer.flush(10) == 0
+        if is_last:
+            assert self._producer.flush(10) == 0
 
     def rule(self, name: str, **text: Any) -> str:
         """A rule that is judged: it is followed when this returns."""

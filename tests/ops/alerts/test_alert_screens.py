@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -33,6 +34,7 @@ async def test_a_rule_is_made_tried_told_acknowledged_and_removed(
     browser: Browser, alerts: Alerts, mailbox: Mail
 ):
     stream = alerts.stream()
+    alerts.ask("PATCH", f"/v1/streams/{stream}", {"fields": {"temperature": {"unit": "Cel"}}})
     alerts.send(stream, "oven", 20.0, ago_s=900)
     alerts.send(stream, "oven", 33.0, ago_s=600)
     alerts.send(stream, "oven", 20.0, ago_s=300)
@@ -63,7 +65,9 @@ async def test_a_rule_is_made_tried_told_acknowledged_and_removed(
     alerts.until_judged()
     alerts.send(stream, "oven", 34.5)
     await page.get_by_role("link", name="Alerts", exact=True).first.click()
-    await expect(page.get_by_role("listitem").filter(has_text="oven 34.5")).to_be_visible()
+    line = page.get_by_role("listitem").filter(has_text="too_hot_here")
+    await expect(line).to_contain_text(re.compile(r"oven temperature 34\.5\s°C"))
+    await expect(line).to_contain_text("told oncall_mail")
     take = page.get_by_role("button", name="Acknowledge oven")
     await take.focus()
     await page.keyboard.press("Enter")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -334,6 +335,24 @@ async def test_two_times_stand_side_by_side_and_a_value_is_counted(
     await expect(before.get_by_role("status")).to_contain_text("7 occurred 2")
     assert "beside=before" in await page.evaluate("location.hash")
     await holds_in_both_themes_and_on_a_phone(page)
+    assert visit.complaints == []
+
+
+async def test_a_first_question_has_an_answer_and_its_times_are_local_ones(
+    visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
+) -> None:
+    stream, page = unique("s"), visit.page
+    declare(writer, stream)
+    eventually(lambda: ops.client.get(f"/v1/streams/{stream}"))
+    await visit.open("#/ask")
+    await expect(page.locator("#sql")).to_contain_text("ORDER BY t DESC LIMIT 20")
+    asked = (await page.locator("#sql").inner_text()).split()[3]
+    assert ops.client.get(f"/v1/streams/{asked}").is_success
+    await visit.open("#/ask?sql=SELECT make_timestamp_ms(0) AS began, 1 AS one")
+    await page.get_by_role("button", name="Ask", exact=True).click()
+    answer = page.get_by_role("region", name="Answer")
+    await expect(answer.locator("tbody td").first).to_have_text(re.compile("1970, 00:00:00"))
+    await expect(page.get_by_text("Times are those of UTC.")).to_be_visible()
     assert visit.complaints == []
 
 

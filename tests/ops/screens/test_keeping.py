@@ -61,6 +61,43 @@ async def test_how_long_a_stream_is_kept_is_shown_and_changed(
     assert [one for one in visit.complaints if "status of 422" not in one] == []
 
 
+async def test_what_a_stream_is_and_a_fields_type_and_unit_are_changed_on_its_page(
+    visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
+) -> None:
+    stream, page, asked = unique("s"), visit.page, []
+
+    async def accept(dialog: Dialog) -> None:
+        asked.append(dialog.message)
+        await dialog.accept()
+
+    page.on("dialog", accept)
+    declare(writer, stream)
+    fields = eventually(lambda: ops.client.get(f"/v1/streams/{stream}"))["fields"]
+    field = next(name for name, info in fields.items() if info["type"] == "number")
+    await visit.open(f"#/streams/{stream}")
+    await page.get_by_text("Change the description, types and units").click()
+    await page.get_by_label("Description", exact=True).fill("The climate of the kitchen")
+    await page.get_by_role("button", name="Keep the description").click()
+    await expect(page.locator("dd", has_text="The climate of the kitchen")).to_be_visible()
+    await page.get_by_label("Field", exact=True).select_option(field)
+    await page.get_by_label("Unit", exact=True).fill("Cel")
+    await page.get_by_role("button", name=f"Keep {field}").click()
+    table = page.get_by_role("region", name="Fields")
+    await expect(table).to_contain_text("Cel")
+    assert asked == []
+    await page.get_by_label("Type", exact=True).select_option("string")
+    await page.get_by_role("button", name=f"Keep {field}").click()
+    await expect(table.get_by_role("row", name=field)).to_contain_text("string")
+    assert len(asked) == 1
+    kept = ops.client.get(f"/v1/streams/{stream}").json()
+    assert (kept["description"], kept["fields"][field]["unit"]) == (
+        "The climate of the kitchen",
+        "Cel",
+    )
+    await holds_in_both_themes_and_on_a_phone(page)
+    assert visit.complaints == []
+
+
 async def test_a_query_says_how_it_is_computed_and_is_computed_again(
     visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
 ) -> None:

@@ -14,7 +14,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.frames.dead_letter import DeadLetter
 from edgewake.protocol.ops.device import DeviceSeen
-from tests.chromium import LOOKS, accessibility_faults, open_page
+from tests.chromium import LOOKS, PATIENCE_MS, accessibility_faults, open_page
 from tests.ops.conftest import Writer
 from tests.ops.screens.conftest import Visit
 from tests.ops.service import Ops, running
@@ -26,11 +26,11 @@ SCREENS = (
     "#/", "#/devices", "#/devices/none", "#/streams", "#/queries", "#/queries/new", "#/ask",
     "#/letters", "#/letters/999999999", "#/clients", "#/audit", "#/history",
     "#/history?show=events", "#/trace", "#/trace?token=1.1", "#/summaries", "#/summaries/none.none",
-    "#/boards", "#/alerts", "#/gaps", "#/enrolment", "#/deliveries",
-    "#/alerts?show=destinations", "#/none",
+    "#/boards", "#/alerts", "#/gaps", "#/enrolment", "#/deliveries", "#/erasures",
+    "#/boards?source=none&field=none", "#/alerts?show=destinations", "#/none",
 )  # fmt: skip
 
-CUT = """() => [...document.querySelectorAll("main .rows")]
+CUT = """() => [...document.querySelectorAll("main .rows, main .states span, main .texts li")]
   .filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.ariaLabel)"""
 """Tables of which a phone does not show all."""
 
@@ -154,11 +154,13 @@ async def test_every_screen_is_accessible_and_no_wider_than_its_window(
             assert await visit.page.evaluate(CUT) == [], f"{address}: cut on a phone"
 
 
-async def test_a_server_that_is_away_is_said_and_what_was_seen_stays(
+async def test_a_server_that_is_away_is_said_and_what_was_seen_goes_on_when_it_is_back(
     kafka: Kafka, browser: Browser, tmp_path: Path
 ):
     with running(kafka.bootstrap, tmp_path) as own:
-        page = await open_page(browser)
+        context = await browser.new_context()
+        context.set_default_timeout(PATIENCE_MS)
+        page = await context.new_page()
         await page.goto(own.url + own.client.post("/v1/tickets").json()["path"])
         await expect(page.get_by_text("devices online")).to_be_visible()
         own.process.stop()
@@ -166,4 +168,14 @@ async def test_a_server_that_is_away_is_said_and_what_was_seen_stays(
             "the operations API is away; what you see is of"
         )
         await expect(page.get_by_text("devices online")).to_be_visible()
-        await page.close()
+        own.process.start()
+        alert = page.locator("main").get_by_role("alert")
+        await expect(alert).to_contain_text("the server was started again")
+        await expect(alert).to_contain_text("edgewake open")
+        await expect(page.get_by_text("devices online")).to_be_visible()
+        wait_until(lambda: own.client.get("/readyz").is_success, "its tables are read")
+        other = await context.new_page()
+        await other.goto(own.url + own.client.post("/v1/tickets").json()["path"])
+        await expect(alert).to_have_count(0)
+        await expect(page.get_by_text("devices online")).to_have_count(1)
+        await context.close()

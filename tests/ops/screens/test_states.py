@@ -30,6 +30,7 @@ LISTS = {
     "#/history?show=events": "/v1/history",
     "#/audit": "/v1/audit",
     "#/deliveries": "/v1/deliveries",
+    "#/erasures": "/v1/erasures",
     "#/alerts?show=destinations": "/v1/destinations",
 }
 EMPTY = {
@@ -45,6 +46,7 @@ EMPTY = {
     "#/history?show=events": "Nothing happened yet",
     "#/audit": "Nothing was changed",
     "#/deliveries": "Nothing is delivered to a webhook",
+    "#/erasures": "Nothing was erased",
     "#/alerts?show=destinations": "Nobody is told yet",
 }
 Answer = Callable[[Route], Awaitable[None]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgewake.cloud.ops.tables.event_ring import EventRing
-from edgewake.cloud.ops.tables.past import FACTS, Past
+from edgewake.cloud.ops.tables.past import FACTS, Noted, Past
 
 
 def device(name: str, state: str) -> dict[str, Any]:
@@ -50,3 +50,31 @@ def test_those_since_a_time_are_of_one_kind_and_the_newest_first() -> None:
         past.note([{"kind": kind, "device": f"d{number}", "lost": number}])
     assert [one.name for one in past.since(20, "loss")] == ["d3", "d1"]
     assert list(past.since(41, "loss")) == []
+
+
+def query(state: str, detail: str) -> dict[str, Any]:
+    return {"kind": "query", "name": "q", "registered": True, "state": state, "detail": detail}
+
+
+def test_a_detail_that_comes_and_goes_while_a_state_stays_fills_no_history() -> None:
+    past = Past(lambda: 1)
+    for detail in ("", "no reading comes", "", "no reading comes"):
+        past.note([query("running", detail)])
+    past.note([query("failed", "no memory"), query("failed", "no memory at all")])
+    past.note([query("running", "")])
+    found = past.newest(kind="query", name="q", before=None, limit=9)
+    assert [(one.facts["state"], one.facts.get("detail")) for one in reversed(found)] == [
+        ("running", None),
+        ("failed", "no memory"),
+        ("running", None),
+    ]
+
+
+def test_what_another_server_noted_is_not_noted_once_more() -> None:
+    written: list[Noted] = []
+    past = Past(lambda: 1, write=written.append)
+    past.take(1, Noted(at=1, kind="query", name="q", facts={"registered": True, "state": "failed"}))
+    past.note([query("failed", "its disk is full")])
+    assert written == []
+    past.note([query("running", "")])
+    assert [one.facts["state"] for one in written] == ["running"]
