@@ -126,14 +126,14 @@ class AgentConfig(ConfigTable):
                 if renamed.setdefault((source.stream, path), name) != name:
                     raise ValueError(f"source: one stream has two names for {path!r} (`rename`)")
         for source in self.source:
-            if source.things == "devices" and source.mode is not Mode.ACK:
+            if source.has_devices and source.mode is not Mode.ACK:
                 raise ValueError(
                     f"source {source.stream!r}: things that are devices are kept until the cloud "
                     'has them: expected `things = "field"`, or no `mode = "one_way"`'
                 )
         sketched = {sketch.stream for sketch in self.sketch} & self.streams_of_things
         for source in self.source:
-            if source.things == "devices" and sketched and source.things_max > SKETCHED_THINGS_MAX:
+            if source.has_devices and sketched and source.things_max > SKETCHED_THINGS_MAX:
                 raise ValueError(
                     f"source {source.stream!r}: things_max = {source.things_max}, and "
                     f"{', '.join(sorted(sketched))} is sketched: expected things_max of at most "
@@ -160,7 +160,7 @@ class AgentConfig(ConfigTable):
     @property
     def streams_of_things(self) -> frozenset[str]:
         """Streams of which each thing behind this device has one of its own."""
-        found = {source.stream for source in self.source if source.things == "devices"}
+        found = {source.stream for source in self.source if source.has_devices}
         for chain in self.chain:  # none reads what a later one makes
             if REQUESTS in found:
                 found.add(REPLIES)

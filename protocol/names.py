@@ -41,6 +41,8 @@ THING = "thing"
 """Field with the name of the thing behind an agent that a reading is of."""
 THING_SEQ = "thing_seq"
 """Field with the number that the thing itself gave the reading."""
+THING_ONLINE = "thing_online"
+"""Field, true or false: the thing says with this reading that it is online, or that it is not."""
 
 
 def is_device(name: str) -> bool:

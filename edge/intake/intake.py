@@ -55,8 +55,9 @@ _NUMBER, _STRING, _BOOLEAN = FieldType.NUMBER, FieldType.STRING, FieldType.BOOLE
 Shape: TypeAlias = tuple[FieldType | None, ...]
 
 
-REMARKS_MAX: Final = 50
-"""Different remarks that are counted; more are counted as `others`."""
+REMARKS_MAX: Final = 300
+"""Different remarks that are counted: one for each field that a reading may have, and some. More
+are counted as `others`."""
 
 
 class LossReason(StrEnum):
@@ -66,6 +67,9 @@ class LossReason(StrEnum):
     REFUSED = "refused"
     STOPPED = "stopped"
     """The agent stopped while the queue was full, and nobody will read them again."""
+    AWAY = "away"
+    """Nobody listened, and what was missed is not sent again. How much it was nobody knows: it
+    counts as one."""
 
 
 class Sink(Protocol):
@@ -409,6 +413,11 @@ class Intake:
                 extra={"event": "intake.remark", "source": self.name, "remark": what},
             )
         self.remarks[what] += count
+
+    def miss(self, what: str) -> None:
+        """Say that something is missing for good, and nobody knows how much: a loss of one."""
+        self.remark(what)
+        self._sink.lose(1, LossReason.AWAY)
 
     async def put(
         self,

@@ -172,6 +172,11 @@ class SourceConfig(ConfigTable):
     """Things that have streams of their own here; readings of others are lost, and a gap says how
     many. Each costs some KB of memory."""
 
+    @property
+    def has_devices(self) -> bool:
+        """Are things devices of their own?"""
+        return self.things == "devices"
+
     def source(self, context: SourceContext) -> Source:
         """Make the source. Whatever it raises is said, and it is asked again later."""
         raise NotImplementedError

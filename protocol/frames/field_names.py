@@ -3,16 +3,17 @@
 `DS18B20-1` becomes `DS18B20_1`, `Außen.Temperatur` becomes `Aussen_Temperatur`, a name of the
 envelope gets a `_` behind it (`mode_`). A name inside of others is known by its path, joined by
 dots, and has `_` between. Where two names would become one, the later one gets a suffix that is
-made of its own path, so it is the same wherever and whenever it is made.
+made of its own path, so it is the same wherever and whenever it is made. A field that a topic, a
+map or a source adds keeps its name, and the device's own of that name gets a `_` behind it.
 """
 
 from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from edgewake.protocol.names import FIELD_CHARS_MAX, RESERVED_FIELDS, is_field
 
@@ -86,6 +87,26 @@ class Names:
     def known(self) -> Mapping[str, str]:
         """Path → name."""
         return self._by_path
+
+
+def put_over(body: dict[str, Any], fields: Mapping[str, Any]) -> None:
+    """Put fields into a body; they keep their names.
+
+    Another value that has one of their names in the body gets a `_` behind its own, as one that is
+    called like the envelope does.
+    """
+    before = {name: body.pop(name) for name in fields if name in body}
+    body.update(fields)
+    for name, value in before.items():
+        if value is not None and value != fields[name]:
+            body[free_name(name, body)] = value
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """The name, with as many `_` behind it as it needs to be none of those taken."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 @lru_cache(maxsize=2048)

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frames.event_time import AUTO, TimeRule, of_device, to_ms, with_time
-from edgewake.protocol.frames.field_names import ODD, ODD_CHARS_MAX
+from edgewake.protocol.frames.field_names import ODD, ODD_CHARS_MAX, free_name, put_over
 from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.field_values import as_declared
 from edgewake.protocol.frames.frame import Scalar
@@ -281,13 +281,11 @@ class _Mapping:
                 path.take(own)
         body = _without_envelope(own) if of.keeps_others else {}
         if time_ms is not None:
-            if "t" in body:
-                body["t_"] = body.pop("t")
-            body["t"] = time_ms
+            put_over(body, {"t": time_ms})
         elif of.time is not None and not of.time.paths:
             body = dict(with_time(body, _rule_of(of.time), self._remarks.append))
         for fields in (named, tags):
-            body.update(fields if fields.keys().isdisjoint(_MEANT) else not_meant(fields))
+            put_over(body, fields if fields.keys().isdisjoint(_MEANT) else not_meant(fields))
         if type(seq) is int:
             body["seq"] = seq
         presence = of.presence
@@ -374,6 +372,10 @@ class _Mapping:
                 self._put(rule, name, value, into)
 
     def _put(self, rule: FieldRule, name: str, value: Any, into: dict[str, Any]) -> None:
+        if into.get(name) is not None:  # of a rule before it, such as a field and a tag of a line
+            if value is None or value == into[name]:
+                return
+            name = free_name(name, into)
         if rule.is_plain or value is None:
             into[name] = value
             return
@@ -424,14 +426,16 @@ def _without_envelope(own: dict[str, Any]) -> dict[str, Any]:
     if not own.keys().isdisjoint(_ENVELOPE):
         for name in _ENVELOPE:
             if name in own:
-                value = own.pop(name)
-                own.setdefault(f"{name}_", value)
+                own[free_name(f"{name}_", own)] = own.pop(name)
     return own
 
 
 def not_meant(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Renames fields that a star of a map would name like ours: a tag `device`, a value `t`."""
-    return {f"{name}_" if name in _MEANT else name: value for name, value in fields.items()}
+    found = {name: value for name, value in fields.items() if name not in _MEANT}
+    for name in _MEANT & fields.keys():
+        found[free_name(f"{name}_", found)] = fields[name]
+    return found
 
 
 def _rule_of(at: TimeAt) -> TimeRule:

@@ -109,6 +109,9 @@ class DeviceSeen(Plain):
     newest: Whole | None = None
     """The latest event time that came by this gateway, ms, put right where its clock is wrong: the
     thing is where its newest reading came from."""
+    is_offline: bool = False
+    """By this gateway it said that it is offline (the field THING_ONLINE), and nothing that it
+    measured later has come."""
 
 
 class DeviceGaps(Plain):

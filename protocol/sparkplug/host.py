@@ -4,6 +4,9 @@ A node's birth declares its metrics by name, type and alias, and later messages 
 Messages are numbered (`seq`, 0 to 255). One that comes too early waits `reorder_s` for those before
 it. After that time, or where a birth is missing or an alias is unknown, the node is asked for a
 rebirth. A death that belongs to an earlier birth than the last (`bdSeq`) is ignored.
+
+A value that its node calls bad or stale (the property `Quality`) is null, as a measurement is that
+could not be made; its text is in `<name>_odd`.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import orjson
 
 from edgewake.protocol.errors import Rejected
+from edgewake.protocol.frames.field_names import ODD, ODD_CHARS_MAX
 from edgewake.protocol.sparkplug.payload import Metric, Payload, Template, decoded, value_of
 
 NAMESPACE: Final = "spBv1.0"
@@ -340,7 +344,8 @@ class Host:
                 if isinstance(inner.value, Template):
                     continue
                 known = node.types.get((one.address.device, inner_name), 0)
-                found += _put(values, inner_name, inner, inner.datatype or known)
+                is_good = metric.is_good and inner.is_good
+                found += _put(values, inner_name, inner, inner.datatype or known, is_good)
         thing = one.address.thing
         found += [
             Reading(thing, t, values, is_historical)
@@ -372,7 +377,9 @@ def _inside(name: str, metric: Metric) -> Iterator[tuple[str, Metric]]:
         yield from _inside(f"{name}/{one.name}", one)
 
 
-def _put(values: dict[str, Any], name: str, metric: Metric, datatype: int) -> Iterable[Odd]:
+def _put(
+    values: dict[str, Any], name: str, metric: Metric, datatype: int, is_good: bool
+) -> Iterable[Odd]:
     """Adds a metric's value to those of its moment."""
     try:
         value = None if metric.is_null else value_of(metric.value, datatype)
@@ -380,8 +387,12 @@ def _put(values: dict[str, Any], name: str, metric: Metric, datatype: int) -> It
         return [Odd(f"{name}: {error}")]
     if value is None and not metric.is_null and metric.value is None:
         return [Odd(f"{name}: unsupported data type {datatype}")]
-    values[name] = value
-    return ()
+    if is_good or value is None:
+        values[name] = value
+        return ()
+    values[name] = None
+    values[name + ODD] = str(value)[:ODD_CHARS_MAX]
+    return [Odd("values that their node calls bad or stale")]
 
 
 def _next(node: _Node) -> int:

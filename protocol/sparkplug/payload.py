@@ -1,8 +1,8 @@
 """Decodes payloads of Sparkplug B (Eclipse Sparkplug 3.0, section 6.4). Pure.
 
 They are protocol buffers, decoded by Google's library, which the extra `formats` installs. The
-schema below has only what is used: metadata and properties are skipped. A data set becomes a list
-of objects, one for each row, and a template becomes its metrics.
+schema below has only what is used: metadata is skipped, and so are all properties but the quality.
+A data set becomes a list of objects, one for each row, and a template becomes its metrics.
 """
 
 from __future__ import annotations
@@ -34,6 +34,14 @@ _CELL_FIELDS: Final = (
     ("float_value", 3, _F.TYPE_FLOAT), ("double_value", 4, _F.TYPE_DOUBLE),
     ("boolean_value", 5, _F.TYPE_BOOL), ("string_value", 6, _F.TYPE_STRING),
 )  # fmt: skip
+_PROPERTY_FIELDS: Final = (
+    ("int_value", 3, _F.TYPE_UINT32), ("long_value", 4, _F.TYPE_UINT64),
+)  # fmt: skip
+QUALITY: Final = "Quality"
+"""Key of a metric's property that says how good its value is (section 6.4.17)."""
+GOOD: Final = range(192, 256)
+"""Qualities of values that may be used: the specification has 192, OPC's codes have these. It has 0
+for bad and 500 for stale values."""
 BOOLEAN, DATE_TIME = 11, 13
 _SIGNED_BITS: Final = {1: 8, 2: 16, 3: 32, 4: 64}
 """Int8 to Int64 → bits; they are sent as two's complement in an unsigned field."""
@@ -70,9 +78,15 @@ def _messages() -> Any:
     file = descriptor_pb2.FileDescriptorProto(
         name="edgewake_sparkplug_b.proto", package=_PACKAGE, syntax="proto2"
     )
+    one = file.message_type.add(name="Property")
+    _add_value(one, _PROPERTY_FIELDS)
+    properties = file.message_type.add(name="Properties")
+    _add(properties, "keys", 1, _F.TYPE_STRING, many=True)
+    _add(properties, "values", 2, "Property", many=True)
     metric = file.message_type.add(name="Metric")
     for name, number, kind in _METRIC_FIELDS:
         _add(metric, name, number, kind)
+    _add(metric, "properties", 9, "Properties")
     _add_value(
         metric,
         (*_VALUE_FIELDS, ("dataset_value", 17, "DataSet"), ("template_value", 18, "Template")),
@@ -123,6 +137,13 @@ class Metric(NamedTuple):
     is_null: bool
     is_historical: bool
     is_transient: bool
+    quality: int | None = None
+    """None: it says none, and the value is good."""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether its value may be used as a measurement."""
+        return self.quality is None or self.quality in GOOD
 
 
 class Template(NamedTuple):
@@ -187,7 +208,16 @@ def _metric(one: Any, depth: int) -> Metric:
         one.is_null,
         one.is_historical,
         one.is_transient,
+        _quality(one.properties) if one.HasField("properties") else None,
     )
+
+
+def _quality(properties: Any) -> int | None:
+    for name, found in zip(properties.keys, properties.values, strict=False):
+        kind = found.WhichOneof("value")
+        if name == QUALITY and kind is not None:
+            return int(getattr(found, kind))
+    return None
 
 
 def _rows(table: Any) -> list[dict[str, Any]]:

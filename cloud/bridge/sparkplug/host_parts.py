@@ -10,6 +10,7 @@ import orjson
 from edgewake.cloud.bridge.admission.mapped import Part
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.frames.field_names import put_over
 from edgewake.protocol.maps.applying import not_meant
 from edgewake.protocol.maps.names import device_name
 from edgewake.protocol.ops.device import DeviceState
@@ -28,7 +29,7 @@ def parts_of(
         if isinstance(one, Reading):
             body = not_meant(one.values) | {"t": one.t}
             if one.is_historical:
-                body["historical"] = True
+                put_over(body, {"historical": True})
             up = topics.up(device_name(one.thing, prefix), stream)
             found.append(Part(mqtt5.PublishPacket(up, orjson.dumps(body)), keeps_odd=True))
         elif isinstance(one, ThingPresence):

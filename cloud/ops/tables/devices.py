@@ -76,7 +76,7 @@ class DeviceView(BaseModel):
     former: list[str] = []
     """Gateways that brought its readings before."""
     reason: str = ""
-    """Why a thing behind a gateway is silent."""
+    """Why a thing behind a gateway is silent or offline."""
 
 
 def joined(ways: Iterable[DeviceSeen]) -> DeviceSeen | None:
@@ -96,12 +96,14 @@ def joined(ways: Iterable[DeviceSeen]) -> DeviceSeen | None:
 def reason(
     seen: DeviceSeen | None, state: DevicePresence, gateway: DevicePresence | None, *, now: int
 ) -> str:
-    """Explains why a thing behind a gateway is silent; empty for other devices.
+    """Explains why a thing behind a gateway is silent or offline; empty for other devices.
 
     `gateway` is the gateway's presence, None where it is unknown.
     """
     if seen is None or not seen.via or state is DevicePresence.ONLINE:
         return ""
+    if state is DevicePresence.OFFLINE and seen.is_offline:
+        return f"it said so by its gateway {seen.via}"
     if gateway is not None and gateway is not DevicePresence.ONLINE:
         return f"its gateway {seen.via} is {gateway}"
     silent_s = max(0, now - seen.last_seen) // 1000
@@ -128,6 +130,8 @@ def presence(
 def _presence(status: DeviceStatus | None, seen: DeviceSeen | None, *, now: int) -> DevicePresence:
     reported_at = (status.received_at or 0) if status else 0
     seen_at = seen.last_seen if seen else 0
+    if seen is not None and seen.is_offline and seen_at >= reported_at:
+        return DevicePresence.OFFLINE
     if status is None:
         return (
             DevicePresence.SILENT

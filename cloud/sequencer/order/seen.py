@@ -1,4 +1,4 @@
-"""When each device was last seen, for `ew.devices`. No I/O."""
+"""When each device was last seen, for `ew.devices`, and which thing said that it leaves. No I/O."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ REPORTS_MAX: Final = 50
 # devices of one shard that wait for their report; further ones are noted when they send the next
 # time
 DEVICES_MAX: Final = 4096
+# things of one shard that said that they are offline; of more, the first are shown as silent
+OFFLINE_MAX: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -35,6 +37,8 @@ class Seen:
         self._devices: dict[tuple[str, str], _Seen] = {}
         self._waiting: dict[tuple[str, str], _Seen] = {}
         """Sent since the last round began; reported in the next."""
+        self._offline: dict[tuple[str, str], int] = {}
+        """Things that said that they are offline → the time of that, ms."""
         self._round_s = float("-inf")
         self._reported_s = float("-inf")
 
@@ -48,12 +52,18 @@ class Seen:
         via: str = "",
         newest: int = 0,
         readings: int = 0,
+        is_online: bool | None = None,
     ) -> None:
         """Note a record of the device, with the number of its readings.
 
-        `newest`: the latest event time, ms, of what came by the gateway `via`.
+        `newest`: the latest event time, ms, of what came by the gateway `via`. `is_online`: what a
+        thing says of itself; None: nothing.
         """
         of = (device, via)
+        if is_online is False:
+            self._is_offline(of, newest)
+        elif newest > self._offline.get(of, newest):
+            del self._offline[of]
         seen = self._waiting.get(of)
         if seen is None:
             if len(self._waiting) >= DEVICES_MAX:
@@ -67,6 +77,12 @@ class Seen:
             seen.skew_ms = received_at - sent_at
         seen.streams[stream] += 1
         seen.readings[stream] += readings
+
+    def _is_offline(self, of: tuple[str, str], since: int) -> None:
+        before = self._offline.pop(of, 0)
+        if len(self._offline) >= OFFLINE_MAX:
+            del self._offline[next(iter(self._offline))]
+        self._offline[of] = max(since, before)
 
     def is_due(self, now_s: float) -> bool:
         """Is there something to report now?"""
@@ -96,4 +112,5 @@ class Seen:
             records=seen.records,
             via=via,
             newest=seen.newest or None,
+            is_offline=(device, via) in self._offline,
         )

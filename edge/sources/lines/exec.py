@@ -1,9 +1,9 @@
 """A program's output: each line that it writes is a reading.
 
 With `interval_s` it is started at intervals and has to end within `timeout_s`; without, it runs on,
-and is started again when it ends, later each time. It has a session of its own, of which nothing is
-left when it is over. Without room its output is not read, so it waits. A program that fails is said
-with the end of what it wrote to its standard error.
+and is started again when it ends, or has written nothing for `silence_s`; later each time. It has a
+session of its own, of which nothing is left when it is over. Without room its output is not read,
+so it waits. A program that fails is said with the end of what it wrote to its standard error.
 """
 
 from __future__ import annotations
@@ -43,6 +43,9 @@ class ExecConfig(LinesConfig):
     """Seconds from one start to the next; none: it runs on, and is started again when it ends."""
     timeout_s: float = key(default=30.0, gt=0, le=3600)
     """Seconds that it has, with `interval_s`; then it is killed."""
+    silence_s: float | None = key(default=None, gt=0, le=86_400)
+    """Seconds without a word after which it is killed and started again, without `interval_s`:
+    a program may hang, on a bus or a file system that is gone. None: it may be silent for ever."""
     format: LineFormat = LineFormat.JSON
     """json: each line is a JSON object; text: each becomes the field `line`; csv: values of
     `columns`; influx: a point of InfluxDB's line protocol; nmea: a sentence of NMEA 0183; gpsd: a
@@ -50,6 +53,8 @@ class ExecConfig(LinesConfig):
 
     def __post_init__(self) -> None:
         self.check_columns(self.format)
+        if self.silence_s is not None and self.interval_s is not None:
+            raise ValueError("silence_s: expected without interval_s, with which timeout_s ends it")
 
     def source(self, context: SourceContext) -> Exec:
         return Exec(self, context)
@@ -105,9 +110,19 @@ class Exec:
     async def _read(self, process: Process, intake: Intake) -> None:
         assert process.stdout is not None
         splitter = LineSplitter()
-        while data := await process.stdout.read(CHUNK_BYTES):
+        while data := await self._heard(process.stdout):
             await intake.put(self._lines.readings(intake, splitter.feed(data)))
         await intake.put(self._lines.readings(intake, splitter.last()))
+
+    async def _heard(self, output: asyncio.StreamReader) -> bytes:
+        """What it writes next; empty at its end. Raises LocalError where it writes nothing."""
+        try:
+            async with asyncio.timeout(self._config.silence_s):
+                return await output.read(CHUNK_BYTES)
+        except TimeoutError as error:
+            raise LocalError(
+                f"{self._config.command[0]}: nothing heard for {self._config.silence_s:g} s"
+            ) from error
 
 
 async def _tail(process: Process) -> bytes:

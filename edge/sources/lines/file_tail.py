@@ -105,7 +105,7 @@ class FileTail:
             )
             self.looked = True
             for name in follower.packed:
-                intake.remark(f"{name} was packed before it was read to its end: that is lost")
+                intake.miss(f"{name} was packed before it was read to its end: that is lost")
             follower.packed = ()
             if follower.truncations != truncations:
                 truncations = follower.truncations

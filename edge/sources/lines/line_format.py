@@ -17,6 +17,8 @@ from edgewake.edge.sources.lines import gpsd, nmea
 from edgewake.edge.sources.lines.json_objects import readings_of_objects
 from edgewake.edge.sources.lines.lines import Line
 from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.frames.event_time import Say, of_device
+from edgewake.protocol.frames.field_names import put_over
 from edgewake.protocol.plain import Check, Length
 
 COLUMNS_MAX: Final = 200
@@ -85,7 +87,8 @@ class LineReader:
             intake.refuse(RejectReason.OVERSIZE, "a line past its bound")
             return None
         try:
-            fields = self._parse(line.text)
+            is_point = self._format is LineFormat.INFLUX
+            fields = _influx(line.text, intake.remark) if is_point else self._parse(line.text)
         except Rejected as error:
             intake.refuse(error.reason, error.detail)
             return None
@@ -134,10 +137,11 @@ def _text(line: bytes) -> str:
         raise Rejected(RejectReason.ENCODING, f"byte {error.start} is not UTF-8") from error
 
 
-def _influx(line: bytes) -> Mapping[str, Any] | None:
+def _influx(line: bytes, say: Say) -> Mapping[str, Any] | None:
     """Parse line protocol into tags and fields side by side. Raises Rejected.
 
-    The measurement is the field `measurement`.
+    The measurement is the field `measurement`. A field keeps its name before a tag. The unit of the
+    time is seen by its size, as where such a line comes by MQTT or HTTP.
     """
     from edgewake.protocol.maps.decoders.influx import points
     from edgewake.protocol.maps.decoding import BadItem
@@ -148,13 +152,19 @@ def _influx(line: bytes) -> Mapping[str, Any] | None:
     point = found[0]
     if isinstance(point, BadItem):
         raise point.why
-    fields = {"measurement": point["measurement"], **point["tags"], **point["fields"]}
-    return fields | ({"t": point["time"] // 10**6} if "time" in point else {})
+    fields: dict[str, Any] = point["tags"]
+    put_over(fields, point["fields"])
+    put_over(fields, {"measurement": point["measurement"]})
+    if "time" in point:
+        try:
+            put_over(fields, {"t": of_device(point["time"])})
+        except ValueError:
+            say("no time in time")
+    return fields
 
 
 PARSERS: Final[Mapping[LineFormat, Callable[[bytes], Mapping[str, Any] | None]]] = {
     LineFormat.NMEA: nmea.fields_of,
     LineFormat.GPSD: gpsd.fields_of,
     LineFormat.TEXT: lambda line: {"line": line.decode("utf-8", "replace")},
-    LineFormat.INFLUX: _influx,
 }

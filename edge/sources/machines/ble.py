@@ -21,7 +21,7 @@ from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.machines.beacons import decoded
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.errors import LocalError
+from edgewake.protocol.errors import LocalError, RejectReason
 from edgewake.protocol.frames.frame import Scalar
 from edgewake.protocol.plain import key
 
@@ -99,7 +99,7 @@ class Ble:
         self._heard = Heard(config)
 
     async def run(self, intake: Intake) -> None:
-        waiting: deque[dict[str, Any]] = deque(maxlen=WAITING_MAX)
+        waiting: deque[dict[str, Any]] = deque()
         came = asyncio.Event()
 
         def on_advertisement(device: BLEDevice, told: AdvertisementData) -> None:
@@ -114,7 +114,8 @@ class Ble:
             if body is None:
                 return
             if len(waiting) == WAITING_MAX:
-                intake.remark("readings without room dropped")
+                intake.refuse(RejectReason.QUOTA, "no room for a reading")
+                return
             waiting.append(body | {"t": self._clock.now_ms()})
 
         try:

@@ -2,7 +2,9 @@
 
 cantools decodes them. A car is also asked for the values that every car has (OBD-II, mode 1).
 
-At most one reading of each message is taken in `interval_s`: a bus has thousands a second.
+At most one reading of each message is taken in `interval_s`: a bus has thousands a second. What a
+multiplexed message has by turns are messages of their own for that, and so is what several units of
+a J1939 network send under one number (their source addresses differ).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Annotated, Any, Final, Literal
 
 import can
 import cantools.database
+from cantools.database.can import Message as KnownMessage
 from cantools.database.namedsignalvalue import NamedSignalValue
 
 from edgewake.edge.daemon_thread import DaemonThread
@@ -22,6 +25,7 @@ from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import ConfigError, LocalError
+from edgewake.protocol.frames.field_names import put_over
 from edgewake.protocol.plain import Check, key
 
 WAIT_S: Final = 0.2
@@ -30,6 +34,12 @@ AT_ONCE: Final = 1_000
 """Messages that are taken in one turn."""
 REQUEST_ID: Final = 0x7DF
 """OBD-II: asked of all control units (ISO 15765-4)."""
+CLOCK_MS_MAX: Final = 60_000
+"""Milliseconds that a frame's time may be off our clock; some adapters count from their start."""
+J1939: Final = "j1939"
+"""What cantools calls the protocol of messages that are known by their parameter group."""
+PDU_2: Final = 0xF000
+"""J1939: parameter groups from here on have no address in them (SAE J1939-21)."""
 ANSWER_IDS: Final = range(0x7E8, 0x7F0)
 _CURRENT_DATA: Final = 0x01
 _ANSWER: Final = 0x41
@@ -75,13 +85,13 @@ class CanConfig(SourceConfig):
     """Which bus."""
     dbc: Path | None = None
     """DBC file (or ARXML, KCD, SYM) that says what messages mean. A reading has the message's name
-    in `message` and its signals as fields."""
+    in `message` and its signals as fields; of J1939, `source_address` says which unit sent it."""
     obd: Annotated[tuple[str, ...], Check(_pids)] = ()
     """What a car is asked for by OBD-II, such as `rpm`, `speed`, `coolant_temperature`; the answers
     are one reading."""
     interval_s: float = key(default=1.0, ge=0, le=3600)
-    """Seconds in which at most one reading of each message is taken, and from one question of
-    OBD-II to the next."""
+    """Seconds in which at most one reading of each message is taken, of each page of a multiplexed
+    one and of each source address of J1939; and from one question of OBD-II to the next."""
     silence_s: float = key(default=60.0, gt=0, le=86_400)
     """Seconds without any message after which the bus is reopened."""
 
@@ -134,9 +144,8 @@ class Can:
                 raise LocalError(
                     f"{self._config.channel}: nothing heard for {self._config.silence_s:.0f} s"
                 )
-            bodies = self._taking.bodies(messages, now_s, intake)
-            now_ms = self._clock.now_ms()
-            await intake.put(intake.check_all([body | {"t": now_ms} for body in bodies]))
+            bodies = self._taking.bodies(messages, self._clock.now_ms(), intake)
+            await intake.put(intake.check_all(bodies))
 
 
 def _received(bus: can.BusABC) -> list[can.Message]:
@@ -152,45 +161,93 @@ def _received(bus: can.BusABC) -> list[can.Message]:
     return found
 
 
+def time_of(one: can.Message, now_ms: int) -> int:
+    """When a frame came, ms; now where it has no such time. Pure."""
+    found = round(one.timestamp * 1000)
+    return found if abs(found - now_ms) <= CLOCK_MS_MAX else now_ms
+
+
+def group_of(number: int) -> int:
+    """The parameter group of a J1939 frame. Pure."""
+    group = number >> 8 & 0x3FFFF
+    return group if group & 0xFF00 >= PDU_2 else group & 0x3FF00
+
+
 class Dbc:
     """Messages by a file."""
 
     def __init__(self, config: CanConfig) -> None:
         """Raises ConfigError."""
-        self._interval_s = config.interval_s
-        self._taken_s: dict[int, float] = {}
+        self._interval_ms = config.interval_s * 1000
+        self._taken_ms: dict[tuple[Any, ...], int] = {}
+        """Message, its sender and its page → when the last one was taken: as many as the file and
+        the bus have."""
         assert config.dbc is not None
         try:
             self._database = cantools.database.load_file(config.dbc)
         except (OSError, cantools.database.Error, UnicodeDecodeError) as error:
             raise ConfigError(f"dbc = {config.dbc}: {str(error)[:300]}") from error
-        self._known = {one.frame_id: one for one in self._database.messages}
+        self._known: dict[tuple[bool, int], KnownMessage] = {}
+        self._groups: dict[int, KnownMessage] = {}
+        """Messages of J1939 by parameter group: who sends them is not in the file."""
+        for one in self._database.messages:
+            if one.protocol == J1939:
+                self._groups[group_of(one.frame_id)] = one
+            else:
+                self._known[one.is_extended_frame, one.frame_id] = one
+        self._selectors = {
+            one.name: [signal.name for signal in one.signals if signal.is_multiplexer]
+            for one in self._database.messages
+        }
+        """Signals that say which page of a multiplexed message it is."""
 
     def questions(self, _now_s: float) -> list[can.Message]:
         """Ask nothing."""
         return []
 
     def bodies(
-        self, messages: Sequence[can.Message], now_s: float, intake: Intake
+        self, messages: Sequence[can.Message], now_ms: int, intake: Intake
     ) -> list[dict[str, Any]]:
         """Those that the file knows; what cannot be read of them is counted."""
         found: list[dict[str, Any]] = []
         for one in messages:
-            known = self._known.get(one.arbitration_id)
+            known = self._of(one)
             if known is None or one.is_error_frame or one.is_remote_frame:
                 continue
-            if now_s - self._taken_s.get(one.arbitration_id, -1e9) < self._interval_s:
+            t = time_of(one, now_ms)
+            sender = (known.name, one.arbitration_id)
+            selectors = self._selectors[known.name]
+            if not selectors and not self._is_due(sender, t):
                 continue
             try:
                 signals = known.decode(bytes(one.data), allow_truncated=True)
             except Exception as error:  # of a format with many ways to be wrong
                 intake.remark(f"{known.name}: cannot be read ({type(error).__name__})")
                 continue
-            if isinstance(signals, dict) and signals:
-                self._taken_s[one.arbitration_id] = now_s
-                values = {name: _plain(value) for name, value in signals.items()}
-                found.append({"message": known.name, **values})
+            if not isinstance(signals, dict) or not signals:
+                continue
+            values = {name: _plain(value) for name, value in signals.items()}
+            page = (*sender, *(values.get(name) for name in selectors))
+            if selectors and not self._is_due(page, t):
+                continue
+            self._taken_ms[page] = t
+            meant: dict[str, Any] = {"message": known.name, "t": t}
+            if known.protocol == J1939:
+                meant["source_address"] = one.arbitration_id & 0xFF
+            put_over(values, meant)
+            found.append(values)
         return found
+
+    def _of(self, one: can.Message) -> KnownMessage | None:
+        """The message of the file that a frame is."""
+        known = self._known.get((one.is_extended_id, one.arbitration_id))
+        if known is None and one.is_extended_id:
+            return self._groups.get(group_of(one.arbitration_id))
+        return known
+
+    def _is_due(self, page: tuple[Any, ...], t: int) -> bool:
+        last = self._taken_ms.get(page)
+        return last is None or not 0 <= t - last < self._interval_ms
 
 
 def _plain(value: Any) -> Any:
@@ -220,17 +277,18 @@ class Obd:
         return [can.Message(arbitration_id=REQUEST_ID, data=data, is_extended_id=False)]
 
     def bodies(
-        self, messages: Sequence[can.Message], _now_s: float, _intake: Intake
+        self, messages: Sequence[can.Message], now_ms: int, _intake: Intake
     ) -> list[dict[str, Any]]:
-        """One when all was asked."""
+        """One when all was asked, with the time of its last answer."""
         for one in messages:
-            self._body |= self._answer(one)
+            if answer := self._answer(one):
+                self._body |= answer | {"t": time_of(one, now_ms)}
         if self._left or not self._body:
             return []
         body, self._body = self._body, {}
         return [body]
 
-    def _answer(self, one: can.Message) -> dict[str, float]:
+    def _answer(self, one: can.Message) -> dict[str, Any]:
         data = list(one.data)
         is_answer = one.arbitration_id in ANSWER_IDS and len(data) >= 4 and data[1] == _ANSWER
         name = self._names.get(data[2]) if is_answer else None

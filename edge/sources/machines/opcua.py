@@ -2,8 +2,11 @@
 
 It has the time that its source gave it; changes of one moment are one reading.
 
-A server that is gone is asked again later. Then it sends the values that it has; one whose time is
-known already is not taken again.
+A connection that is lost is opened again within RESUME_S with the same subscription, so the server
+sends what it kept meanwhile (OPC 10000-4, section 6.7). Where it has forgotten the subscription, or
+the source was away for longer, it sends the values that it has; one whose time is known already is
+not taken again, and one that is new may have changed more than once: that is said as a loss. So is
+what a server dropped because its queue was full.
 
 Of redundant servers, which have the same values with the same times, all are subscribed to at once
 (OPC 10000-4, section 6.6.2: hot). Each change is taken from the one that tells it first, so while
@@ -15,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -24,18 +27,19 @@ from urllib.parse import urlsplit
 import orjson
 from asyncua import Client, ua
 from asyncua.crypto import security_policies
+from asyncua.observer import Observer, SubscriptionEvent
 
 from edgewake.edge.intake.intake import Intake
 from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.address import resolved
 from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.web.web_config import read_token
-from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.errors import RejectReason, Unavailable
 from edgewake.protocol.names import is_field
 from edgewake.protocol.plain import Check, ConfigTable, key
 
-# It writes each message of the server, a kilobyte each.
-logging.getLogger("asyncua").setLevel(logging.WARNING)
+# It writes each message of the server, a kilobyte each, and warns of each attempt to connect again.
+logging.getLogger("asyncua").setLevel(logging.ERROR)
 
 NODES_MAX: Final = 200
 """Values of one source; a reading may have as many fields."""
@@ -48,10 +52,16 @@ TOLD_MAX: Final = 2048
 behind another, some seconds at hundred changes a second."""
 AGAIN_S: Final = 2.0
 """Seconds after which a redundant server that was lost is asked again."""
+RESUME_S: Final = 20.0
+"""Seconds in which a lost connection may be opened again with the same subscription. After them the
+source says that the server is away. Servers keep some minutes, and QUEUE_MAX changes."""
 LOOK_S: Final = 1.0
 """Seconds between two looks whether the server is there."""
 QUEUE_MAX: Final = 1000
 """Changes of one value that a server keeps between two messages; without, it keeps the last."""
+OVERFLOW: Final = 0x0480
+"""Bits of a status code: a value of a queue that was full, so others before it were dropped
+(OPC 10000-4, section 7.39.1)."""
 DEFAULT_PORT: Final = 4840
 POLICIES: Final = {
     "Basic256Sha256": security_policies.SecurityPolicyBasic256Sha256,
@@ -185,6 +195,10 @@ class Told:
             {name: (moment.isoformat(), value) for name, (moment, value) in marks.items()}
         ).decode()
 
+    def names(self) -> frozenset[str]:
+        """Those that changes are known of."""
+        return frozenset(self._marks)
+
     def is_new(self, one: Change) -> bool:
         """Is it taken for the first time? From now on it is not. What has no time always is."""
         if one.mark is None:
@@ -210,6 +224,8 @@ class OpcUa:
         self._told = Told(TOLD_MAX if config.also else 1, context.position(self._name))
         self._away: dict[str, str] = {}
         """Redundant servers that are not there → why."""
+        self._followed: set[str] = set()
+        """Addresses of the servers that are subscribed to now."""
 
     async def run(self, intake: Intake) -> None:
         servers = self._config.servers
@@ -246,12 +262,15 @@ class OpcUa:
             await self._follow(intake, server)
         except (OSError, TimeoutError, ua.UaError) as error:
             raise Unavailable(f"{server.url}: {error or type(error).__name__}") from error
+        finally:
+            self._followed.discard(server.url)
 
     async def _follow(self, intake: Intake, server: AlsoConfig) -> None:
         """Until the connection is lost. Raises OSError, TimeoutError, ua.UaError."""
         client = await self._client(server)
         async with client:
             waiting = Waiting(intake, {node.id: node.name for node in self._config.node})
+            client.uaclient.observer = waiting
             subscription = await client.create_subscription(
                 self._config.publish_s * 1000, waiting, queue_maxsize=WAITING_MAX
             )
@@ -265,19 +284,35 @@ class OpcUa:
             self._away.pop(server.url, None)
             if self._config.also:
                 intake.remark(f"{server.url}: subscribed")
+            waiting.is_after_hole = not self._followed
+            self._followed.add(server.url)
             while True:
                 changes = await waiting.next(LOOK_S)
-                new = filter(self._told.is_new, changes)
-                if readings := intake.check_all([*bodies(new)]):
-                    await intake.put(readings, position=(self._name, self._told.newest()))
-                await client.check_connection()
+                await self._take(intake, waiting, changes)
+                await client.check_connection()  # waits while the connection is opened again
+
+    async def _take(self, intake: Intake, waiting: Waiting, changes: list[Change]) -> None:
+        known = self._told.names()
+        new = list(filter(self._told.is_new, changes))
+        if changes and waiting.is_after_hole:
+            waiting.is_after_hole = False
+            if any(one.name in known for one in new):
+                intake.miss("changes while nothing was subscribed to")
+        if readings := intake.check_all([*bodies(new)]):
+            await intake.put(readings, position=(self._name, self._told.newest()))
 
     async def _client(self, server: AlsoConfig) -> Client:
         config = self._config
         url = urlsplit(server.url)
         # Looked up beside asyncua, whose look-up would hold up the stop of the agent.
         await resolved(url.hostname or "", url.port or DEFAULT_PORT)
-        client = Client(server.url, timeout=config.timeout_s)
+        client = Client(
+            server.url,
+            timeout=config.timeout_s,
+            auto_reconnect=not config.also,  # redundant servers stand in for one another
+            reconnect_max_delay=AGAIN_S,
+            reconnect_request_timeout=RESUME_S,
+        )
         client.application_uri = config.application_uri
         client.name = client.description = "edgewake"
         if config.security != "none":
@@ -296,7 +331,7 @@ class OpcUa:
         return client
 
 
-def bodies(changes: Iterator[Change]) -> Iterator[dict[str, Any]]:
+def bodies(changes: Iterable[Change]) -> Iterator[dict[str, Any]]:
     """Changes of one moment are one object. Pure."""
     body: dict[str, Any] = {}
     for one in changes:
@@ -310,7 +345,7 @@ def bodies(changes: Iterator[Change]) -> Iterator[dict[str, Any]]:
         yield body
 
 
-class Waiting:
+class Waiting(Observer):  # type: ignore[misc]  # asyncua has no types
     """Changes that the server told and that were not taken yet."""
 
     def __init__(self, intake: Intake, names: dict[str, str]) -> None:
@@ -319,17 +354,26 @@ class Waiting:
         self._changes: deque[Change] = deque()
         """At most WAITING_MAX."""
         self._came = asyncio.Event()
+        self.is_after_hole = False
+        """Was there a time, before the next changes, in which nothing was subscribed to?"""
+
+    def on_subscription_event(self, _id: int | None, event: SubscriptionEvent) -> None:
+        """Called by asyncua, which makes a new subscription where the server forgot the old."""
+        if event is SubscriptionEvent.RECREATED:
+            self.is_after_hole = True
 
     def datachange_notification(self, node: Any, value: Any, data: Any) -> None:
         """Called by asyncua for each change."""
         if len(self._changes) >= WAITING_MAX:
-            self._intake.remark("changes without room dropped")
+            self._intake.refuse(RejectReason.QUOTA, "no room for a change")
             return
         name = self._names[node.nodeid]
         told = data.monitored_item.Value
         if not told.StatusCode.is_good():
             self._intake.remark(f"{name}: {told.StatusCode.name}")
             value = None
+        if told.StatusCode.value & OVERFLOW == OVERFLOW:
+            self._intake.refuse(RejectReason.QUOTA, f"{name}: the server's queue was full")
         moment = told.SourceTimestamp or told.ServerTimestamp
         self._changes.append(Change(name, plain(value), moment))
         self._came.set()

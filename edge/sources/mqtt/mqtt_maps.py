@@ -8,13 +8,14 @@ from typing import Any
 
 from edgewake.edge.intake.intake import Intake
 from edgewake.protocol.errors import ConfigError
+from edgewake.protocol.frames.field_names import put_over
 from edgewake.protocol.maps.applying import Mapped, Outcome, apply
 from edgewake.protocol.maps.compiling import compile_maps, compile_presets
 from edgewake.protocol.maps.map_file import MapFile
 from edgewake.protocol.maps.path import MISSING
 from edgewake.protocol.maps.rule import Map, Maps
 from edgewake.protocol.maps.topic import Crossing
-from edgewake.protocol.names import THING, THING_SEQ
+from edgewake.protocol.names import THING, THING_ONLINE, THING_SEQ
 
 
 class SourceMaps:
@@ -30,14 +31,17 @@ class SourceMaps:
         takes_all: bool = False,
         text: str | None = None,
         others: frozenset[str] = frozenset(),
+        has_devices: bool = False,
     ) -> None:
         """`takes_all`: are readings of other streams taken too? Raises ConfigError.
 
         `text`: a map file's text, in place of its path. `others`: streams that have sources.
+        `has_devices`: are things devices of their own, with a presence?
         """
         self._file = MapFile(path, presets, zone=zone, text=text)
         self._stream = stream
         self._others = others - {stream}
+        self._has_devices = has_devices
         self._crossing = Crossing(self._file.maps.filters)
         if not takes_all:
             _check_stream(self._file.maps, stream)
@@ -65,7 +69,9 @@ class SourceMaps:
         found: list[dict[str, Any]] = []
         for one in readings:
             other = {} if one.stream in ("", self._stream) else {named: one.stream}
-            found.append(_of_thing(one) | other)
+            body = self._of_thing(one)
+            put_over(body, other)
+            found.append(body)
         return found
 
     def bodies(
@@ -84,7 +90,20 @@ class SourceMaps:
             intake.refuse(one.why.reason, one.why.detail, one.readings)
         for what in outcome.remarks:
             intake.remark(what)
-        return [_of_thing(one) for one in own]
+        return [self._of_thing(one) for one in own]
+
+    def _of_thing(self, reading: Mapped) -> dict[str, Any]:
+        """The object, with the device of the map, its number and its presence as fields."""
+        if not reading.device:
+            return reading.body
+        body = reading.body
+        meant: dict[str, Any] = {THING: reading.device}
+        if "seq" in body:
+            meant[THING_SEQ] = body.pop("seq")
+        if self._has_devices and reading.is_there is not None:
+            meant[THING_ONLINE] = reading.is_there
+        put_over(body, meant)
+        return body
 
     def _is_of_another(self, outcome: Outcome) -> bool:
         """Is a message of a stream that another source gives? Then that one speaks of it."""
@@ -93,16 +112,6 @@ class SourceMaps:
 
     def _gives_another(self, one: Map) -> bool:
         return one.stream is not None and one.stream.constant in self._others
-
-
-def _of_thing(reading: Mapped) -> dict[str, Any]:
-    """The object, with the device of the map and its number as fields."""
-    if not reading.device:
-        return reading.body
-    body = reading.body | {THING: reading.device}
-    if "seq" in body:
-        body[THING_SEQ] = body.pop("seq")
-    return body
 
 
 def check_presets(presets: Sequence[str], stream: str) -> None:

@@ -33,6 +33,7 @@ from edgewake.protocol.broker import (
     tls_of,
 )
 from edgewake.protocol.errors import Rejected, RejectReason, Unavailable
+from edgewake.protocol.frames.field_names import put_over
 from edgewake.protocol.json_text import is_meant_as_json, parse
 from edgewake.protocol.maps.topic import Crossing, TopicTemplate
 from edgewake.protocol.mqtt import PACKET_BYTES_MAX, Packet, PacketReader, Unreadable
@@ -159,6 +160,7 @@ class MqttSubscribe:
                 zone=config.time.zone,
                 text=config.maps_text,
                 others=context.streams,
+                has_devices=config.has_devices,
             )
         self._template = TopicTemplate.parse(config.topic or "#")
         self._client_id = config.client_id or client_id_of(context.device, config.stream)
@@ -311,9 +313,10 @@ class MqttSubscribe:
             named = dict(self._template.fields(packet.topic))
         if packet.retain:
             named[RETAINED] = True
-        return await checked(
-            intake, [{**item, **named} if isinstance(item, dict) else item for item in items]
-        )
+        for item in items:
+            if isinstance(item, dict):
+                put_over(item, named)
+        return await checked(intake, items)
 
 
 def bodies(payload: bytes, field: str) -> list[Any]:

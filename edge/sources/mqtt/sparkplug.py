@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Final, Literal
 
 import mqtt5
@@ -22,8 +23,10 @@ from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.sources.mqtt.mqtt_subscribe import Link
 from edgewake.protocol.broker import BrokerConfig, client_id_of, tls_of
 from edgewake.protocol.errors import RejectReason
+from edgewake.protocol.frames.field_names import put_over
 from edgewake.protocol.maps.names import device_name
 from edgewake.protocol.mqtt import Unreadable
+from edgewake.protocol.names import THING, THING_ONLINE
 from edgewake.protocol.plain import Check, key
 from edgewake.protocol.sparkplug.host import (
     NAMESPACE,
@@ -42,6 +45,9 @@ from edgewake.protocol.sparkplug.payload import rebirth
 
 LOOK_S: Final = 0.25
 """Seconds between two looks at what waits for a message before it."""
+LEAVE_S: Final = 1.0
+"""Seconds that a broker has to close the connection of a host that said that it leaves: one that is
+cut before may not have read it."""
 BIRTH_PACKET: Final = 2
 """Packet id of what it says of itself; 1 is that of SUBSCRIBE."""
 
@@ -104,15 +110,23 @@ class Sparkplug:
             await link.open(self._client_id, self._config, filters, will=will)
             self._say(link, True, began_ms)
             looking = asyncio.create_task(self._look(host, link, intake))
-            looking.add_done_callback(lambda _: writer.transport.abort())
+
+            def cut(_: asyncio.Task[None]) -> None:
+                writer.transport.abort()
+
+            looking.add_done_callback(cut)
             try:
                 while True:
                     await self._take(host, link, intake, await link.publishes(), began_ms)
             finally:
+                looking.remove_done_callback(cut)  # it says first that it leaves
                 looking.cancel()
                 await asyncio.wait({looking})
                 self._say(link, False, self._clock.now_ms())
                 link.send(mqtt5.DisconnectPacket())
+                with suppress(TimeoutError, OSError):
+                    async with asyncio.timeout(LEAVE_S):
+                        await reader.read()
 
     def _say(self, link: Link, is_online: bool, t: int) -> None:
         """That it is there, or leaves."""
@@ -173,13 +187,18 @@ class Sparkplug:
                 else:
                     intake.remark(one.what)
             else:
-                bodies.append(body_of(one))
+                bodies.append(body_of(one, has_devices=self._config.has_devices))
         await intake.put(intake.check_all(bodies))
 
 
-def body_of(one: Reading | ThingPresence) -> dict[str, Any]:
-    """A reading or presence as an object. Pure."""
-    common = {"t": one.t, "thing": device_name(one.thing)}
+def body_of(one: Reading | ThingPresence, *, has_devices: bool) -> dict[str, Any]:
+    """A reading or presence as an object. Pure.
+
+    `has_devices`: are nodes and their devices devices of their own?
+    """
+    common: dict[str, Any] = {"t": one.t, THING: device_name(one.thing)}
     if isinstance(one, ThingPresence):
-        return common | {"online": one.is_online}
-    return one.values | common | ({"historical": True} if one.is_historical else {})
+        word = {THING_ONLINE: one.is_online} if has_devices else {}
+        return common | {"online": one.is_online} | word
+    put_over(one.values, common | ({"historical": True} if one.is_historical else {}))
+    return one.values

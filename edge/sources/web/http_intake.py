@@ -470,6 +470,7 @@ def _mapped(config: HttpIntakeConfig) -> MappedRequests:
         stream=config.stream,
         zone=config.time.zone,
         takes_all=True,
+        has_devices=config.has_devices,
     )
     tokens = None if config.tokens_file is None else DeviceTokens(config.tokens_file)
     return MappedRequests(maps, tokens, config.body_bytes_max)

@@ -77,6 +77,26 @@ def test_when_a_gateway_goes_its_things_are_silent_at_once_and_the_reason_is_tol
     assert sorted(look(table, NOW + 4)) == [("meter-1", "online", ""), ("meter-2", "online", "")]
 
 
+def test_a_thing_that_said_that_it_leaves_is_offline_until_something_new_comes() -> None:
+    table = DeviceTable()
+    says(table, "gw-1")
+
+    def plug(via: str, newest: int, *, is_offline: bool) -> object:
+        row = DeviceSeen(
+            device="plug", last_seen=newest, via=via, newest=newest, is_offline=is_offline
+        )
+        return table.put("plug", f"seen|{via}", row.to_json(), now=newest)
+
+    plug("gw-1", NOW, is_offline=False)
+    event = plug("gw-1", NOW + 1, is_offline=True)
+    assert isinstance(event, dict)
+    assert (event["state"], event["reason"]) == ("offline", "it said so by its gateway gw-1")
+    says(table, "gw-1", DeviceState.OFFLINE, at=NOW + 2)
+    assert look(table, NOW + 2) == [], "offline it stays, with its gateway or without"
+    plug("gw-2", NOW + 3, is_offline=False)
+    assert shown(table, "plug", NOW + 3) == ("gw-2", "online", ["gw-1"]), "it went elsewhere"
+
+
 def test_a_thing_that_is_silent_while_its_gateway_talks_is_told() -> None:
     table = DeviceTable()
     says(table, "gw-1")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.protocol.frames.field_names import NAMES_MAX, Names, form, with_suffix
+from edgewake.protocol.frames.field_names import NAMES_MAX, Names, form, put_over, with_suffix
 from edgewake.protocol.names import FIELD_CHARS_MAX, is_field
 
 
@@ -23,6 +25,28 @@ from edgewake.protocol.names import FIELD_CHARS_MAX, is_field
 )  # fmt: skip
 def test_a_name_becomes_one_that_is_like_it(path: str, name: str) -> None:
     assert form(path) == name
+
+
+@pytest.mark.parametrize(
+    ("body", "fields", "found"),
+    [
+        ({"v": 1}, {"room": "hall"}, {"v": 1, "room": "hall"}),
+        ({"room": 2}, {"room": "hall"}, {"room": "hall", "room_": 2}),
+        ({"room": "hall"}, {"room": "hall"}, {"room": "hall"}),
+        ({"room": None}, {"room": "hall"}, {"room": "hall"}),
+        (
+            {"room": 2, "room_": 3},
+            {"room": "hall", "room__": 4},
+            {"room": "hall", "room_": 3, "room__": 4, "room___": 2},
+        ),
+        ({"a": 1, "a_": 2}, {"a": 3, "a_": 4}, {"a": 3, "a_": 4, "a__": 1, "a___": 2}),
+    ],
+)
+def test_a_field_that_is_added_leaves_the_devices_own_of_its_name_beside_it(
+    body: dict[str, Any], fields: dict[str, Any], found: dict[str, Any]
+) -> None:
+    put_over(body, fields)
+    assert body == found
 
 
 @given(st.text(max_size=200))

@@ -200,6 +200,19 @@ def test_names_that_mean_something_to_an_intake_are_fields_of_the_device() -> No
     assert found == {"device_": "other", "seq_": 7, "epoch_": 1, "t_": "x", "t": 1_790_000_000_000}
 
 
+def test_a_field_that_a_map_gives_replaces_no_value_of_the_message() -> None:
+    tagged = 'tags = { room = "hall" }\n'
+    assert body(tagged, {"room": 2, "v": 1}) == {"room": "hall", "room_": 2, "v": 1}
+    assert body(tagged, {"room": "hall", "v": 1}) == {"room": "hall", "v": 1}
+    named = '[map.fields]\n"inner.x" = "x"\n"*" = "*"\n'
+    assert body(named, {"x": 1, "inner": {"x": 2}})["x"] == 2
+    assert body(named, {"x": 1, "inner": {"x": 2}})["x_"] == 1
+    timed = 'time = "at"\n'
+    found = body(timed, {"at": 1_790_000_000, "t": 21.5, "t_": 3})
+    assert found == {"t": 1_790_000_000_000, "t_": 3, "t__": 21.5}
+    assert body("", {"device": "x", "device_": "y"}) == {"device__": "x", "device_": "y"}
+
+
 def test_the_time_is_found_by_names_and_looks_where_it_is_said() -> None:
     assert (
         body('time = "auto"\n', {"v": 1, "last_seen": "2026-01-01T10:00:00Z"})["t"] == 1767261600000

@@ -101,10 +101,11 @@ async def it_says_that_it_is_there_and_when_it_leaves(port: int, start: Start) -
             await watching.says(topic, online=False)
             again = await watching.says(topic, online=True)
             assert again == {"online": True, "timestamp": since}, "a late will is put right"
-        await watching.says(topic, online=False)
+        left = await watching.says(topic, online=False)
+        assert left["timestamp"] > since, "the time of its leaving"
     with client(port, topic) as later:
         kept = await later.next(topic)
-        assert (kept.retain, json.loads(kept.payload)["online"]) == (True, False)
+        assert (kept.retain, kept.qos, json.loads(kept.payload)) == (True, 1, left)
 
 
 async def it_takes_births_data_and_deaths(port: int, start: Start) -> None:
@@ -158,7 +159,11 @@ async def its_will_speaks_when_it_is_cut_off(port: int, start: Start) -> None:
     topic = "spBv1.0/STATE/h3"
     with client(port, topic) as watching:
         async with start("h3") as one:
-            await watching.says(topic, online=True)
+            since = (await watching.says(topic, online=True))["timestamp"]
             watching.publish("spBv1.0/h3/NBIRTH/n", birth(0, 0, X))
             await one.rows(1)
-        await watching.says(topic, online=False)
+        will = await watching.says(topic, online=False)
+        assert will == {"online": False, "timestamp": since}, "the time of its birth"
+    with client(port, topic) as later:
+        kept = await later.next(topic)
+        assert (kept.retain, kept.qos, json.loads(kept.payload)) == (True, 1, will)

@@ -76,6 +76,34 @@ def test_a_template_is_the_metrics_in_it_and_its_definition_measures_nothing() -
     assert values(heard("NDATA", field(1, T) + later + field(3, 1))) == [{"m1/rpm": -6}]
 
 
+def quality(code: int) -> bytes:
+    """Properties of a metric: its unit, and its quality."""
+    unit, said = field(1, 12) + field(8, "Cel"), field(1, 3) + field(3, code)
+    return field(9, field(1, "engUnit") + field(1, "Quality") + field(2, unit) + field(2, said))
+
+
+@pytest.mark.parametrize(("code", "is_good"), [(192, True), (216, True), (0, False), (500, False)])
+def test_a_value_that_its_node_calls_bad_or_stale_is_no_measurement(
+    code: int, is_good: bool
+) -> None:
+    """As an edge node says the last values once more whose controller is dead."""
+    speed, level = field(10, 7) + quality(code), field(10, 5)
+    data = field(1, T) + metric_of("speed", 3, speed) + metric_of("level", 3, level) + field(3, 0)
+    events = Heard()("NBIRTH", data)
+    kept = {"speed": 7} if is_good else {"speed": None, "speed_odd": "7"}
+    assert values(events) == [kept | {"level": 5}]
+    odd = [Odd("values that their node calls bad or stale")]
+    assert [one for one in events if isinstance(one, Odd)] == ([] if is_good else odd)
+
+
+def test_the_quality_of_a_template_is_that_of_the_values_in_it() -> None:
+    rpm = metric_of("rpm", 3, field(10, 5))
+    motor = metric_of("m1", 19, field(18, rpm + field(4, "Motor")), quality(0))
+    assert values(Heard()("NBIRTH", field(1, T) + motor + field(3, 0))) == [
+        {"m1/rpm": None, "m1/rpm_odd": "5"}
+    ]
+
+
 def test_templates_in_templates_have_a_bound() -> None:
     inner = metric_of("x", 3, field(10, 1))
     for _ in range(20):

@@ -7,6 +7,8 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 from edgewake.edge.sources.lines.exec import ExecConfig
 from tests.edge.sources.cage import caged
 from tests.services import wait_until
@@ -29,6 +31,21 @@ async def test_each_line_of_a_program_that_runs_on_is_a_reading(tmp_path: Path) 
         await one.until(lambda: one.column("n") == [0, 1, 2], "three lines")
         await one.until(lambda: one.intake.refused == {"json": 1}, "the refusal")
         assert one.supervisor.failures == 0
+
+
+async def test_a_program_that_hangs_is_ended_and_started_again(tmp_path: Path) -> None:
+    text = "import os, time\nprint('{\"n\": %d}' % os.getpid(), flush=True)\ntime.sleep(600)\n"
+    async with caged(tmp_path / "log", program(tmp_path, text, silence_s=0.3)) as one:
+        await one.failed("nothing heard for 0.3 s")
+        await one.until(lambda: len(one.column("n")) >= 2, "its second run")
+        first = one.column("n")[0]
+        assert isinstance(first, int)
+        await asyncio.to_thread(wait_until, lambda: not _runs(first), "the end of the first")
+
+
+def test_a_program_at_intervals_has_its_time_and_no_silence(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="timeout_s ends it"):
+        program(tmp_path, "", interval_s=1.0, silence_s=1.0)
 
 
 async def test_a_program_is_started_at_intervals_and_one_that_fails_is_said(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import os
 import random
 import threading
@@ -201,6 +202,23 @@ async def test_several_rotations_while_away_lose_nothing(tmp_path: Path) -> None
     path.write_text(lines(range(10, 15)))
     async with tailing(tmp_path / "log", path) as tail:
         await tail.until(lambda: tail.sent.ns() == list(range(5, 15)))
+
+
+async def test_a_file_that_was_packed_before_it_was_read_is_a_loss_and_a_gap(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "in.log"
+    path.write_text(lines(range(5)))
+    async with tailing(tmp_path / "log", path) as tail:
+        await tail.until(lambda: len(tail.sent.ns()) == 5)
+    path.write_text(path.read_text() + lines(range(5, 10)))
+    with gzip.open(tmp_path / "in.log.1.gz", "wb") as packed:
+        packed.write(path.read_bytes())
+    path.unlink()
+    path.write_text(lines(range(10, 15)))
+    async with tailing(tmp_path / "log", path) as tail:
+        await tail.until(lambda: tail.sent.ns()[-5:] == list(range(10, 15)))
+        await tail.until(lambda: tail.events.status().lost == {"away": 1})
 
 
 async def test_a_last_line_without_an_end_counts_once_its_file_is_rotated_and_quiet(

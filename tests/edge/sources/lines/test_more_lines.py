@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from edgewake.edge.sources.lines.file_tail import FileTailConfig
-from edgewake.edge.sources.lines.line_format import cell
+from edgewake.edge.sources.lines.line_format import LineFormat, LineReader, cell
+from edgewake.edge.sources.lines.lines import Line
+from edgewake.protocol.clock import FakeClock
 from tests.edge.sources.cage import caged
+from tests.edge.sources.sink import MemorySink, intake_of
 
+NOW_MS = 1_790_000_000_000
 T_MS = 1_772_352_930_000
 
 
@@ -44,3 +49,32 @@ def test_columns_belong_to_csv() -> None:
         FileTailConfig.checked({"type": "file_tail", "stream": "s", "path": "/x", "format": "csv"})
     with pytest.raises(ValueError, match="columns"):
         FileTailConfig.checked({"type": "file_tail", "stream": "s", "path": "/x", "columns": ["a"]})
+
+
+@pytest.mark.parametrize("time", [1_772_352_930, T_MS, T_MS * 1000, T_MS * 10**6])
+def test_the_unit_of_a_point_is_seen_by_its_size(time: int) -> None:
+    """As `precision` of InfluxDB's own door for datagrams may be any of them."""
+    found = [(T_MS, {"measurement": "weather", "temp": 21})]
+    assert points(f"weather temp=21 {time}") == (found, {})
+
+
+def test_a_point_of_a_clock_that_was_never_set_is_of_now() -> None:
+    ((t, fields),), remarks = points("weather temp=21 12")
+    assert (t, fields) == (NOW_MS, {"measurement": "weather", "temp": 21})
+    assert remarks == {"no time in time": 1}
+
+
+def test_a_tag_or_field_called_like_the_measurement_or_one_another_is_kept_beside() -> None:
+    line = f"power,measurement=peak,unit=kW,phase=1 unit=2,measurement=7 {T_MS}"
+    ((_, fields),), _ = points(line)
+    assert fields == {
+        "measurement": "power", "measurement_": "peak", "measurement__": 7,
+        "phase": "1", "unit": 2, "unit_": "kW",
+    }  # fmt: skip
+
+
+def points(line: str) -> tuple[list[Any], dict[str, int]]:
+    """The readings of a line, and what was odd."""
+    intake = intake_of(MemorySink(), clock=FakeClock(NOW_MS))
+    found = LineReader(LineFormat.INFLUX).readings(intake, [Line(line.encode(), len(line))])
+    return list(found), dict(intake.remarks)

@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import can
 import pytest
 
+from edgewake.edge.sources.machines.can_bus import Dbc, time_of
 from tests.edge.sources.cage import caged, configured
+from tests.edge.sources.sink import MemorySink, intake_of
+
+NOW_MS = 1_790_000_000_000
 
 DBC = """VERSION ""
 NS_ :
@@ -87,3 +92,77 @@ def test_a_bus_that_is_none_and_a_file_that_is_none_are_said(tmp_path: Path) -> 
         configured("can")
     with pytest.raises(ValueError, match="expected some of"):
         configured("can", obd=["warp"])
+
+
+PAGES = """VERSION ""
+NS_ :
+BS_:
+BU_: ECU
+BO_ 300 Cells: 8 ECU
+ SG_ Page M : 0|8@1+ (1,0) [0|9] "" ECU
+ SG_ CellA m0 : 8|8@1+ (1,0) [0|255] "" ECU
+ SG_ CellB m1 : 8|8@1+ (1,0) [0|255] "" ECU
+ SG_ message : 16|8@1+ (1,0) [0|255] "" ECU
+"""
+# 0x8CF004FE: EEC1, group 61444, as files have it: from the source address that means none.
+TRUCK = """VERSION ""
+NS_ :
+BS_:
+BU_: ECU
+BO_ 2364540158 EEC1: 8 Vector__XXX
+ SG_ EngineSpeed : 24|16@1+ (0.125,0) [0|8031.875] "rpm" ECU
+BA_DEF_ BO_ "VFrameFormat" ENUM "StandardCAN","ExtendedCAN","reserved","J1939PG";
+BA_DEF_DEF_ "VFrameFormat" "J1939PG";
+"""
+
+
+def read(folder: Path, text: str, *frames: can.Message) -> list[dict[str, Any]]:
+    """What of these frames, which came within a second, is taken."""
+    file = folder / "file.dbc"
+    file.write_text(text)
+    dbc = Dbc(configured("can", dbc=str(file), interval_s=1.0))
+    return dbc.bodies(frames, NOW_MS + 1000, intake_of(MemorySink()))
+
+
+def frame(number: int, at_ms: int, *data: int, extended: bool = False) -> can.Message:
+    time_s = (NOW_MS + at_ms) / 1000
+    padded = bytes(data).ljust(8, bytes(1))
+    return can.Message(
+        arbitration_id=number, data=padded, is_extended_id=extended, timestamp=time_s
+    )
+
+
+def test_each_page_of_a_multiplexed_message_has_its_turn_and_its_time(tmp_path: Path) -> None:
+    frames = [frame(300, 10 * n, n % 2, 20 + n, 7) for n in range(4)]
+    assert read(tmp_path, PAGES, *frames, frame(300, 1000, 0, 30, 7)) == [
+        {"message": "Cells", "message_": 7, "Page": 0, "CellA": 20, "t": NOW_MS},
+        {"message": "Cells", "message_": 7, "Page": 1, "CellB": 21, "t": NOW_MS + 10},
+        {"message": "Cells", "message_": 7, "Page": 0, "CellA": 30, "t": NOW_MS + 1000},
+    ]
+
+
+def test_units_of_a_truck_are_known_by_their_group_and_told_apart_by_their_address(
+    tmp_path: Path,
+) -> None:
+    speed = [0, 0, 0, 0x80, 0x25]
+    frames = [
+        frame(0x0CF00400, 0, *speed, extended=True),
+        frame(0x0CF00401, 10, *speed, extended=True),
+        frame(0x0CF00400, 20, *speed, extended=True),
+        frame(0x0CF00500, 30, *speed, extended=True),
+        frame(0x400, 40, *speed),
+    ]
+    assert read(tmp_path, TRUCK, *frames) == [
+        {"message": "EEC1", "source_address": 0, "EngineSpeed": 1200.0, "t": NOW_MS},
+        {"message": "EEC1", "source_address": 1, "EngineSpeed": 1200.0, "t": NOW_MS + 10},
+    ]
+
+
+def test_a_standard_and_an_extended_frame_of_one_number_are_two_messages(tmp_path: Path) -> None:
+    found = read(tmp_path, DBC, frame(256, 0, 10), frame(256, 1, 10, extended=True))
+    assert [one["t"] for one in found] == [NOW_MS]
+
+
+def test_a_time_of_an_adapter_that_counts_from_its_start_is_not_taken() -> None:
+    assert time_of(can.Message(timestamp=12.5), NOW_MS) == NOW_MS
+    assert time_of(can.Message(timestamp=NOW_MS / 1000 - 2), NOW_MS) == NOW_MS - 2000

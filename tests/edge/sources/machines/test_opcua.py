@@ -4,6 +4,7 @@ twice.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -20,7 +21,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from edgewake.edge.sources.config import kind
 from edgewake.edge.sources.machines import opcua
 from edgewake.edge.sources.machines.opcua import TOLD_MAX, Change, OpcUaConfig, Told
-from tests.edge.sources.cage import Caged, caged, configured
+from tests.edge.sources.cage import Caged, caged, configured, served
 from tests.edge.sources.machines.redundant_opcua import STEP_MS
 from tests.services import Process, free_ports, port_is_open
 
@@ -173,8 +174,9 @@ NODES = [
 
 
 async def test_changes_of_a_server_come_with_their_times_and_after_it_was_away(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(opcua, "RESUME_S", 0.5)
     (port,) = free_ports(1)
     keys = {
         "url": f"opc.tcp://127.0.0.1:{port}/", "publish_s": 0.05,
@@ -202,8 +204,96 @@ async def test_changes_of_a_server_come_with_their_times_and_after_it_was_away(
         await one.until(lambda: one.supervisor.failures > failures, "the loss")
         async with opcua_server(port) as (value, _):
             await one.until(lambda: one.column("temperature").count(20.5) == 2, "it is back")
+            assert one.events.status().lost == {"away": 1}, "who knows what changed meanwhile"
             await value.write_value(99.5)
             await one.until(lambda: 99.5 in one.column("temperature"), "a change")
+
+
+class Door:
+    """A way to a port of this machine that can be shut, which cuts who came by it."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._writers: list[asyncio.StreamWriter] = []
+        self._is_shut = False
+        self.refused = 0
+
+    def shut(self) -> None:
+        self._is_shut = True
+        for writer in self._writers:
+            writer.transport.abort()
+
+    def open(self) -> None:
+        self._is_shut = False
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_shut:
+            self.refused += 1
+            return
+        answers, upstream = await asyncio.open_connection("127.0.0.1", self._target)
+        self._writers += [writer, upstream]
+        try:
+            await asyncio.gather(_copied(reader, upstream), _copied(answers, writer))
+        finally:
+            upstream.transport.abort()
+
+
+async def _copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while piece := await reader.read(65_536):
+        writer.write(piece)
+    writer.transport.abort()
+
+
+async def test_what_changed_while_a_connection_was_cut_comes_when_it_is_open_again(
+    tmp_path: Path,
+) -> None:
+    (port,) = free_ports(1)
+    door = Door(port)
+    async with opcua_server(port) as (value, _), served(door.serve) as way:
+        keys = {"url": f"opc.tcp://127.0.0.1:{way}/", "publish_s": 0.05, "node": NODES}
+        async with caged(tmp_path, configured("opcua", **keys)) as one:
+            await one.until(lambda: 20.5 in one.column("temperature"), "the first value")
+            door.shut()
+            for number in range(5):
+                await value.write_value(30.5 + number)
+            door.open()
+            await one.until(lambda: 34.5 in one.column("temperature"), "the last change")
+            changes = [found for found in one.column("temperature") if found is not None]
+            assert changes == [20.5, 30.5, 31.5, 32.5, 33.5, 34.5]
+            assert (one.supervisor.failures, one.events.status().lost) == (0, {})
+
+
+async def test_a_source_stops_at_once_while_its_server_is_away(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    door = Door(port)
+    async with opcua_server(port), served(door.serve) as way:
+        keys = {"url": f"opc.tcp://127.0.0.1:{way}/", "publish_s": 0.05, "node": NODES}
+        async with caged(tmp_path, configured("opcua", **keys)) as one:
+            await one.until(lambda: 20.5 in one.column("temperature"), "the first value")
+            door.shut()
+            await one.until(lambda: door.refused, "an attempt to connect again")
+            began_s = time.monotonic()
+        assert time.monotonic() - began_s < 5
+
+
+async def test_changes_that_a_server_or_the_source_had_no_room_for_are_losses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (port,) = free_ports(1)
+    keys = {"url": f"opc.tcp://127.0.0.1:{port}/", "publish_s": 0.05, "node": NODES}
+    async with (
+        opcua_server(port) as (value, _),
+        caged(tmp_path, configured("opcua", **keys)) as one,
+    ):
+        await one.until(lambda: 20.5 in one.column("temperature"), "the first value")
+        overflowed = ua.StatusCode(ua.StatusCodes.Good | opcua.OVERFLOW)
+        await value.write_value(ua.DataValue(ua.Variant(21.5), StatusCode=overflowed))
+        await one.until(lambda: 21.5 in one.column("temperature"), "the value behind the loss")
+        assert dict(one.intake.refused) == {"quota": 1}
+        monkeypatch.setattr(opcua, "WAITING_MAX", 0)
+        await value.write_value(22.5)
+        await one.until(lambda: one.intake.refused["quota"] == 2, "a loss")
+        await one.until(lambda: one.events.status().lost == {"refused": 2}, "a gap")
 
 
 @pytest.mark.parametrize("remembers", [True, False], ids=["remembers", "control"])

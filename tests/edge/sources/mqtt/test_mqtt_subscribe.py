@@ -61,6 +61,16 @@ async def test_topics_become_fields_and_values_of_every_form_readings(
         assert one.column("value")[first : first + 3] == [21.5, 22, 23]
 
 
+async def test_a_part_of_the_topic_leaves_a_value_of_its_name_beside_it(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
+    async with caged(tmp_path, config(mosquitto.port, "t2/{room}/k")) as one:
+        await subscribed(one, mosquitto, "t2/hall/k")
+        await send(mosquitto, "t2/hall/k", '{"room": 2, "value": 1}')
+        await one.until(lambda: 2 in one.column("room_"), "the payload's own")
+        assert set(one.column("room")) == {"hall"}
+
+
 async def subscribed(one: object, broker: Mosquitto, topic: str) -> None:
     """Wait until messages come through."""
     async with asyncio.timeout(PATIENCE_S):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,9 +12,12 @@ import mqtt5
 import pytest
 
 from edgewake.edge.sources.mqtt.mqtt_subscribe import Link
-from edgewake.edge.sources.mqtt.sparkplug import Sparkplug, SparkplugConfig
+from edgewake.edge.sources.mqtt.sparkplug import Sparkplug, SparkplugConfig, body_of
 from edgewake.protocol.broker import BrokerConfig
-from tests.edge.sources.cage import Caged, caged
+from edgewake.protocol.sparkplug.host import Reading, ThingPresence
+from tests.edge.scripted_broker import Broker, by
+from tests.edge.sources.cage import Caged, caged, configured, served
+from tests.edge.sources.sink import context, running
 from tests.protocol.sparkplug import contract
 from tests.services import Mosquitto
 
@@ -72,6 +76,20 @@ class Agents:
             yield Agent(one)
 
 
+def test_a_metric_called_like_a_field_of_ours_stands_beside_it() -> None:
+    one = Reading("g/n", 5, {"thing": "pump", "historical": 3, "x": 1}, is_historical=True)
+    assert body_of(one, has_devices=True) == {
+        "t": 5, "thing": "g.n", "thing_": "pump", "historical": True, "historical_": 3, "x": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("has_devices", [True, False])
+def test_a_death_is_the_presence_of_a_thing_that_is_a_device(has_devices: bool) -> None:
+    found = body_of(ThingPresence("g/n", False, 5), has_devices=has_devices)
+    word = {"thing_online": False} if has_devices else {}
+    assert found == {"t": 5, "thing": "g.n", "online": False} | word
+
+
 async def test_it_says_that_it_is_there_and_when_it_leaves(
     tmp_path: Path, mosquitto: Mosquitto
 ) -> None:
@@ -104,3 +122,41 @@ async def test_its_will_speaks_when_it_is_cut_off(
     )
     start = Agents(tmp_path, mosquitto.port)
     await contract.its_will_speaks_when_it_is_cut_off(mosquitto.port, start)
+
+
+async def test_what_it_says_first_to_a_broker_is_in_the_order_that_nodes_rely_on() -> None:
+    """A will, a session that nothing is left of, its subscriptions, and then its birth."""
+    brokers: list[Broker] = []
+
+    async def script(broker: Broker) -> None:
+        await broker.subscribed()
+        await broker.hears(mqtt5.PublishPacket, 1)
+
+    async with served(by(script, brokers)) as port:
+        config = configured("sparkplug", host_id="h", broker={"port": port})
+        async with running(Sparkplug(config, context())) as one:
+            await one.until(
+                lambda: any(
+                    isinstance(packet, mqtt5.PublishPacket)
+                    for broker in brokers
+                    for packet in broker.heard
+                )
+            )
+            connect, *subscribed, birth = brokers[0].heard
+    assert isinstance(connect, mqtt5.ConnectPacket)
+    assert (connect.clean_start, connect.session_expiry_interval) == (True, 0)
+    will = connect.will
+    assert will is not None
+    assert (will.topic, will.qos, will.retain) == ("spBv1.0/STATE/h", 1, True)
+    filters = [
+        each.pattern
+        for packet in subscribed
+        if isinstance(packet, mqtt5.SubscribePacket)
+        for each in packet.topic_filters
+    ]
+    assert sorted(filters) == ["spBv1.0/+/#", "spBv1.0/STATE/h"]
+    assert isinstance(birth, mqtt5.PublishPacket)
+    assert (birth.topic, birth.qos, birth.retain) == ("spBv1.0/STATE/h", 1, True)
+    since = json.loads(will.payload or b"")["timestamp"]
+    assert json.loads(will.payload or b"") == {"online": False, "timestamp": since}
+    assert json.loads(birth.payload) == {"online": True, "timestamp": since}
