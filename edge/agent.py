@@ -25,7 +25,7 @@ from edgewake.edge.config import AgentConfig
 from edgewake.edge.downlink.downlink import Downlink
 from edgewake.edge.downlink.feeds import Feeds
 from edgewake.edge.downlink.inbox import INBOX, Inbox
-from edgewake.edge.intake.field_book import FieldBook
+from edgewake.edge.intake.field_book import FieldBook, fields_said
 from edgewake.edge.intake.intake import Intake, LogSink, OneWaySink, Sink
 from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.event_log import EventLog
@@ -43,7 +43,7 @@ from edgewake.protocol.downlink.downlink import ANSWERS, REPLIES, REQUESTS, Answ
 from edgewake.protocol.errors import LocalError
 from edgewake.protocol.frames.record import Mode
 from edgewake.protocol.names import THING
-from edgewake.protocol.ops.device import DeviceState, DeviceStatus
+from edgewake.protocol.ops.device import WAITS_CHARS_MAX, DeviceState, DeviceStatus
 
 if TYPE_CHECKING:
     from edgewake.edge.settings.settings import SettingsFile
@@ -116,6 +116,7 @@ class Agent:
             clock=clock,
             rng=rng,
             status=self._device_status,
+            fields=lambda: fields_said(self._books),
             inbox=self._downlink.inbox,
             feeds=self._feeds,
         )
@@ -295,6 +296,7 @@ class Agent:
             "connection": self._uplink.session.state.value,
             "log_state": self._events.state.value,
             "uplink": dict(self._uplink.counts()),
+            "waits": self._uplink.session.waits(),
             "latest": status_file.shown(self._events.latest()),
             "sources": {name: source.counts() for name, source in self._sources.items()},
             "settings_version": None if self._trial is None else self._trial.version,
@@ -319,7 +321,13 @@ class Agent:
             lost_readings=known.lost_readings,
             version=self._version,
             settings_version=None if self._trial is None else self._trial.version,
+            waits=self._first_wait(),
         )
+
+    def _first_wait(self) -> str | None:
+        """A stream that is asked to wait, and why; None: none is."""
+        waits = sorted(self._uplink.session.waits().items())
+        return f"{waits[0][0]}: {waits[0][1]}"[:WAITS_CHARS_MAX] if waits else None
 
 
 def _lanes(config: AgentConfig) -> dict[str, Lane]:

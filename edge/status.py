@@ -191,6 +191,7 @@ def table(status: dict[str, Any]) -> str:
         (f"stream {name}", f"{of['accepted']} accepted, {of['waiting']} waiting")
         for name, of in log["streams"].items()
     ]
+    rows += [(f"waits {name}", why) for name, why in status.get("waits", {}).items()]
     rows += [
         (f"consumer {name}", f"{of['behind']} behind, {of['missed']} missed")
         for name, of in log["consumers"].items()

@@ -53,8 +53,9 @@ class RejectReason(StrEnum):
     JSON = "json"  # not JSON, or nested too deep
     # JSON, but not a frame or a reading: missing key, unequal columns, nested value
     SHAPE = "shape"
-    TIME = "time"  # an event time that is not a number of milliseconds from 1970 to 2100
-    # a field of another type than the first reading's, or than an operator decided
+    # an event time of a frame that is not a number of milliseconds from 1970 to 2100
+    TIME = "time"
+    # a field of a frame of another type than the first reading's, or than an operator decided
     FIELD_TYPE = "field_type"
     FOREIGN_DEVICE = "foreign_device"  # claims another device than the one of its topic
     RESPONSE_TOPIC = "response_topic"  # asks for the answer on another device's topic

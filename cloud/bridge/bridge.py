@@ -35,7 +35,6 @@ from edgewake.cloud.bridge.admission.allowance import (
     Account,
     Allowance,
 )
-from edgewake.cloud.bridge.admission.batches import is_batch
 from edgewake.cloud.bridge.admission.catalogue import (
     AwaitsCatalogueError,
     Catalogue,
@@ -78,6 +77,7 @@ from edgewake.protocol.clock import Clock
 from edgewake.protocol.downlink.downlink import FEED
 from edgewake.protocol.downlink.feed import FeedChunk
 from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.maps.contents import has_items
 from edgewake.protocol.maps.rule import Maps
 from edgewake.protocol.mqtt import Unreadable
 
@@ -218,7 +218,9 @@ class Bridge:
             self._answer_device(known)
         elif self._mapper is not None and is_mapped(packet.topic):
             self._accept_mapped(self._mapper, ledger, packet, fingerprint)
-        elif isinstance(packet, mqtt5.PublishPacket) and is_batch(payload, packet.content_type):
+        elif isinstance(packet, mqtt5.PublishPacket) and has_items(
+            payload, packet.content_type, packet.user_properties
+        ):
             self._accept_batch(ledger, packet, fingerprint)
         else:
             self._accept(ledger, packet, fingerprint)
@@ -390,7 +392,7 @@ class Bridge:
         whole.parts = list(deliveries)
         for part, delivery in zip(parts, deliveries, strict=True):
             delivery.part_of = whole if whole.is_awaited else None
-            delivery.keeps_odd = part.keeps_odd
+            delivery.units = part.units
             if part.refusal is None:
                 self._admit_or_park(part.packet, delivery, received_at)
             else:
@@ -444,7 +446,6 @@ class Bridge:
                 received_at,
                 delivery.since_s,
                 is_let_in=isinstance(delivery.part_of, Awaited),
-                keeps_odd=delivery.keeps_odd,
                 traces=self._traces,
             )
         except AwaitsCatalogueError:
@@ -457,6 +458,8 @@ class Bridge:
             record = self._refusals.letter(packet, delivery, why, account, received_at)
         if record is None:
             return True
+        if delivery.units and record.topic == topics.UP:
+            self._catalogue.learn_units(topics.parse_up(packet.topic).stream, delivery.units)
         if record.topic == topics.DEVICES and self._is_left_out(record, account, delivery):
             delivery.is_left_out = True
             self._note_part(delivery)

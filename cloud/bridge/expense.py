@@ -26,12 +26,9 @@ def paid_record(
     now_s: float,
     *,
     is_let_in: bool,
-    keeps_odd: bool,
     traces: BridgeTraces | None,
 ) -> KafkaRecord:
     """`is_let_in`: the whole message was accepted already, and may leave a debt.
-
-    `keeps_odd`: see `admit`.
 
     Raises Rejected, NotNow or AwaitsCatalogueError.
     """
@@ -48,7 +45,6 @@ def paid_record(
             catalogue,
             received_at=received_at,
             compiled=compiled,
-            keeps_odd=keeps_odd,
             gateway=account.learns_by,
         )
         if traces is not None:

@@ -194,7 +194,11 @@ def show_stream(api: OpsApi, stream: str, minutes: int) -> None:
 
 def _times(look: dict[str, Any]) -> str:
     """How they were found, in words."""
-    words = ((look["own_times"], "said by devices"), (look["arrival_times"], "of arrival"))
+    words = (
+        (look["own_times"], "said by devices"),
+        (look["agent_times"], "of agents (of the device, or of its arrival there)"),
+        (look["arrival_times"], "of arrival"),
+    )
     return ", ".join(f"{count} {text}" for count, text in words if count) or "none"
 
 
@@ -232,6 +236,41 @@ def keep_stream(api: OpsApi, stream: str, days: float | None, gigabytes: float |
     if wanted:
         api.ask("PATCH", f"/v1/streams/{stream}", body=wanted)
     print_item(api.ask("GET", f"/v1/streams/{stream}/retention").json(), as_json=api.as_json)
+
+
+@streams.command("field")
+@click.argument("stream", callback=_name, shell_complete=completion.streams)
+@click.argument("field")
+@click.option(
+    "--type",
+    "kind",
+    type=click.Choice(["number", "string", "boolean"]),
+    help="What its values are from now on.",
+)
+@click.option("--unit", help="Its unit as a UCUM symbol, e.g. Cel, m/s, %.")
+@shows
+def set_field(api: OpsApi, stream: str, field: str, kind: str | None, unit: str | None) -> None:
+    """Decide the type or unit of a FIELD of STREAM, and show it.
+
+    With --type the field may be new, and so may its stream: so it is declared before a device sends
+    it. Devices that were asked to wait because of it are accepted when they send again.
+    """
+    wanted = {"type": kind, "unit": unit}
+    change = {name: value for name, value in wanted.items() if value is not None}
+    if not change:
+        raise click.UsageError("expected --type or --unit")
+    found = api.ask("PATCH", f"/v1/streams/{stream}", body={"fields": {field: change}}).json()
+    print_item({"field": field, **found["fields"][field]}, as_json=api.as_json)
+
+
+@streams.command("describe")
+@click.argument("stream", callback=_name, shell_complete=completion.streams)
+@click.argument("text")
+@shows
+def describe_stream(api: OpsApi, stream: str, text: str) -> None:
+    """Say in TEXT what STREAM holds, in place of what was said before."""
+    api.ask("PATCH", f"/v1/streams/{stream}", body={"description": text})
+    click.echo(f"{stream}: {text}", err=True)
 
 
 @streams.command("delete")

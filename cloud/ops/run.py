@@ -22,6 +22,7 @@ from edgewake.cloud.alerts.sender import Sender
 from edgewake.cloud.calls import sealing, webhook
 from edgewake.cloud.client_share import Clients, NetworkText
 from edgewake.cloud.folder import Folder
+from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.lake import manifest
 from edgewake.cloud.lake.asking import Asking
@@ -195,7 +196,11 @@ async def run(settings: OpsConfig) -> None:
         check=_check,
         access_urls=settings.access_urls,
     )
-    editor = CatalogueEditor(writer, tables, clock)
+
+    async def make_topic(name: str) -> None:
+        await writer.blocking(lambda: topic_admin.ensure_topics(settings.kafka, [name]))
+
+    editor = CatalogueEditor(writer, tables, clock, make_topic)
     store = settings.data_dir / "summaries.db"
     follower, summaries = (
         Follower(settings.kafka, store, clock, random.Random()),

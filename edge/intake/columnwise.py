@@ -14,9 +14,9 @@ from types import NoneType
 from typing import Any, Final
 
 from edgewake.edge.log.tables.bundle import Bundle
-from edgewake.protocol.frames.event_time import SECONDS_MAX, SECONDS_MIN
+from edgewake.protocol.frames.event_time import is_ms
 from edgewake.protocol.frames.field_type import FieldType, type_of_kinds
-from edgewake.protocol.frames.frame import STRING_CHARS_MAX, TIME_MS_MAX, is_suspect
+from edgewake.protocol.frames.frame import STRING_CHARS_MAX, is_suspect
 
 VALUE_BYTES: Final = 40
 """Memory of a value: its place in the column, and a number, or the head of a text."""
@@ -38,7 +38,7 @@ def bundle_of(
     except KeyError:
         return None
     t = columns.pop("t", None) or [now_ms] * len(bodies)
-    if set(map(type, t)) != {int} or not _are_ms(min(t), max(t)):
+    if set(map(type, t)) != {int} or not (is_ms(min(t)) and is_ms(max(t))):
         return None
     types: list[FieldType | None] = []
     texts: list[Sequence[str]] = []
@@ -58,11 +58,6 @@ def bundle_of(
         return None
     size = VALUE_BYTES * len(bodies) * (len(columns) + 1) + text_bytes
     return Bundle(t, tuple(columns), tuple(columns.values()), types, size)
-
-
-def _are_ms(least: int, most: int) -> bool:
-    """May all of these times be in ms? What might be another unit is looked at one by one."""
-    return least >= 0 and most <= TIME_MS_MAX and (least > SECONDS_MAX or most < SECONDS_MIN)
 
 
 def _columns(bodies: Sequence[dict[str, Any]], names: tuple[str, ...]) -> Iterable[tuple[Any, ...]]:

@@ -1,6 +1,7 @@
 """The fields of one of a device's streams: original and final names, and types.
 
-The first value that is not null decides a field's type, unless the configuration does. A value of
+The first value decides a field's type, unless the configuration does; null, and a word for no
+value such as `unavailable` or `n/a`, decide nothing, and are null. A value of
 another type costs itself: it is null in its reading, and stands beside it as text in the field
 `<name>_odd`; all others go on. Kept in the log, so a name and a type stay what they are over a
 restart. Pure.
@@ -15,8 +16,14 @@ import orjson
 
 from edgewake.protocol.frames.field_names import ODD, ODD_CHARS_MAX, Names
 from edgewake.protocol.frames.field_type import FieldType
-from edgewake.protocol.frames.field_values import as_declared, is_no_value, type_of_value
+from edgewake.protocol.frames.field_values import (
+    as_declared,
+    is_no_value,
+    is_nothing,
+    type_of_value,
+)
 from edgewake.protocol.frames.frame import Scalar
+from edgewake.protocol.ops.device import FIELDS_BYTES_MAX
 
 ALL: Final = "*"
 """In a declaration: every field that is not named."""
@@ -45,6 +52,7 @@ class FieldBook:
         taken = set(wanted.values())
         known = {path: name for path, name in known.items() if name not in taken} | wanted
         self.names = Names(known)
+        self._units: dict[str, str] = {}
         self.version = 0
         """Grows whenever a field's type becomes known."""
         self._kept = self._state
@@ -81,6 +89,20 @@ class FieldBook:
             for path, name in self.names.known().items()
             if name != path.replace(".", "_")
         }
+
+    def note_units(self, units: Mapping[str, str]) -> None:
+        """Remember what a map says of units. `units`: path → unit."""
+        for path, unit in units.items():
+            self._units.setdefault(self.names.of(path), unit)
+
+    def said(self) -> dict[str, dict[str, str]]:
+        """What the cloud is told of fields: original names and units."""
+        paths = self.renamed()
+        found: dict[str, dict[str, str]] = {}
+        for name in [*paths, *(one for one in self._units if one not in paths)]:
+            known = (("path", paths.get(name, "")), ("unit", self._units.get(name, "")))
+            found[name] = {what: text for what, text in known if text}
+        return found
 
     def is_own(self, name: str) -> bool:
         """Is a legal name its own, and nobody else's? It is from now on."""
@@ -127,10 +149,23 @@ class FieldBook:
             except ValueError:
                 return None
         kind, known = type_of_value(value), self._kinds.get(name)
-        if known is None and kind is not None:
+        if known is None and kind is not None and not is_nothing(value):
             self.learn(name, kind)
             known = kind
         return value if kind is known or kind is None else None
+
+
+def fields_said(books: Mapping[str, FieldBook]) -> dict[str, dict[str, dict[str, str]]]:
+    """What a status says of the fields of these streams, up to FIELDS_BYTES_MAX."""
+    left = FIELDS_BYTES_MAX
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    for stream, book in sorted(books.items()):
+        for name, known in book.said().items():
+            left -= len(orjson.dumps({stream: {name: known}}))
+            if left < 0:
+                return found
+            found.setdefault(stream, {})[name] = known
+    return found
 
 
 def _decoded(text: str | None) -> dict[str, tuple[str, str]]:

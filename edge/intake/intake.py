@@ -29,6 +29,7 @@ from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frames.event_time import TimeRule, is_ms, with_time
 from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.field_values import is_nothing
 from edgewake.protocol.frames.frame import (
     READING_BYTES_MAX,
     STRING_CHARS_MAX,
@@ -276,11 +277,17 @@ class Intake:
 
     def _has_types(self, bundle: Bundle, shape: Shape) -> bool:
         """Has each column the type of its field? It is from now on where none was known."""
+        new: dict[str, FieldType] = {}
         for name, known, found in zip(bundle.names, shape, bundle.types, strict=True):
             if known is None and found is not None:
-                self._book.learn(name, found)
+                new[name] = found
             elif found is not None and found is not known:
                 return False
+        for name, column in zip(bundle.names, bundle.columns, strict=True):
+            if new.get(name) is _STRING and any(map(is_nothing, column)):
+                return False
+        for name, found in new.items():
+            self._book.learn(name, found)
         return True
 
     def check(self, body: Mapping[str, Any]) -> Reading | None:
@@ -519,6 +526,11 @@ class Intake:
             )
         self.dropped += count
         self._sink.lose_these(readings, LossReason.QUEUE_FULL)
+
+    def note_units(self, units: Mapping[str, str]) -> None:
+        """Remember what is known of fields' units. `units`: path → unit."""
+        if units:
+            self._book.note_units(units)
 
     def counts(self) -> dict[str, Any]:
         """The counts for the status."""

@@ -44,8 +44,11 @@ def render(status: Mapping[str, Any], latest: Mapping[str, Mapping[str, Any]]) -
     """The page. `latest`: stream → its last reading."""
     device = escape(str(status.get("device", "this device")))
     sources = _sources(status.get("sources", {}), is_running=status["running"])
+    why = status.get("waits", {})
     waiting = [
-        (name, of["waiting"]) for name, of in status["log"]["streams"].items() if of["waiting"]
+        (name, of["waiting"], why.get(name, ""))
+        for name, of in status["log"]["streams"].items()
+        if of["waiting"] or name in why
     ]
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
@@ -60,7 +63,7 @@ def render(status: Mapping[str, Any], latest: Mapping[str, Mapping[str, Any]]) -
 {_table("sources", ("source", "state", "taken", "dropped", "refused"), sources)}
 <h2>What waits for the cloud</h2>
 <p id="waits">{_waits(status["log"])}</p>
-{_table("waiting", ("stream", "readings"), waiting)}
+{_table("waiting", ("stream", "readings", "asked to wait"), waiting)}
 <h2>What was lost</h2>
 <p id="lost">{_lost(status["log"]["lost"])}</p>{_one_way(status.get("uplink", {}))}
 </body></html>

@@ -52,7 +52,7 @@ from edgewake.protocol.frames import compact
 from edgewake.protocol.frames.ack import Ack, Later, decode_joined
 from edgewake.protocol.frames.compact import COMPACT_TYPE, Compact
 from edgewake.protocol.mqtt import PACKET_BYTES_MAX
-from edgewake.protocol.ops.device import DeviceStatus
+from edgewake.protocol.ops.device import DeviceStatus, FieldsSaid
 
 log = logging.getLogger("edgewake.uplink")
 
@@ -81,10 +81,14 @@ class Uplink:
         clock: Clock,
         rng: random.Random,
         status: Callable[[], DeviceStatus],
+        fields: Callable[[], FieldsSaid] = dict,
         inbox: Inbox | None = None,
         feeds: Feeds | None = None,
     ) -> None:
-        """`inbox` gets the cloud's messages beside its answers, `feeds` other devices' readings."""
+        """`inbox` gets the cloud's messages beside its answers, `feeds` other devices' readings.
+
+        `fields`: see `Presence`.
+        """
         self._config = config
         self._events = events
         self._clock = clock
@@ -113,7 +117,11 @@ class Uplink:
             lane=events.lane,
         )
         self._presence = Presence(
-            config.device, clock, status, interval_s=config.uplink.status_interval_s
+            config.device,
+            clock,
+            status,
+            interval_s=config.uplink.status_interval_s,
+            fields=fields,
         )
         self.refused = Refused(self.session, events, Quarantine(config.data_dir), clock)
         self.one_way = OneWay(

@@ -143,6 +143,8 @@ class _Pause:
     """A stream that is paused because the cloud or the broker asked for it."""
 
     until_s: float
+    why: str
+    """Who asked for it, and the reason given."""
     tried: bool = False
     """The pause is over, and its oldest frame was sent as a test."""
 
@@ -443,7 +445,11 @@ class UplinkSession:
         if says is Puback.NOT_NOW:
             stream = self._streams[key.stream]
             stream.refusals += not (stream.pause is not None and not stream.pause.tried)
-            self._pause(flying, now_s + self._refused_wait_s(stream.refusals))
+            self._pause(
+                flying,
+                now_s + self._refused_wait_s(stream.refusals),
+                f"the broker takes nothing of it now (reason {reason})",
+            )
         else:
             patience_s = now_s + self._patience_s(flying.attempts)
             self._send_again_at(
@@ -520,21 +526,33 @@ class UplinkSession:
         flying = self._flying.get(key)
         if flying is None:
             return False
-        self._pause(flying, now_s + max(LATER_MIN_S, later.retry_after_ms / 1000))
+        self._pause(
+            flying,
+            now_s + max(LATER_MIN_S, later.retry_after_ms / 1000),
+            f"{later.reason}: {later.detail}" if later.detail else str(later.reason),
+        )
         self.postponed += 1
         return True
 
-    def _pause(self, flying: _InFlight, until_s: float) -> None:
+    def _pause(self, flying: _InFlight, until_s: float, why: str) -> None:
         key = flying.frame.key
         stream = self._streams[key.stream]
         stream.put_in_queue(flying)
-        stream.pause = _Pause(until_s)
+        stream.pause = _Pause(until_s, why)
         self._by_attempt.pop(key, None)
 
     @property
     def paused_streams(self) -> frozenset[str]:
         """Streams that the cloud or the broker asked to wait: their frames are not wanted now."""
         return frozenset(name for name, stream in self._streams.items() if stream.pause is not None)
+
+    def waits(self) -> dict[str, str]:
+        """Paused stream → why."""
+        return {
+            name: stream.pause.why
+            for name, stream in self._streams.items()
+            if stream.pause is not None
+        }
 
     def _patience_s(self, attempts: int) -> float:
         return min(self._ack_timeout_max_s, self._ack_timeout_s * 2.0 ** min(attempts - 1, 32))

@@ -62,7 +62,8 @@ class AckToken(NamedTuple):
 class LaterReason(StrEnum):
     """The reason why a frame is not accepted now (the label of the metric, so a closed list)."""
 
-    # a field has another type than the one first seen, and no operator has decided which is right
+    # a field of a frame has another type than the one first seen throughout, and no operator has
+    # decided which is right
     FIELD_TYPE = "field_type"
     # new streams come faster than topics are made, or a device sends more than its share
     QUOTA = "quota"

@@ -1,8 +1,8 @@
 """When it happened: the times that devices write, as ms since 1970 UTC. Pure.
 
-Two readers. `of_t` is for `t`, which is in ms: what can only be seconds, micro- or nanoseconds is
-seen by its size. `to_ms` is for a field that somebody named, in a format that somebody said, or by
-its looks (`auto`).
+Two readers. `of_plain` is for `t`, which is in ms: what can only be seconds, micro- or nanoseconds
+is seen by its size, and a number before 1971 is a measurement. `to_ms` is for a field that somebody
+named, in a format that somebody said, or by its looks (`auto`).
 """
 
 from __future__ import annotations
@@ -43,29 +43,24 @@ NAMES: Final = (
 
 
 def is_ms(t: int) -> bool:
-    """May an integer be a time in ms as it is, within the bounds?"""
-    return 0 <= t <= TIME_MS_MAX and not SECONDS_MIN <= t <= SECONDS_MAX
+    """May a device's integer be a time in ms as it is?
 
-
-def of_t(t: object) -> tuple[int, str]:
-    """A reading's `t` in ms, and the unit that it came in.
-
-    Raises Rejected(time) for what is in none.
+    Not before 1971: that is a measurement called `t`, or a clock that was not set.
     """
-    if isinstance(t, bool) or not isinstance(t, int | float):
-        raise Rejected(
-            RejectReason.TIME,
-            f"t: expected a number, milliseconds since 1970, found {str(t)[:40]!r}",
-        )
-    for unit, least, most in _UNITS_OF_T:
-        if least <= t <= most:
-            return _scaled(t, unit), unit
-    if isinstance(t, int) and is_ms(t):
-        return t, "ms"
-    raise Rejected(
-        RejectReason.TIME,
-        f"t: expected milliseconds since 1970, from 0 to {TIME_MS_MAX}, found {str(t)[:40]}",
-    )
+    return CLOCK_SET_MS <= t <= TIME_MS_MAX
+
+
+def of_plain(t: object, zone: tzinfo | None = None) -> int | None:
+    """A plain reading's `t` in ms; None where nobody can believe it."""
+    if isinstance(t, int) and not isinstance(t, bool) and is_ms(t):
+        return t
+    form = looks_like(t)
+    if form in UNITS_MS:
+        return _scaled(t, form)  # type: ignore[arg-type]
+    try:
+        return of_device(t, zone=zone) if form else None
+    except ValueError:  # such as year 1, which is some languages' word for no time
+        return None
 
 
 _UNITS_OF_T: Final = (
@@ -197,18 +192,20 @@ def with_time(body: Mapping[str, Any], rule: TimeRule, say: Say) -> Mapping[str,
     Raises Rejected(time).
     """
     t = body.get("t")
-    unit = looks_like(t)
-    if isinstance(t, str) and unit:
+    unit, ms = looks_like(t), of_plain(t, rule.zone)
+    if ms is not None and isinstance(t, str):
         say(f"t as text ({unit})")
-        return {**body, "t": to_ms(t, AUTO, rule.zone)}
+        return {**body, "t": ms}
     if unit in UNITS_MS and unit != "ms":
         if not rule.converts_t:
             raise Rejected(
                 RejectReason.TIME, f"t: {t} can only be {unit}: expected milliseconds since 1970"
             )
         say(f"t in {unit}")
-        return {**body, "t": of_t(t)[0]}
-    if not rule.path or (rule.path == AUTO and "t" in body):
+        return {**body, "t": ms}
+    if t is not None and ms is None:
+        say("no time in t")
+    if not rule.path or (rule.path == AUTO and ms is not None):
         return body
     if rule.path == AUTO:
         return _detected(body, rule, say)
@@ -216,7 +213,7 @@ def with_time(body: Mapping[str, Any], rule: TimeRule, say: Say) -> Mapping[str,
     try:
         if value is None:
             raise ValueError("the time is missing")
-        return {**rest, "t": of_device(value, rule.style, rule.zone)}
+        return _timed(rest, of_device(value, rule.style, rule.zone))
     except ValueError as error:
         if rule.refuses:
             raise Rejected(RejectReason.TIME, f"{rule.path}: {error}") from error
@@ -227,17 +224,23 @@ def with_time(body: Mapping[str, Any], rule: TimeRule, say: Say) -> Mapping[str,
 def _detected(body: Mapping[str, Any], rule: TimeRule, say: Say) -> Mapping[str, Any]:
     by_lower = {name.lower(): name for name in reversed(list(body))}
     for name in filter(None, map(by_lower.get, NAMES[1:])):
-        if looks := looks_like(body[name]):
+        ms = of_plain(body[name], rule.zone)
+        if ms is not None and (looks := looks_like(body[name])):
             say(f"time from {name} ({looks})")
-            return {other: value for other, value in body.items() if other != name} | {
-                "t": to_ms(body[name], AUTO, rule.zone)
-            }
+            return _timed({other: body[other] for other in body if other != name}, ms)
     if rule.refuses:
         raise Rejected(
             RejectReason.TIME, f"no field that holds a time: expected one of {', '.join(NAMES)}"
         )
     say("no time found")
     return body
+
+
+def _timed(body: dict[str, Any], ms: int) -> dict[str, Any]:
+    """The object with this time; what was called `t` is a field."""
+    if body.get("t") is not None:
+        body.setdefault("t_", body["t"])
+    return {**body, "t": ms}
 
 
 def _taken_out(body: Mapping[str, Any], path: str) -> tuple[Any, dict[str, Any]]:

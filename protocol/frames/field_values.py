@@ -53,7 +53,7 @@ def as_declared(value: Scalar, kind: FieldType) -> Scalar:
     """
     if value is None or type_of_value(value) is kind:
         return value
-    if isinstance(value, str) and kind is not FieldType.STRING and value.strip().lower() in NOTHING:
+    if kind is not FieldType.STRING and is_nothing(value):
         return None
     if kind is FieldType.NUMBER:
         return _number(value)
@@ -62,10 +62,15 @@ def as_declared(value: Scalar, kind: FieldType) -> Scalar:
     return str(value).lower() if isinstance(value, bool) else f"{value}"
 
 
+def is_nothing(value: object) -> bool:
+    """Is it a word that programs write where there is no value? It tells no type."""
+    return isinstance(value, str) and value.strip().lower() in NOTHING
+
+
 def is_no_value(value: Scalar, kind: FieldType | None) -> bool:
     """Is it a word for no value, which is null and not odd?"""
     if kind is None:
-        return False
+        return is_nothing(value)
     try:
         return as_declared(value, kind) is None
     except ValueError:

@@ -36,10 +36,7 @@ from edgewake.protocol.frames.event_time import (
     TIME_MS_MAX as TIME_MS_MAX,  # it is a frame's bound, too
 )
 from edgewake.protocol.frames.event_time import (
-    is_ms,
-    looks_like,
-    of_t,
-    to_ms,
+    of_plain,
 )
 from edgewake.protocol.frames.field_names import Names
 from edgewake.protocol.json_text import parse
@@ -258,9 +255,10 @@ def _check_extra(value: object, depth: int, left: int) -> int:
 def from_plain(payload: bytes, *, received_at: int, device: str | None = None) -> Frame:
     """A plain device's single JSON object as a frame of one; raises Rejected.
 
-    `t` (ms since 1970; what can only be another unit is converted) is optional and becomes
-    `received_at` where it is missing; `seq` and `epoch` are optional numbers by which repeats are
-    removed; nested objects are flattened with `_`, arrays kept as JSON text; names are made legal
+    `t` (ms since 1970; what can only be another unit is converted) is optional: where it is missing
+    or unbelievable the reading is of `received_at`, and what cannot be a time is the field `t_`;
+    `seq` and `epoch` are optional numbers by which repeats are removed; nested objects are
+    flattened with `_`, arrays kept as JSON text; names are made legal
     (`edgewake.protocol.frames.field_names`), NaN and Infinity are null. With `device`, an object
     that claims another one is rejected too.
     """
@@ -294,8 +292,9 @@ def renamed(payload: bytes) -> dict[str, str]:
     Raises Rejected.
     """
     body = _object(payload, parse)
-    for name in ("device", "seq", "epoch", "t"):
+    for name in ("device", "seq", "epoch"):
         body.pop(name, None)
+    _take_time(body, 0)
     names = Names.of_object(body)
     _flat_columns(body, names)
     return {name: path for path, name in names.known().items() if name != path.replace(".", "_")}
@@ -308,8 +307,8 @@ def reading_of(
 
     The rules of `from_plain`, for values that never were JSON too.
 
-    `t` is `now_ms` where it is missing. NaN, Infinity and integers past 64 bits are refused: JSON
-    cannot carry them. `names`: what names became before; None: of this object alone.
+    Of `now_ms` where `t` is missing or no time. NaN, Infinity and integers past 64 bits are
+    refused: JSON cannot carry them. `names`: what names became before; None: of this object alone.
     """
     rest = dict(body)
     t = _take_time(rest, now_ms)
@@ -321,22 +320,15 @@ def reading_of(
 
 
 def _take_time(body: dict[str, Any], now_ms: int) -> int:
-    """The event time, taken out of the object.
-
-    A value that is neither a number nor ISO 8601 stays there, as a field. Raises Rejected.
-    """
+    """The event time, taken out of the object; what cannot be one stays there, as a field."""
     t = body.pop("t", None)
     if t is None:
         return now_ms
-    if isinstance(t, int | float) and not isinstance(t, bool):
-        return t if type(t) is int and is_ms(t) else of_t(t)[0]
-    if isinstance(t, str) and looks_like(t):
-        try:
-            return to_ms(t)
-        except ValueError as error:  # such as year 1, which is some languages' word for no time
-            raise Rejected(RejectReason.TIME, f"t: {error}") from error
-    body["t"] = t
-    return now_ms
+    found = of_plain(t)
+    if found is None:
+        body["t"] = t
+        return now_ms
+    return found
 
 
 def _check_numbers(fields: Mapping[str, Scalar]) -> None:

@@ -6,7 +6,8 @@ here, so that one topic's order decides who has a name.
 
 **Who wins** (`merge`): the topic has many writers, and each writes whole rows. The higher
 `revision` wins, of a row's head and of each field by itself; among equal ones the first on the
-topic. A field that a later row lacks stays. So all readers come to the same row, a first type is
+topic. A field that a later row lacks stays, and a learnt field without a unit or path takes that
+of the first row that has one. So all readers come to the same row, a first type is
 never overturned by another first type, and an operator's change beats what was learnt. Compaction
 keeps only a name's last record; therefore a bridge that sees a row which merging changes puts the
 merged one on the topic.
@@ -27,6 +28,10 @@ STREAMS_MAX = 1000
 `later`, or refused (quota)."""
 
 
+UNIT_CHARS_MAX = 32
+"""The most characters of a unit; the longest in use have about 20."""
+
+
 class FieldInfo(BaseModel):
     """One field of a stream."""
 
@@ -34,13 +39,12 @@ class FieldInfo(BaseModel):
 
     type: FieldType
     unit: str = ""
-    """UCUM symbol, e.g. m/s, Cel, %; empty where unknown."""
+    """UCUM symbol, e.g. m/s, Cel, %, or what its device calls it; empty where unknown."""
     revision: int = Field(default=0, ge=0)
     """Counts the times that an operator decided its type; 0: it has the type of the first reading,
     and may still be changed."""
     path: str = ""
-    """The first plain device's name of the field, where it is not a legal name: its path, joined by
-    dots."""
+    """The name by which it came, where that is not a legal name: its path, joined by dots."""
     first_device: str = ""
     """The device whose reading it was learnt from; counts for that device's share of fields."""
     first_via: str = ""
@@ -85,12 +89,17 @@ def merge(known: Stream | None, row: Stream) -> Stream:
     head = row if row.revision > known.revision else known
     if head.kind is NameKind.QUERY:
         return head
-    fields = {
-        name: info
-        for name, info in row.fields.items()
-        if name not in known.fields or info.revision > known.fields[name].revision
-    }
+    fields = {name: _merged(known.fields.get(name), info) for name, info in row.fields.items()}
     return head.model_copy(update={"fields": {**known.fields, **fields}})
+
+
+def _merged(known: FieldInfo | None, info: FieldInfo) -> FieldInfo:
+    if known is None or info.revision > known.revision:
+        return info
+    unit, path = known.unit or info.unit, known.path or info.path
+    if (unit, path) != (known.unit, known.path) and known.revision == info.revision == 0:
+        return known.model_copy(update={"unit": unit, "path": path})
+    return known
 
 
 class StreamTable(dict[str, Stream]):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from edgewake.protocol.errors import Rejected, RejectReason
@@ -40,7 +41,12 @@ _DIGITS_MAX: Final = 24
 """The most digits of a time that is a number written as text."""
 _ENVELOPE: Final = ("device", "seq", "epoch")
 """Names that mean something else in a plain device's object than in this one."""
+EVENTS: Final = "cloudevents"
+"""The format that also takes a CloudEvent in binary mode."""
 _MEANT: Final = frozenset({*_ENVELOPE, "t"})
+
+
+NO_UNITS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Mapped(NamedTuple):
@@ -53,6 +59,8 @@ class Mapped(NamedTuple):
     body: dict[str, Any]
     is_there: bool | None = None
     """Whether it says that its device is online; None: it does not say."""
+    units: Mapping[str, str] = NO_UNITS
+    """Name of a field → its unit, as far as the map or the message says them."""
 
 
 class Refusal(NamedTuple):
@@ -84,11 +92,13 @@ def apply(
     *,
     prefix: str = "",
     document: Any = MISSING,
+    event: Any = None,
 ) -> Outcome:
     """Applies the first map that fits to a message that came at `now_ms`. Never raises.
 
     `prefix` stands before the names of devices. `document` is the payload where it was decoded
-    already (`edgewake.protocol.maps.http_forms`), whatever format the map names.
+    already (`edgewake.protocol.maps.http_forms`), whatever format the map names. `event` is the
+    CloudEvent that the message is in binary mode, for maps with `payload = "cloudevents"`.
     """
     routes = maps.route(topic)
     if not routes:
@@ -101,7 +111,7 @@ def apply(
             RejectReason.OVERSIZE, f"{len(payload)} bytes: expected at most {MESSAGE_BYTES_MAX}"
         )
         return Outcome(routes[0].map.name, refused=[Refusal(why)])
-    return _first(maps, routes, payload, now_ms, prefix, document)
+    return _first(maps, routes, payload, now_ms, prefix, document, event)
 
 
 def _first(
@@ -111,6 +121,7 @@ def _first(
     now_ms: int,
     prefix: str,
     document: Any,
+    event: Any,
 ) -> Outcome:
     """Apply the first map whose conditions hold."""
     is_read = document is not MISSING
@@ -122,7 +133,9 @@ def _first(
             return Outcome(one.name)
         try:
             form = (one.payload, one.columns, one.separator)
-            if form != decoded_as and not is_read:
+            if event is not None and one.payload == EVENTS and not is_read:
+                document, decoded_as = event, form
+            elif form != decoded_as and not is_read:
                 document, decoded_as = decode(payload, one, now_ms), form
         except Rejected as error:
             refusal = refusal or _refused(one, error)
@@ -274,8 +287,9 @@ class _Mapping:
         seq = None if of.seq is None else of.seq.get(self._whole if of.seq.is_whole else own)
         time_ms = None if of.time is None else self._time(of.time, own)
         named: dict[str, Any] = {}
+        units = self._units(own)
         for rule in of.fields:
-            self._name(rule, parts, own, named)
+            self._name(rule, parts, own, named, units)
         for path in of.left_out:
             if not path.is_whole:
                 path.take(own)
@@ -290,7 +304,16 @@ class _Mapping:
             body["seq"] = seq
         presence = of.presence
         is_there = None if presence is None else presence.of(body.get(presence.field))
-        return Mapped(device, stream, body, is_there)
+        return Mapped(device, stream, body, is_there, units or NO_UNITS)
+
+    def _units(self, own: dict[str, Any]) -> dict[str, str]:
+        """The units that the message itself has."""
+        path = self._of.units
+        if path is None:
+            return {}
+        said = path.get(self._whole if path.is_whole else own)
+        pairs = said.items() if isinstance(said, dict) else ()
+        return {name: unit for name, unit in pairs if isinstance(unit, str) and unit}
 
     def _names(self, parts: Mapping[str, str], own: Any) -> tuple[str, str]:
         """Returns device and stream, cached where the topic alone names them. Raises Rejected."""
@@ -357,7 +380,12 @@ class _Mapping:
         return None
 
     def _name(
-        self, rule: FieldRule, parts: Mapping[str, str], own: dict[str, Any], into: dict[str, Any]
+        self,
+        rule: FieldRule,
+        parts: Mapping[str, str],
+        own: dict[str, Any],
+        into: dict[str, Any],
+        units: dict[str, str],
     ) -> None:
         if not all(_holds(condition, parts, own) for condition in rule.when):
             return
@@ -365,6 +393,8 @@ class _Mapping:
         found = path.all(self._whole) if path.is_whole else path.take(own)
         for star, value in found:
             name = self._filled(rule.name, path.text, parts, own).replace("*", star)
+            if rule.unit:
+                units[name] = rule.unit
             if rule.is_apart and type(value) is list:
                 for number, one in enumerate(value[:FIELDS_MAX]):
                     self._put(rule, f"{name}_{number}", one, into)

@@ -159,4 +159,5 @@ def _cell(text: str) -> Any:
 
 BUILT_IN: Final[Mapping[str, Decoder]] = {
     "auto": _auto, "json": _json, "text": _text, "number": _number, "lines": _lines, "csv": _csv,
+    "cloudevents": _json,
 }  # fmt: skip

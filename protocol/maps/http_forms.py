@@ -30,6 +30,17 @@ import orjson
 
 from edgewake.protocol import varint
 from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.maps.contents import (
+    EVENT,
+    EVENTS,
+    JSON,
+    SENML,
+    SENML_CBOR,
+    check_event,
+    event_of,
+    events,
+    media_type,
+)
 from edgewake.protocol.maps.decoding import BadItem, json_of, module_of
 from edgewake.protocol.maps.path import MISSING
 from edgewake.protocol.maps.rule import READINGS_MAX
@@ -41,14 +52,8 @@ ITEMS_MAX: Final = 10_000
 """The most readings of one request; further ones are refused."""
 LEVEL_CHARS_MAX: Final = 200
 """The most characters of a topic level that is made of a client's name."""
-JSON: Final = "application/json"
 PROTOBUF: Final = "application/x-protobuf"
 FORM_BODY: Final = "application/x-www-form-urlencoded"
-_EVENT, _EVENTS = "application/cloudevents+json", "application/cloudevents-batch+json"
-_SENML: Final = frozenset({"application/senml+json", "application/sensml+json"})
-_SENML_CBOR: Final = frozenset({"application/senml+cbor", "application/sensml+cbor"})
-
-
 _LISTED: Final = frozenset({"clientKeys", "sharedKeys"})
 """Words of ThingsBoard's queries that are lists: with commas, or once for each item."""
 
@@ -94,7 +99,16 @@ class Head(NamedTuple):
     @property
     def content_type(self) -> str:
         """Returns the content type without its parameters, in lower case."""
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return media_type(self.headers.get("content-type"))
+
+    @property
+    def event_attributes(self) -> list[tuple[str, str]]:
+        """Returns the attributes of a CloudEvent in binary mode (HTTP binding, section 3.1)."""
+        return [
+            (name.removeprefix("ce-"), unquote(value))
+            for name, value in self.headers.items()
+            if name.startswith("ce-")
+        ]
 
 
 class HttpMessage(NamedTuple):
@@ -134,9 +148,9 @@ def form_of(head: Head, filters: Iterable[str] = ()) -> Form:
     fixed = _PATHS.get(head.path)
     if fixed is not None:
         return fixed
-    if head.content_type in (_EVENT, _EVENTS) or "ce-specversion" in head.headers:
+    if head.content_type in (EVENT, EVENTS) or "ce-specversion" in head.headers:
         return Form.CLOUDEVENTS
-    if head.content_type in _SENML | _SENML_CBOR:
+    if head.content_type in SENML | SENML_CBOR:
         return Form.SENML
     kind = thingsboard_kind(head)
     if kind in _THINGSBOARD_READINGS:
@@ -333,7 +347,7 @@ def _otlp(head: Head, body: bytes, _now_ms: int) -> list[HttpMessage]:
 
 
 def _senml(head: Head, body: bytes, now_ms: int) -> list[HttpMessage]:
-    module = module_of("senml-cbor" if head.content_type in _SENML_CBOR else "senml")
+    module = module_of("senml-cbor" if head.content_type in SENML_CBOR else "senml")
     named = head.path.strip("/").rpartition("/")[2]
     items = (
         (named or one["name"].rstrip("/:") or "senml", one)
@@ -344,50 +358,14 @@ def _senml(head: Head, body: bytes, now_ms: int) -> list[HttpMessage]:
 
 def _cloudevents(head: Head, body: bytes, _now_ms: int) -> list[HttpMessage]:
     """CloudEvents 1.0, HTTP protocol binding, sections 3.1 to 3.3."""
-    if head.content_type == _EVENTS:
-        events = json_of(body)
-        if not isinstance(events, list):
-            raise Rejected(RejectReason.SHAPE, "a batch of CloudEvents: expected a list")
-    elif head.content_type == _EVENT:
-        events = [json_of(body)]
+    if head.content_type in (EVENT, EVENTS):
+        found = events(body, head.content_type)
     else:
-        events = [_binary_event(head, body)]
-    for one in _checked_count(events):
-        _check_event(one)
-    items = ((str(one["source"]), one) for one in events)
+        found = [event_of(dict(head.event_attributes), head.content_type, body)]
+    for one in _checked_count(found):
+        check_event(one)
+    items = ((str(one["source"]), one) for one in found)
     return _by_device(head, "cloudevents", items, body)
-
-
-def _binary_event(head: Head, body: bytes) -> dict[str, Any]:
-    event: dict[str, Any] = {
-        name.removeprefix("ce-"): unquote(value)
-        for name, value in head.headers.items()
-        if name.startswith("ce-")
-    }
-    if head.content_type:
-        event["datacontenttype"] = head.content_type
-    is_json = head.content_type == JSON or head.content_type.endswith("+json")
-    if body and (is_json or not head.content_type):
-        event["data"] = json_of(body)
-    elif body:
-        try:
-            event["data"] = body.decode()
-        except UnicodeDecodeError:
-            import base64
-
-            event["data_base64"] = base64.b64encode(body).decode()
-    return event
-
-
-def _check_event(one: Any) -> None:
-    """Checks the required attributes (CloudEvents 1.0, section 3.1)."""
-    if not isinstance(one, dict):
-        raise Rejected(RejectReason.SHAPE, "a CloudEvent: expected an object")
-    if str(one.get("specversion", "")) not in ("1.0", "1.0.2"):
-        raise Rejected(RejectReason.SHAPE, "a CloudEvent: expected specversion 1.0")
-    for name in ("id", "source", "type"):
-        if not isinstance(one.get(name), str) or not one[name]:
-            raise Rejected(RejectReason.SHAPE, f"a CloudEvent: {name} is missing")
 
 
 def _owntracks(head: Head, body: bytes, _now_ms: int) -> list[HttpMessage]:

@@ -76,6 +76,7 @@ def map_of(row: Mapping[str, Any], number: int, *, zone: tzinfo, base: str | Non
         time=_time(table, zone),
         fields=_fields(table, parts),
         tags=_tags(table, parts),
+        units=_optional_path(table, "units"),
         left_out=() if isinstance(ignore, bool) else _paths(table, "ignore", ignore),
         keeps_others=_others(table),
         is_ignored=ignore is True,

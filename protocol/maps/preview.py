@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.frames.field_names import form
 from edgewake.protocol.frames.frame import Scalar, from_plain
 from edgewake.protocol.maps.applying import Mapped, Outcome, apply
 from edgewake.protocol.maps.rule import Map, Maps
@@ -25,6 +26,7 @@ class Stored(NamedTuple):
     stream: str
     t: int
     fields: dict[str, Scalar]
+    units: dict[str, str]
     seq: int | None = None
 
 
@@ -65,7 +67,8 @@ def _stored(reading: Mapped, now_ms: int) -> Stored:
         raise Rejected(RejectReason.SHAPE, f"a value that JSON cannot hold: {error}") from error
     frame = from_plain(payload, received_at=now_ms)
     fields = {name: column[0] for name, column in frame.fields.items()}
-    return Stored(reading.device, reading.stream, frame.t[0], fields, frame.seq)
+    units = {form(name): unit for name, unit in reading.units.items()}
+    return Stored(reading.device, reading.stream, frame.t[0], fields, units, frame.seq)
 
 
 def sample_topic(of: Map) -> str:
@@ -81,12 +84,6 @@ def lines(maps: Maps, topic: str, seen: Preview, now_ms: int) -> Iterator[str]:
     """Formats a preview for a terminal."""
     name = seen.map or "none"
     yield f"{printable(topic)}: map {name} (version {maps.version})"
-    units = {
-        rule.name.constant: rule.unit
-        for one in maps.maps
-        for rule in one.fields
-        if one.name == seen.map and rule.unit and rule.name.constant
-    }
     for one in seen.stored:
         device = one.device or "(the agent's)"
         stream = one.stream or "(the source's)"
@@ -97,7 +94,7 @@ def lines(maps: Maps, topic: str, seen: Preview, now_ms: int) -> Iterator[str]:
         width = max((len(field) for field in one.fields), default=0)
         for field, value in one.fields.items():
             text = printable(orjson.dumps(value).decode())[:VALUE_CHARS_MAX]
-            yield f"    {field:<{width}}  {text}  {units.get(field, '')}".rstrip()
+            yield f"    {field:<{width}}  {text}  {one.units.get(field, '')}".rstrip()
     for what in dict.fromkeys(seen.remarks):
         yield f"  remark: {what}"
     for why in seen.refused:

@@ -120,6 +120,8 @@ class Map:
     time: TimeAt | None = None
     fields: tuple[FieldRule, ...] = ()
     tags: Mapping[str, Text] = field(default_factory=dict)
+    units: Path | None = None
+    """The object of the message that has fields' names and their units."""
     left_out: tuple[Path, ...] = ()
     keeps_others: bool = True
     is_ignored: bool = False

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeAlias
 
 from edgewake.protocol.plain import Check, Plain, key
 
 LATE_MS: Final = 30_000
 """How long a slow bridge's status of a device may follow another bridge's: other bridges take its
 session over after some seconds."""
+
+
+WAITS_CHARS_MAX: Final = 400
+"""Characters of the reason for which a stream waits."""
 
 
 class DeviceState(StrEnum):
@@ -27,6 +32,12 @@ def _whole(number: int) -> int:
 
 Whole = Annotated[int, Check(_whole)]
 """What JSON is sure to carry: a status comes from a device, which may say anything."""
+
+
+FieldsSaid: TypeAlias = Mapping[str, Mapping[str, Mapping[str, str]]]
+"""Stream → field → `path`, the name that it came by, where that is another one, and `unit`."""
+FIELDS_BYTES_MAX: Final = 2048
+"""Bytes of what a status says of fields; further fields are left out."""
 
 
 class DeviceStatus(Plain):
@@ -61,6 +72,10 @@ class DeviceStatus(Plain):
     """A plain device said it: its state, and nothing else."""
     settings_version: Whole | None = None
     """The version of the settings from the cloud that it uses; 0: none."""
+    waits: str | None = None
+    """A stream that the cloud or the broker asked to wait, and why; None: none."""
+    fields: FieldsSaid | None = None
+    """What its agent knows of fields: the bridge takes it, and keeps it in the catalogue."""
 
 
 def is_overtaken(new: DeviceStatus, known: DeviceStatus | None) -> bool:

@@ -11,8 +11,9 @@ could not be made; its text is in `<name>_odd`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
@@ -51,6 +52,8 @@ class Reading(NamedTuple):
     t: int
     values: dict[str, Any]
     is_historical: bool
+    units: Mapping[str, str] = MappingProxyType({})
+    """Name of a value → its unit, where its metric says it: mostly at birth."""
 
 
 class ThingPresence(NamedTuple):
@@ -330,6 +333,7 @@ class Host:
         found: list[Event] = []
         readings: dict[tuple[int, bool], dict[str, Any]] = {}
         is_unknown = False
+        units: dict[str, str] = {}
         for metric in one.payload.metrics:
             name = self._name(node, one.address.device, metric)
             if name is None:
@@ -343,12 +347,14 @@ class Host:
             for inner_name, inner in (*_inside(name, metric), (name, metric)):
                 if isinstance(inner.value, Template):
                     continue
+                if inner.unit:
+                    units[inner_name] = inner.unit
                 known = node.types.get((one.address.device, inner_name), 0)
                 is_good = metric.is_good and inner.is_good
                 found += _put(values, inner_name, inner, inner.datatype or known, is_good)
         thing = one.address.thing
         found += [
-            Reading(thing, t, values, is_historical)
+            Reading(thing, t, values, is_historical, units)
             for (t, is_historical), values in readings.items()
             if values
         ]

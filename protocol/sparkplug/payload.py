@@ -1,8 +1,9 @@
 """Decodes payloads of Sparkplug B (Eclipse Sparkplug 3.0, section 6.4). Pure.
 
 They are protocol buffers, decoded by Google's library, which the extra `formats` installs. The
-schema below has only what is used: metadata is skipped, and so are all properties but the quality.
-A data set becomes a list of objects, one for each row, and a template becomes its metrics.
+schema below has only what is used: metadata is skipped, and so are all properties but the quality
+and `engUnit`. A data set becomes a list of objects, one for each row, and a template becomes its
+metrics.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ _CELL_FIELDS: Final = (
 )  # fmt: skip
 _PROPERTY_FIELDS: Final = (
     ("int_value", 3, _F.TYPE_UINT32), ("long_value", 4, _F.TYPE_UINT64),
+    ("string_value", 8, _F.TYPE_STRING),
 )  # fmt: skip
 QUALITY: Final = "Quality"
 """Key of a metric's property that says how good its value is (section 6.4.17)."""
@@ -118,6 +120,10 @@ METRICS_MAX: Final = 10_000
 """The most metrics of one message with those in templates; a birth has all of a node."""
 CELLS_MAX: Final = 10_000
 """The most cells of one data set."""
+PROPERTIES_MAX: Final = 64
+"""The most properties of a metric that are looked at."""
+ENGINEERING_UNIT: Final = "engUnit"
+"""The property that holds a metric's unit (section 6.4.10 leaves the name to nodes; all use it)."""
 TEMPLATES_MAX: Final = 8
 """The deepest nesting of templates."""
 
@@ -139,6 +145,8 @@ class Metric(NamedTuple):
     is_transient: bool
     quality: int | None = None
     """None: it says none, and the value is good."""
+    unit: str = ""
+    """The property `engUnit`, which nodes say at birth; empty: none."""
 
     @property
     def is_good(self) -> bool:
@@ -209,13 +217,20 @@ def _metric(one: Any, depth: int) -> Metric:
         one.is_historical,
         one.is_transient,
         _quality(one.properties) if one.HasField("properties") else None,
+        _unit(one.properties) if one.HasField("properties") else "",
     )
+
+
+def _unit(properties: Any) -> str:
+    """The unit among a metric's properties; empty without one."""
+    pairs = zip(properties.keys[:PROPERTIES_MAX], properties.values, strict=False)
+    return next((str(one.string_value) for key, one in pairs if key == ENGINEERING_UNIT), "")
 
 
 def _quality(properties: Any) -> int | None:
     for name, found in zip(properties.keys, properties.values, strict=False):
         kind = found.WhichOneof("value")
-        if name == QUALITY and kind is not None:
+        if name == QUALITY and kind in ("int_value", "long_value"):
             return int(getattr(found, kind))
     return None
 

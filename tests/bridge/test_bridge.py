@@ -19,7 +19,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.frames.ack import Ack, LaterReason
 from edgewake.protocol.frames.dead_letter import DeadLetter
-from edgewake.protocol.frames.frame import FRAME_TYPE
+from edgewake.protocol.frames.frame import FRAME_TYPE, Frame, encode
 from edgewake.protocol.ops.device import DeviceStatus
 from tests.bridge.admission.test_admit import REFUSED
 from tests.bridge.running import (
@@ -341,7 +341,8 @@ async def test_a_restarted_bridge_knows_the_fields_that_were_learnt_before(here:
     assert bridge.stop() == 0
     start(bridge)
     await device.connected()
-    device.publish(b'{"speed":"fast"}', correlation=b"99", packet_id=99)
+    frame = Frame(1, 1, 1, [1_790_000_000_000], {"speed": ["fast"]})
+    device.publish(encode(frame), content_type=FRAME_TYPE, correlation=b"99", packet_id=99)
     assert (await device.told_later(99)).reason is LaterReason.FIELD_TYPE
 
 

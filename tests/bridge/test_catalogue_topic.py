@@ -12,9 +12,11 @@ from edgewake.protocol.frames import record
 from edgewake.protocol.frames.ack import Ack, LaterReason
 from edgewake.protocol.frames.dead_letter import DeadLetter
 from edgewake.protocol.frames.field_type import FieldType
-from edgewake.protocol.frames.stream import FieldInfo, NameKind, Stream
+from edgewake.protocol.frames.frame import FRAME_TYPE, Frame, encode
+from edgewake.protocol.frames.stream import FieldInfo, NameKind, Stream, StreamTable
+from edgewake.protocol.ops.device import DeviceState, DeviceStatus
 from tests.bridge.running import Device, World, read, read_some
-from tests.services import PATIENCE_S
+from tests.services import PATIENCE_S, wait_until
 
 DEVICES = 20
 
@@ -46,32 +48,37 @@ async def one_answer(device: Device, number: int) -> Ack | None:
     return device.acks.get(number)
 
 
-async def test_two_bridges_that_meet_a_field_at_once_accept_one_type_and_refuse_nobody_for_good(
+async def test_two_bridges_that_meet_a_field_at_once_accept_one_type_and_refuse_nobody(
     here: World,
 ) -> None:
-    """Half of the devices send text and half numbers, to two bridges, in the same moment."""
+    """Half of the devices send text and half numbers, to two bridges, in the same moment: what is
+    of the other type stands beside.
+    """
     here.bridge("b-types-1")
     here.bridge("b-types-2")
     devices = await fleet(here, "types", "types")
     for number, device in enumerate(devices):
         device.publish(b'{"v":1}' if number % 2 else b'{"v":"one"}', correlation=b"1")
-    answers = await asyncio.gather(*(one_answer(device, 1) for device in devices))
-    accepted = [answer for answer in answers if answer is not None]
-    assert all(answer.rejected is None for answer in accepted)
-    assert len(accepted) == DEVICES / 2
+    for device in devices:
+        assert (await device.answered(1)).rejected is None
     values = sent_of(here, devices)
-    assert len(values) == DEVICES / 2
-    assert len({type(value) for value in values}) == 1
+    assert len(values) == DEVICES
+    assert sum(value is None for value in values) == DEVICES / 2
+    assert len({type(value) for value in values if value is not None}) == 1
 
 
-async def test_a_device_that_was_told_later_is_accepted_after_an_operator_changed_the_type(
+def frame_of(value: object, number: int) -> bytes:
+    return encode(Frame(1, number, number, [1_790_000_000_000], {"v": [value]}))  # type: ignore[list-item]
+
+
+async def test_an_agent_that_was_told_later_is_accepted_after_an_operator_changed_the_type(
     here: World,
 ) -> None:
     here.bridge("b-change")
     liar, honest = await fleet(here, "change", "change", 2)
-    liar.publish(b'{"v":"n/a"}', correlation=b"1")
+    liar.publish(b'{"v":"warm"}', correlation=b"1")
     assert (await liar.answered(1)).rejected is None
-    honest.publish(b'{"v":1}', correlation=b"1")
+    honest.publish(frame_of(1, 1), correlation=b"1", content_type=FRAME_TYPE)
     later = await honest.told_later(1)
     assert later.reason is LaterReason.FIELD_TYPE
     assert later.retry_after_ms > 0
@@ -81,25 +88,57 @@ async def test_a_device_that_was_told_later_is_accepted_after_an_operator_change
     async with asyncio.timeout(PATIENCE_S):
         number = 2
         while number - 1 not in honest.acks:
-            honest.publish(b'{"v":1}', correlation=b"%d" % number, packet_id=number)
+            honest.publish(
+                frame_of(1, 1),
+                correlation=b"%d" % number,
+                packet_id=number,
+                content_type=FRAME_TYPE,
+            )
             await one_answer(honest, number)
             number += 1
-    liar.publish(b'{"v":"n/a"}', correlation=b"2", packet_id=2)
+    liar.publish(frame_of("warm", 1), correlation=b"2", packet_id=2, content_type=FRAME_TYPE)
     assert (await liar.answered(2)).rejected is RejectReason.FIELD_TYPE
 
 
-async def test_a_device_that_asks_for_no_answer_gets_a_dead_letter_where_others_are_told_later(
+async def test_a_frame_without_an_answer_is_a_dead_letter_where_others_are_told_later(
     here: World,
 ) -> None:
     here.bridge("b-plain")
     (device,) = await fleet(here, "plain", "plain", 1)
-    for number, payload in enumerate((b'{"v":1}', b'{"v":"text"}', b'{"v":2}'), 1):
-        device.publish(payload, packet_id=number, response_topic=None)
+    for number, payload in enumerate((b'{"v":1}', frame_of("text", 1), b'{"v":2}'), 1):
+        kind = FRAME_TYPE if number == 2 else None
+        device.publish(payload, packet_id=number, response_topic=None, content_type=kind)
     device.publish(b'{"v":3}', correlation=b"9", packet_id=9)
     assert (await device.answered(9)).rejected is None
     assert sent_of(here, [device]) == [1, 2, 3]
     (letter,) = await read_some(here.config, topics.DEAD, device.name)
     assert DeadLetter.from_headers(letter.headers() or ()).reason == RejectReason.FIELD_TYPE
+
+
+async def test_what_an_agent_says_of_its_fields_is_in_the_catalogue_and_not_in_its_row(
+    here: World,
+) -> None:
+    here.bridge("b-said")
+    (device,) = await fleet(here, "said", "said", 1)
+    device.publish(b'{"a_b":1}', correlation=b"1")
+    assert (await device.answered(1)).rejected is None
+    known = {"said": {"a_b": {"path": "a-b", "unit": "Cel"}}}
+    status = DeviceStatus(device=device.name, state=DeviceState.ONLINE, epoch=1, fields=known)
+    topic = topics.status(device.name)
+    device.publish(status.to_json(), correlation=b"2", packet_id=2, topic=topic)
+    assert (await device.answered(2)).rejected is None
+    wait_until(lambda: said_of(here, "said") == {"a_b": ("a-b", "Cel")}, "it is known")
+    (row,) = read(here.config, topics.DEVICES, device=f"{device.name}|status")
+    assert DeviceStatus.from_json(row.value() or b"").fields is None
+
+
+def said_of(world: World, stream: str) -> dict[str, tuple[str, str]]:
+    """Path and unit of each field of a stream, by the catalogue."""
+    table = StreamTable()
+    for one in read(world.config, topics.STREAMS):
+        table.apply((one.key() or b"").decode(), one.value())
+    row = table.get(stream)
+    return {} if row is None else {name: (one.path, one.unit) for name, one in row.fields.items()}
 
 
 async def test_a_device_can_take_neither_a_querys_name_nor_one_of_the_systems(here: World) -> None:

@@ -35,7 +35,6 @@ def test_that_it_is_gone_is_heard_of_a_device_that_owes_for_its_data() -> None:
             NOW,
             0.0,
             is_let_in=False,
-            keeps_odd=False,
             traces=None,
         ).topic
 

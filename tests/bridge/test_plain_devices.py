@@ -15,8 +15,12 @@ import pytest
 
 from edgewake.protocol import topics
 from edgewake.protocol.frames import record
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.frame import Frame
+from edgewake.protocol.frames.stream import FieldInfo, Stream
 from tests.bridge.micropython import interpreter
 from tests.bridge.running import World, read, start
+from tests.bridge.test_catalogue_topic import declare
 from tests.services import Process, wait_until
 
 SHIM = Path(__file__).with_name("arduino")
@@ -35,12 +39,12 @@ def program(name: str, replaced: dict[str, str]) -> str:
     return changed
 
 
-def arduino(here: World, name: str) -> list[str]:
+def arduino(here: World, name: str, stream: str = "weather_arduino") -> list[str]:
     where = {
         "192.168.1.5": here.broker.host,
         "8710": str(here.broker.port),
         "shed": name,
-        "weather": "weather_arduino",
+        "weather": stream,
     }
     (here.folder / "sketch.ino").write_text(program("arduino", where))
     built = here.folder / "sketch"
@@ -51,13 +55,13 @@ def arduino(here: World, name: str) -> list[str]:
     return [str(built)]
 
 
-def micropython(here: World, name: str) -> list[str]:
+def micropython(here: World, name: str, stream: str = "weather_micropython") -> list[str]:
     """By MicroPython itself, or by CPython where there is no wheel of it."""
     where = {
         "192.168.1.5": here.broker.host,
         "8710": str(here.broker.port),
         '"shed"': f'"{name}"',
-        "weather": "weather_micropython",
+        "weather": stream,
     }
     file = here.folder / "main.py"
     file.write_text(program("micropython", where))
@@ -87,6 +91,31 @@ async def test_each_reading_arrives_once_though_bridge_and_device_die_and_its_st
         wait_until(lambda: states(here, name)[-1:] == ["offline"], "its last will is known")
     found = numbers(here, name)
     assert found == list(range(1, found[-1] + 1)), "none lost, none twice"
+
+
+@pytest.mark.services
+@pytest.mark.parametrize(
+    ("kind", "field"), [(arduino, "raw"), (micropython, "value")], ids=["arduino", "micropython"]
+)
+async def test_a_value_of_another_type_holds_no_device_up(
+    here: World, kind: object, field: str
+) -> None:
+    """It was told `later` until a person decided, and sent this one reading for ever."""
+    assert callable(kind)
+    name, stream = f"odd-{kind.__name__}", f"weather_odd_{kind.__name__}"
+    here.bridge("bridge-1")
+    declare(here, Stream(name=stream, fields={field: FieldInfo(type=FieldType.STRING)}))
+    with Process(kind(here, name, stream), here.folder / "device.log"):
+        wait_until(lambda: [one.seq for one in frames_up(here, name)][-1:] >= [3], "it goes on")
+    for one in frames_up(here, name):  # those that it sent twice as well
+        assert one.fields[field] == [None]
+        assert one.fields[f"{field}_odd"][0]
+
+
+def frames_up(here: World, name: str) -> list[Frame]:
+    """What the bridge has taken of a device."""
+    found = read(here.config, topics.UP, device=name)
+    return [record.decode(one.value() or b"").frame for one in found]
 
 
 def numbers(here: World, name: str) -> list[int]:

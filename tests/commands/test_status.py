@@ -14,6 +14,7 @@ import pytest
 from edgewake.protocol import topics
 from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.frames.dead_letter import DeadLetter
+from edgewake.protocol.frames.frame import FRAME_TYPE, Frame, encode
 from edgewake.protocol.leases import lease_record
 from edgewake.protocol.ops.device import DeviceSeen
 from tests.ops.conftest import T0, Writer
@@ -85,6 +86,54 @@ def test_streams_are_listed_with_their_fields(
     assert re.search(r"speed +│ speed +│ number", shown)
 
 
+def test_a_field_is_declared_before_its_stream_is_there_and_described(
+    ops: Ops, unique: Callable[[str], str]
+) -> None:
+    stream = unique("declared")
+    said = printed(ops, "streams", "field", stream, "temp", "--type", "number", "--unit", "Cel")
+    assert (said["field"], said["type"], said["unit"], said["revision"]) == (
+        "temp",
+        "number",
+        "Cel",
+        1,
+    )
+    assert run(ops, "streams", "describe", stream, "What the shed measures").returncode == 0
+    shown = printed(ops, "streams", "show", stream)
+    assert (shown["description"], shown["fields"]["temp"]["unit"]) == (
+        "What the shed measures",
+        "Cel",
+    )
+    assert printed(ops, "streams", "field", stream, "temp", "--unit", "K")["type"] == "number"
+    for arguments, why in (
+        ((stream, "temp"), "expected --type or --unit"),
+        ((stream, "other", "--unit", "m"), "expected its type"),
+        ((unique("nobody"), "v", "--unit", "m"), "expected its type"),
+        (("part_status", "v", "--type", "number"), "reserved for the system"),
+    ):
+        refused = run(ops, "streams", "field", *arguments)
+        assert (refused.returncode != 0, why in refused.stderr) == (True, True), refused.stderr
+
+
+def test_a_plain_reading_with_an_odd_value_is_given_back_with_its_text_beside(
+    ops: Ops, writer: Writer, unique: Callable[[str], str]
+) -> None:
+    device, stream = unique("dev"), unique("s")
+    declare(writer, stream)
+    eventually(lambda: ops.client.get(f"/v1/streams/{stream}"))
+    letter = DeadLetter(
+        reason="field_type",
+        detail="why",
+        topic=topics.up(device, stream),
+        part="bridge-1",
+        received_at=T0,
+    )
+    offset = str(writer.put(topics.DEAD, device, b'{"speed": "fast"}', letter.headers())[1])
+    (done,) = printed(ops, "dead-letters", "replay", offset)
+    assert done["was_replayed"] is False
+    beside = printed(ops, "streams", "show", stream)["fields"]["speed_odd"]
+    assert (beside["type"], beside["revision"]) == ("string", 0)
+
+
 def test_dead_letters_are_listed_and_shown_byte_for_byte(
     ops: Ops, writer: Writer, unique: Callable[[str], str]
 ) -> None:
@@ -113,15 +162,17 @@ def test_a_dead_letter_is_given_back_once_its_cause_is_mended(
         topic=topics.up(device, stream),
         part="bridge-1",
         received_at=T0,
+        content_type=FRAME_TYPE,
     )
-    offset = str(writer.put(topics.DEAD, device, b'{"speed": "fast"}', letter.headers())[1])
+    fast = encode(Frame(1, 1, 1, [T0], {"speed": ["fast"]}))
+    offset = str(writer.put(topics.DEAD, device, fast, letter.headers())[1])
     refused = run(ops, "dead-letters", "replay", offset)
     assert (refused.returncode, "expected a number, found a string" in refused.stderr) == (
         1,
         True,
     ), refused.stderr
-    change = {"fields": {"speed": {"type": "string"}}}
-    assert ops.client.patch(f"/v1/streams/{stream}", json=change).status_code == 200
+    decided = printed(ops, "streams", "field", stream, "speed", "--type", "string")
+    assert (decided["type"], decided["revision"]) == ("string", 1)
     (done,) = printed(ops, "dead-letters", "replay", offset)
     assert (done["letter"], done["device"], done["stream"], done["was_replayed"]) == (
         int(offset),

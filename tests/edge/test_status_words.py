@@ -42,6 +42,12 @@ ACTION: dict[str, Any] = {
 }  # fmt: skip
 
 
+def test_a_stream_that_is_asked_to_wait_says_why() -> None:
+    assert line("waits gps", waits={"gps": "field_type: expected a number"}) == (
+        "field_type: expected a number"
+    )
+
+
 def line(name: str, **status: Any) -> str:
     """What stands behind a name."""
     rows = table(

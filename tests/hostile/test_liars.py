@@ -82,9 +82,7 @@ def test_when_and_under_which_number(here: World, victim: Victim) -> None:
                 repr({"n": 1} | next(rounds)).replace("'", '"').encode(),
             ),
         )
-        assert {"time", "shape", "field_type"} <= {
-            letter.reason for letter, _ in here.letters("liar")
-        }
+        assert "shape" in {letter.reason for letter, _ in here.letters("liar")}
 
 
 def test_wrong_topics_are_said_with_the_nearest_right_one(here: World, victim: Victim) -> None:

@@ -25,6 +25,8 @@ values = st.one_of(
 )
 fields = st.dictionaries(st.sampled_from(["speed", "street", "on"]), values, min_size=1)
 
+T0 = 1_790_000_000_000
+
 
 @given(st.lists(st.tuples(st.sampled_from(["d1", "d2", "d3"]), fields), max_size=400))
 def test_each_reading_is_in_one_frame_in_its_place(rows: list[tuple[str, dict[str, Any]]]) -> None:
@@ -88,8 +90,8 @@ def test_devices_that_fill_no_frame_do_not_fill_the_memory() -> None:
 
 def test_a_refused_frame_goes_reading_by_reading_and_leaves_no_hole() -> None:
     gather = Framing(1)
-    for t in (5, 6, 7):
-        gather.put("d", t, {"x": t} if t != 6 else {"x": "x" * 10_000})
+    for n in (5, 6, 7):
+        gather.put("d", T0 + n, {"x": n} if n != 6 else {"x": "x" * 10_000})
     (frame,) = gather.rest()
     (none, gap), *readings = singly(frame.payload, 2)
     stated = decode(gap)
@@ -98,6 +100,6 @@ def test_a_refused_frame_goes_reading_by_reading_and_leaves_no_hole() -> None:
         from_plain(readings.pop(1)[1], received_at=0)
     plain = [from_plain(payload, received_at=0) for count, payload in readings if count == 1]
     assert [(one.epoch, one.seq, one.t, dict(one.fields)) for one in plain] == [
-        (2, 1, [5], {"x": [5]}),
-        (2, 3, [7], {"x": [7]}),
+        (2, 1, [T0 + 5], {"x": [5]}),
+        (2, 3, [T0 + 7], {"x": [7]}),
     ]

@@ -21,7 +21,12 @@ from edgewake.cloud.bridge.admission import request_key
 from edgewake.cloud.bridge.admission.catalogue import Catalogue, Learner, NotNow
 from edgewake.cloud.bridge.admission.compiled import CompiledStreams
 from edgewake.cloud.bridge.admission.envelope import Envelope
-from edgewake.cloud.bridge.admission.items import Aside, with_odd, without_wrong
+from edgewake.cloud.bridge.admission.items import (
+    Aside,
+    with_odd,
+    without_words,
+    without_wrong,
+)
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frames import compact, packed, record
@@ -77,7 +82,6 @@ def admit(
     *,
     received_at: int,
     compiled: CompiledStreams | None = None,
-    keeps_odd: bool = False,
     gateway: str = "",
 ) -> Admitted:
     """Check a message on `ew/v1/<device>/up/<stream>`, or of a thing behind a gateway.
@@ -85,9 +89,8 @@ def admit(
     Raises Rejected, NotNow or AwaitsCatalogueError. The caller has checked whether the gateway may
     speak for it.
 
-    `compiled`: the decoders of known streams, tried first. `keeps_odd`: a value of another type
-    than its field's is null in a plain reading, and its text stands beside it. `gateway`: who named
-    the device, where its topic does not say so.
+    `compiled`: the decoders of known streams, tried first. `gateway`: who named the device, where
+    its topic does not say so.
     """
     topic = parse_up(message.topic)
     device, stream, via = topic.device, topic.stream, topic.via
@@ -100,8 +103,8 @@ def admit(
         compact.decode(message.payload)
         raise Rejected(RejectReason.VERSION, "a compact message where none is expected")
     if content_type is None or not content_type.startswith(_OUR_TYPES):
-        payload, placement = _admit_plain(
-            message.payload, device, stream, learner, received_at, compiled, keeps_odd=keeps_odd
+        payload, placement, aside = _admit_plain(
+            message.payload, device, stream, learner, received_at, compiled
         )
         if placement.discipline is Discipline.FREE and message.user_properties:
             keyed = request_key.placement_of(message.user_properties, stream, message.payload)
@@ -148,9 +151,7 @@ def _admit_plain(
     catalogue: Learner,
     received_at: int,
     compiled: CompiledStreams | None,
-    *,
-    keeps_odd: bool,
-) -> tuple[bytes, Placement]:
+) -> _Taken:
     if (
         compiled is not None
         and (reading := compiled.plain(stream, payload, device=device, received_at=received_at))
@@ -158,8 +159,8 @@ def _admit_plain(
     ):
         seq = reading.seq
         if seq is None:
-            return reading.frame_bytes, Placement(Discipline.FREE, stream, 0, 0, 0, 0, 1)
-        return reading.frame_bytes, Placement(
+            return _Taken(reading.frame_bytes, Placement(Discipline.FREE, stream, 0, 0, 0, 0, 1))
+        placement = Placement(
             Discipline.NUMBERED,
             stream,
             reading.epoch or 0,
@@ -169,26 +170,39 @@ def _admit_plain(
             1,
             record.content_of(payload),
         )
+        return _Taken(reading.frame_bytes, placement)
     frame, kinds = frames.from_plain_with_kinds(payload, received_at=received_at, device=device)
     placement = _placement(
         Discipline.FREE if frame.frame is None else Discipline.NUMBERED, stream, frame
     )
     if frame.frame is not None:
         placement = placement._replace(content=record.content_of(payload))
+    expected, given = catalogue.expected(stream)
+
+    def check(one: Frame) -> None:
+        found = kinds if one is frame else frames.check_columns(one.t, one.fields)
+        catalogue.check(device, stream, found, lambda: frames.renamed(payload))
+
+    sound = frame if given else without_words(frame, expected)
+    aside: Sequence[Aside] = ()
     try:
-        catalogue.check(device, stream, kinds, lambda: frames.renamed(payload))
+        check(sound)
     except (Rejected, NotNow) as why:
-        refusal = why if isinstance(why, Rejected) else why.refusal
-        expected, given = catalogue.expected(stream)
-        if not keeps_odd or given or refusal.reason is not RejectReason.FIELD_TYPE:
+        if given or _reason(why) is not RejectReason.FIELD_TYPE:
             raise
-        sound = with_odd(frame, expected)
-        if sound is None:
-            raise
-        frame = sound
-        kinds = frames.check_columns(frame.t, frame.fields)
-        catalogue.check(device, stream, kinds, lambda: frames.renamed(payload))
-    return frames.encode(frame), placement
+        sound, aside = with_odd(sound, expected)
+        try:
+            check(sound)
+        except NotNow as too_many:  # no room for the text, which is to cost nobody the reading
+            if _reason(too_many) is not RejectReason.QUOTA:
+                raise
+            sound, aside = with_odd(frame, expected, has_room=False)
+            check(sound)
+    return _Taken(frames.encode(sound), placement, aside)
+
+
+def _reason(why: Rejected | NotNow) -> RejectReason:
+    return why.reason if isinstance(why, Rejected) else why.refusal.reason
 
 
 def _json_of(payload: bytes, content_type: str) -> bytes:
@@ -252,11 +266,10 @@ def _checked(
     try:
         catalogue.check(device, stream, kinds)
     except (Rejected, NotNow) as why:
-        refusal = why if isinstance(why, Rejected) else why.refusal
         expected, given = catalogue.expected(stream)
         found = (
             without_wrong(frame, expected, given=given)
-            if refusal.reason is RejectReason.FIELD_TYPE
+            if _reason(why) is RejectReason.FIELD_TYPE
             else None
         )
         if found is None:

@@ -1,12 +1,12 @@
 """Splits a message with several readings of a plain device. No I/O.
 
-By its content type it is a JSON list, JSON lines, or SenML. Each reading is a message of its own
-from here on. A list needs no content type: no single reading begins so.
+By its content type (`edgewake.protocol.maps.contents`) it is a JSON list, JSON lines, SenML or
+CloudEvents. Each reading is a message of its own from here on.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import mqtt5
 import orjson
@@ -16,20 +16,9 @@ from edgewake.cloud.bridge.admission.mapped import Part
 from edgewake.cloud.bridge.admission.records import is_answerable
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frames.frame import FRAME_BYTES_MAX
-from edgewake.protocol.json_text import parse
-from edgewake.protocol.maps.decoders import senml
+from edgewake.protocol.maps.contents import items as items_in
+from edgewake.protocol.maps.decoding import BadItem
 from edgewake.protocol.maps.rule import READINGS_MAX
-
-SENML_TYPE: Final = "application/senml+json"
-LINES_TYPES: Final = ("application/x-ndjson", "application/jsonl", "application/jsonlines")
-_JSON_TYPES: Final = (None, "", "application/json")
-
-
-def is_batch(payload: bytes, content_type: str | None) -> bool:
-    """May there be several readings in it? Asked of every message."""
-    if content_type in _JSON_TYPES:
-        return payload[:1] == b"["
-    return content_type == SENML_TYPE or content_type in LINES_TYPES
 
 
 def parts(packet: mqtt5.PublishPacket, received_at: int) -> list[Part] | None:
@@ -45,10 +34,10 @@ def parts(packet: mqtt5.PublishPacket, received_at: int) -> list[Part] | None:
             raise Rejected(
                 RejectReason.OVERSIZE, f"{len(payload)} bytes: expected at most {FRAME_BYTES_MAX}"
             )
-        items = _items(payload, packet.content_type, received_at)
+        items = items_in(payload, packet.content_type, packet.user_properties, received_at)
     except Rejected as error:
         return [Part(packet, error)]
-    if not any(isinstance(one, dict | bytes) for one in items):
+    if not any(isinstance(one, dict | bytes | BadItem) for one in items):
         return None
     try:
         named = request_key.key_in(packet.user_properties)
@@ -66,33 +55,9 @@ def parts(packet: mqtt5.PublishPacket, received_at: int) -> list[Part] | None:
     return found or None
 
 
-def _items(payload: bytes, content_type: str | None, received_at: int) -> list[Any]:
-    """Raises Rejected."""
-    if content_type == SENML_TYPE:
-        return [_flat(one) for one in senml.readings(payload, received_at)]
-    if content_type in LINES_TYPES:
-        return [line for line in payload.split(b"\n") if line.strip()]
-    try:
-        items = parse(payload)
-    except orjson.JSONDecodeError as error:
-        raise Rejected(RejectReason.JSON, f"not JSON: {error}") from error
-    if type(items) is not list:
-        raise Rejected(RejectReason.SHAPE, "expected a list of JSON objects")
-    return items
-
-
-def _flat(one: dict[str, Any]) -> dict[str, Any]:
-    """A reading of SenML: its fields, their units, and its base name."""
-    found: dict[str, Any] = {f"{name}_unit": unit for name, unit in one["units"].items()}
-    for name, value in one["fields"].items():
-        found["t_" if name == "t" else name] = value
-    if one["name"]:
-        found["base_name"] = one["name"]
-    found["t"] = round(one["time"] * 1000)
-    return found
-
-
 def _part(packet: mqtt5.PublishPacket, item: Any, key: str | None, index: int) -> Part:
+    if isinstance(item, BadItem):
+        return Part(mqtt5.PublishPacket(packet.topic, item.text), item.why)
     try:
         payload = item if isinstance(item, bytes) else orjson.dumps(item)
     except TypeError as error:

@@ -20,11 +20,12 @@ from edgewake.cloud.bridge.admission.allowance import BY_MAPS, BY_NOBODY, Accoun
 from edgewake.protocol.downlink.downlink import ANSWER_FIELDS, ANSWERS, REQUEST_FIELDS, REQUESTS
 from edgewake.protocol.errors import Rejected, RejectReason, RemoteError
 from edgewake.protocol.frames.ack import Later, LaterReason
-from edgewake.protocol.frames.field_names import PATH_CHARS_MAX
+from edgewake.protocol.frames.field_names import PATH_CHARS_MAX, form
 from edgewake.protocol.frames.field_type import FieldType, types_of_kinds
 from edgewake.protocol.frames.frame import Kinds
 from edgewake.protocol.frames.stream import (
     STREAMS_MAX,
+    UNIT_CHARS_MAX,
     FieldInfo,
     NameKind,
     Stream,
@@ -32,6 +33,7 @@ from edgewake.protocol.frames.stream import (
     merge,
 )
 from edgewake.protocol.names import is_reserved
+from edgewake.protocol.ops.device import FieldsSaid
 
 STREAM_FIELDS_MAX: Final = 1024
 """Fields of one stream, of all its devices together."""
@@ -122,6 +124,8 @@ class Catalogue:
         self._device_fields: Counter[str] = Counter()
         self._gateway_streams: Counter[str] = Counter()
         self._gateway_fields: Counter[str] = Counter()
+        self._told: dict[str, set[tuple[str, str]]] = {}
+        """Stream → its fields of which a unit or path was proposed."""
         self.changes = 0
         """Grows with each record of the topic."""
         self._monotonic_s = monotonic_s
@@ -311,6 +315,50 @@ class Catalogue:
             raise NotNow(Later(LaterReason.QUOTA, max(1000, wait_ms), detail), RejectReason.QUOTA)
         self._tokens -= 1
 
+    def learn_units(self, stream: str, units: Mapping[str, str]) -> None:
+        """Put units that maps or devices say into the stream's row, where its fields have none.
+
+        `units`: path of a field → its unit.
+        """
+        self._fill(stream, "unit", {form(path): unit for path, unit in units.items()})
+
+    def learn_fields(self, device: str, fields: FieldsSaid) -> None:
+        """Put what an agent says of fields into the catalogue, of those learnt from it."""
+        for stream, said in fields.items():
+            row = self._confirmed.get(stream)
+            known = {} if row is None else row.fields
+            own = [
+                name
+                for name in said
+                if name in known and device in (known[name].first_device, known[name].first_via)
+            ]
+            for what in ("unit", "path"):
+                self._fill(stream, what, {name: said[name].get(what, "") for name in own})
+
+    def _fill(self, stream: str, what: str, said: Mapping[str, str]) -> None:
+        """Fill in the unit or path of learnt fields that have none.
+
+        Nobody waits for it, and each is proposed once.
+        """
+        row = self._confirmed.get(stream)
+        if row is None:
+            return
+        told = self._told.setdefault(stream, set())
+        chars_max = UNIT_CHARS_MAX if what == "unit" else PATH_CHARS_MAX
+        found: dict[str, FieldInfo] = {}
+        for name, text in said.items():
+            info = row.fields.get(name)
+            if info is None or not text or (name, what) in told:
+                continue
+            told.add((name, what))
+            is_sound = text.isprintable() and len(text) <= chars_max
+            if is_sound and not getattr(info, what) and info.revision == 0:
+                found[name] = info.model_copy(update={what: text})
+        if found:
+            wanted = row.model_copy(update={"fields": {**row.fields, **found}})
+            pending = self._unpublished.get(stream)
+            self._unpublished[stream] = wanted if pending is None else merge(pending, wanted)
+
     def is_waiting(self, stream: str) -> bool:
         """Is something of this stream proposed that has not come back?"""
         return stream in self._proposed
@@ -336,6 +384,8 @@ class Catalogue:
         self._count(after, 1)
         self._last.pop(name, None)
         self._types.pop(name, None)
+        if after is None:
+            self._told.pop(name, None)
         if (sendable := self.sendable(name)) is not None:
             self._types[name] = {field: info.type for field, info in sendable.fields.items()}
         if after is not None and not is_merged:

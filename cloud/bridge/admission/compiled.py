@@ -105,7 +105,7 @@ class CompiledStreams:
             for name, value in zip(decoders.names, values, strict=True)
             if value is not UNSET
         }
-        if t is not UNSET and not is_ms(t):  # another unit: it is converted
+        if t is not UNSET and not is_ms(t):  # another unit, or no time
             return None
         if not fields or (claimed is not UNSET and claimed != device):
             return None

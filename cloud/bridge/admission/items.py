@@ -1,16 +1,17 @@
-"""Sets aside readings of a frame with a value of the wrong type, so that the good ones pass.
+"""What becomes of values of the wrong type, so that the good ones beside them pass.
 
 No I/O.
 
-Such a value becomes null in its reading, and the reading as it came is kept as a dead letter. A
-frame in which a field has the wrong type throughout is a matter of the stream: its device is asked
-to wait until somebody decides. In a stream whose fields are given (requests, answers) any other
-value is wrong in any case; the request that had it says so, and its sender is told.
+Such a value becomes null in its reading. Of a plain device its text stands beside it; of a frame,
+the reading as it came is kept as a dead letter. A frame in which a field has the wrong type
+throughout is a matter of the stream: its agent is asked to wait until somebody decides. In a stream
+whose fields are given (requests, answers) any other value is wrong in any case; the request that
+had it says so, and its sender is told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import orjson
@@ -18,7 +19,7 @@ import orjson
 from edgewake.protocol.downlink.downlink import REQUEST_WRONG
 from edgewake.protocol.frames.field_names import ODD, ODD_CHARS_MAX
 from edgewake.protocol.frames.field_type import FieldType
-from edgewake.protocol.frames.field_values import is_no_value
+from edgewake.protocol.frames.field_values import is_no_value, is_nothing
 from edgewake.protocol.frames.frame import Frame, Scalar
 from edgewake.protocol.names import is_field
 
@@ -77,28 +78,42 @@ def without_wrong(
     ]
 
 
-def with_odd(frame: Frame, expected: Mapping[str, FieldType]) -> Frame | None:
-    """The frame with odd values as null, and the text of each in the field `<name>_odd` beside it.
+def without_words(frame: Frame, known: Container[str]) -> Frame:
+    """A plain reading without words for no value in fields that are new: they tell no type."""
+    words = [
+        name for name, (value,) in frame.fields.items() if name not in known and is_nothing(value)
+    ]
+    if not words:
+        return frame
+    return frame._replace(fields={**frame.fields, **{name: [None] for name in words}})
 
-    As an agent does it. None where that field is there already, or its name is too long.
+
+def with_odd(
+    frame: Frame, expected: Mapping[str, FieldType], *, has_room: bool = True
+) -> tuple[Frame, Sequence[Aside]]:
+    """A plain reading with odd values as null, each as text in the field `<name>_odd` beside it.
+
+    As an agent does it. Where that field cannot be, the reading is set aside as it came.
+    `has_room`: may its stream have new fields?
     """
     fields = dict(frame.fields)
-    for name, column in frame.fields.items():
+    lost: list[str] = []
+    for name, (value,) in frame.fields.items():
         kind = expected.get(name)
-        good = _good(column, kind, given=False)
-        fields[name] = [value if type(value) in good else None for value in column]
-        odd = [value if _is_odd(value, good, kind) else None for value in column]
-        if not any(value is not None for value in odd):
+        if value is None or kind is None or type(value) in _PYTHON[kind]:
+            continue
+        fields[name] = [None]
+        if is_no_value(value, kind):
             continue
         beside = name + ODD
-        if beside in fields or not is_field(beside):
-            return None
-        fields[beside] = [None if value is None else str(value)[:ODD_CHARS_MAX] for value in odd]
-    return frame._replace(fields=fields)
-
-
-def _is_odd(value: Scalar, good: frozenset[type], kind: FieldType | None) -> bool:
-    return value is not None and type(value) not in good and not is_no_value(value, kind)
+        is_known = expected.get(beside) is FieldType.STRING
+        is_new = has_room and beside not in expected and is_field(beside)
+        if beside not in frame.fields and (is_known or is_new):
+            fields[beside] = [str(value)[:ODD_CHARS_MAX]]
+        else:
+            lost.append(name)
+    aside = [Aside(_reading(frame, 0), _detail(frame, 0, lost, expected))] if lost else []
+    return frame._replace(fields=fields), aside
 
 
 def _good(column: Sequence[Scalar], kind: FieldType | None, *, given: bool) -> frozenset[type]:
@@ -118,10 +133,7 @@ def _detail(frame: Frame, row: int, names: Sequence[str], expected: Mapping[str,
             f"{f'a {expected[name]}' if name in expected else 'none or another type'}, found a "
             f"{found}"
         )
-    return (
-        f"reading {(frame.seq or 0) + row}: {'; '.join(said)}; the other readings of its frame "
-        "passed"
-    )[:500]
+    return (f"reading {(frame.seq or 0) + row}: {'; '.join(said)}; what was right passed")[:500]
 
 
 def _reading(frame: Frame, row: int) -> bytes:

@@ -8,7 +8,7 @@ with its own dead letter where it is refused. What no map can read is refused wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
@@ -17,7 +17,8 @@ import orjson
 
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.maps.applying import Mapped, Refusal, apply, device_of
+from edgewake.protocol.maps.applying import NO_UNITS, Mapped, Refusal, apply, device_of
+from edgewake.protocol.maps.contents import binary_event
 from edgewake.protocol.maps.path import MISSING
 from edgewake.protocol.maps.rule import Maps
 from edgewake.protocol.maps.topic import Crossing
@@ -33,8 +34,8 @@ class Part(NamedTuple):
 
     packet: mqtt5.PublishPacket | Unreadable
     refusal: Rejected | None = None
-    keeps_odd: bool = False
-    """A value of another type than its field's costs itself alone."""
+    units: Mapping[str, str] = NO_UNITS
+    """Path of a field → its unit, as far as the map or the device says them."""
 
 
 def is_mapped(topic: str) -> bool:
@@ -76,7 +77,11 @@ class Mapper:
         """What a message gives, in order; nothing where it is to be ignored."""
         if isinstance(packet, Unreadable):
             return [Part(packet, Rejected(RejectReason.OVERSIZE, packet.why))]
-        return self.parts_of(packet, received_at)
+        try:
+            event = binary_event(packet.payload, packet.content_type, packet.user_properties)
+        except Rejected as error:
+            return [Part(packet, error)]
+        return self.parts_of(packet, received_at, event=event)
 
     def parts_of(
         self,
@@ -84,10 +89,11 @@ class Mapper:
         received_at: int,
         document: Any = MISSING,
         device: str = "",
+        event: Any = None,
     ) -> list[Part]:
         """Split a message like `parts`.
 
-        `document`: the payload's contents, where it was parsed already; `device`: the owner of all
+        `document`, `event`: see `apply`; `device`: the owner of all
         readings, whatever they name; empty: the map names it.
         """
         outcome = apply(
@@ -97,6 +103,7 @@ class Mapper:
             received_at,
             prefix=self._prefix,
             document=document,
+            event=event,
         )
         readings = outcome.readings
         if device:
@@ -130,7 +137,7 @@ def _part(packet: mqtt5.PublishPacket, reading: Mapped) -> Part:
     except TypeError as error:
         return Part(packet, Rejected(RejectReason.SHAPE, f"a value that JSON cannot hold: {error}"))
     packet = mqtt5.PublishPacket(topics.up(reading.device, reading.stream), payload)
-    return Part(packet, keeps_odd=True)
+    return Part(packet, units=reading.units)
 
 
 def _status(reading: Mapped) -> Part:

@@ -6,6 +6,7 @@ No I/O.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -65,10 +66,9 @@ def record_of(
     *,
     received_at: int,
     compiled: CompiledStreams | None = None,
-    keeps_odd: bool = False,
     gateway: str = "",
 ) -> KafkaRecord:
-    """Check a message and make its record; `keeps_odd`, `gateway`: see `admit`.
+    """Check a message and make its record; `gateway`: see `admit`.
 
     Raises Rejected, NotNow or AwaitsCatalogueError.
     """
@@ -80,16 +80,14 @@ def record_of(
         )
     if is_status(message.topic):
         status = admit_status(message, received_at=received_at)
+        if status.fields is not None:
+            catalogue.learn_fields(status.device, status.fields)
+            status = replace(status, fields=None)
         return KafkaRecord(
             topics.DEVICES, f"{status.device}|status", status.to_json(), [], received_at
         )
     admitted = admit(
-        message,
-        catalogue,
-        received_at=received_at,
-        compiled=compiled,
-        keeps_odd=keeps_odd,
-        gateway=gateway,
+        message, catalogue, received_at=received_at, compiled=compiled, gateway=gateway
     )
     return KafkaRecord(
         topics.UP,

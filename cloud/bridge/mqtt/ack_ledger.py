@@ -15,7 +15,7 @@ receive maximum, however often the connection is lost.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from edgewake.protocol.errors import RejectReason
@@ -31,7 +31,6 @@ class Delivery:
         "detail",
         "fingerprint",
         "is_left_out",
-        "keeps_odd",
         "later",
         "packet_id",
         "part_of",
@@ -40,6 +39,7 @@ class Delivery:
         "response_topic",
         "since_s",
         "stored_at",
+        "units",
     )  # fmt: skip
 
     def __init__(
@@ -69,10 +69,10 @@ class Delivery:
         """Partition and offset, once Kafka has it."""
         self.later: Later | None = None
         """Kafka never gets it: the device is asked to send it again later."""
+        self.units: Mapping[str, str] | None = None
+        """Units of the fields of its reading, as far as its map or device says them."""
         self.is_left_out = False
         """A status that says nothing new: nobody needs it."""
-        self.keeps_odd = False
-        """A map made this part: a value of a wrong type costs itself alone."""
         self.parts: list[Delivery] | None = None
         """The parts of a split message that are not settled yet."""
         self.part_of: Delivery | None = None

@@ -31,7 +31,7 @@ def parts_of(
             if one.is_historical:
                 put_over(body, {"historical": True})
             up = topics.up(device_name(one.thing, prefix), stream)
-            found.append(Part(mqtt5.PublishPacket(up, orjson.dumps(body)), keeps_odd=True))
+            found.append(Part(mqtt5.PublishPacket(up, orjson.dumps(body)), units=one.units))
         elif isinstance(one, ThingPresence):
             state = DeviceState.ONLINE if one.is_online else DeviceState.OFFLINE
             status = topics.status(device_name(one.thing, prefix))

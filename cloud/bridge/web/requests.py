@@ -22,6 +22,7 @@ from edgewake.cloud.web.tls import Certificate
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frames.record import TRACE_HEADERS
+from edgewake.protocol.maps.contents import KINDS, has_items
 from edgewake.protocol.maps.device_tokens import DeviceTokens, Holder
 from edgewake.protocol.maps.http_forms import (
     Form,
@@ -35,7 +36,6 @@ from edgewake.protocol.maps.http_forms import (
 )
 from edgewake.protocol.maps.http_identity import Passwords, identified, refusal
 
-_KINDS: Final = frozenset({batches.SENML_TYPE, *batches.LINES_TYPES})
 """Content types that say how a plain device's readings are written; all others are JSON, for
 `curl` calls everything a form."""
 _OUR_TYPES: Final = "application/vnd.edgewake"
@@ -200,12 +200,17 @@ class Requests:
 
     def _own_parts(self, asked: Asked, body: bytes, now_ms: int) -> Sequence[Part]:
         """Raises Rejected."""
-        kind = asked.head.content_type if asked.head.content_type in _KINDS else None
-        packet = mqtt5.PublishPacket(asked.topic, body, content_type=kind)
+        kind: str | None = asked.head.content_type
+        attributes = asked.head.event_attributes
+        if not attributes and kind not in KINDS:
+            kind = None  # curl's, unless it is told otherwise
+        packet = mqtt5.PublishPacket(
+            asked.topic, body, content_type=kind, user_properties=attributes
+        )
         if not body:
             raise Rejected(RejectReason.JSON, "an empty body: expected JSON")
-        found = batches.parts(packet, now_ms) if batches.is_batch(body, kind) else None
-        return [Part(packet)] if found is None else found
+        found = batches.parts(packet, now_ms) if has_items(body, kind, attributes) else None
+        return [Part(mqtt5.PublishPacket(asked.topic, body))] if found is None else found
 
 
 def _with_key(part: Part, key: str, index: int) -> Part:

@@ -22,12 +22,13 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from edgewake.cloud.bridge.admission.admit import admit
-from edgewake.cloud.bridge.admission.catalogue import Catalogue
+from edgewake.cloud.bridge.admission.catalogue import AwaitsCatalogueError, Catalogue
 from edgewake.cloud.bridge.admission.envelope import Message
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frames import record
 from edgewake.protocol.frames.dead_letter import DeadLetter
+from edgewake.protocol.frames.field_names import ODD
 from edgewake.protocol.frames.record import Discipline, Placement
 from edgewake.protocol.frames.stream import Stream
 from edgewake.protocol.ops.replay_row import ReplayRow, letter_key
@@ -60,6 +61,8 @@ class Replay:
     """A key that copies of this message share; empty where copies cannot be recognized."""
     is_unique: bool
     """Whether `same` is unique for ever; if not, it is within COPIES_APART_MS."""
+    learns: Stream | None = None
+    """The stream's row with the fields for the texts of odd values, where these are new to it."""
 
 
 def prepare(letter: DeadLetter, payload: bytes, row: Stream | None, *, now_ms: int) -> Replay:
@@ -75,7 +78,17 @@ def prepare(letter: DeadLetter, payload: bytes, row: Stream | None, *, now_ms: i
     message = Message(
         letter.topic, payload, letter.content_type or None, response_topic=topics.ack(topic.sender)
     )
-    admitted = admit(message, catalogue, received_at=letter.received_at)
+    learns = None
+    try:
+        admitted = admit(message, catalogue, received_at=letter.received_at)
+    except AwaitsCatalogueError:
+        learns = _with_texts(row, catalogue)
+        if learns is None:
+            raise
+        catalogue.follow(stream, learns.model_dump_json().encode())
+        admitted = admit(message, catalogue, received_at=letter.received_at)
+    if admitted.aside and not letter.content_type:
+        raise Rejected(RejectReason.FIELD_TYPE, admitted.aside[0].detail)
     placement = Placement.decode(admitted.placement)
     if record.decode(admitted.value).frame.gap is not None:
         raise Rejected(
@@ -88,7 +101,16 @@ def prepare(letter: DeadLetter, payload: bytes, row: Stream | None, *, now_ms: i
         value,
         _same(device, placement, payload),
         placement.discipline is Discipline.ORDERED,
+        learns,
     )
+
+
+def _with_texts(row: Stream | None, catalogue: Catalogue) -> Stream | None:
+    """The row that a letter needs, where it lacks nothing but texts of odd values."""
+    (wanted,) = catalogue.unpublished()
+    known = set() if row is None else row.fields.keys()
+    new = wanted.fields.keys() - known
+    return wanted if all(name.removesuffix(ODD) in known - {name} for name in new) else None
 
 
 def _same(device: str, placement: Placement, payload: bytes) -> str:

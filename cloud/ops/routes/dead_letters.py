@@ -136,6 +136,8 @@ class _Desk:
     async def given_back(self, ready: Replay, letter: Letter, holder: str) -> ReplayView:
         """Replays a letter to its stream, once."""
         try:
+            if ready.learns is not None:
+                await self.services.editor.learn(ready.learns)
             found, was_replayed = await self.services.replayer.replay(ready, letter, holder=holder)
         except (RemoteError, AwaitsCatalogueError) as error:
             raise _refused(error) from error

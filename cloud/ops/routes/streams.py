@@ -183,11 +183,13 @@ def router(services: Services) -> APIRouter:
     async def change(name: QueryName, body: StreamChange) -> StreamView:
         """Decide a field's type or unit, describe the stream, or change its retention.
 
-        Values of another type than the decided one are then refused permanently. Readings older
-        than a shorter retention are removed permanently.
+        Frames with another type than the decided one are then refused permanently; a plain device's
+        value is kept as text beside its field. Fields with their types may be declared of a stream
+        that nobody has sent yet. Readings older than a shorter retention are removed permanently.
         """
-        found = _stream(services, name)
         retention = body.retention_ms, body.retention_bytes
+        if retention != (None, None) or not body.fields:
+            found = _stream(services, name)
         if retention != (None, None) and body.is_of_the_catalogue:
             # Before the catalogue is written: what Kafka refuses would leave half of it done.
             await services.retention.check(name, *retention)

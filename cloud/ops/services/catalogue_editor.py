@@ -8,6 +8,7 @@ are accepted when they send again. Records in Kafka stay as they are.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -19,13 +20,17 @@ from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.frames.field_type import FieldType
-from edgewake.protocol.frames.stream import FieldInfo, Stream
-from edgewake.protocol.names import FIELD_PATTERN, is_field
+from edgewake.protocol.frames.stream import (
+    STREAMS_MAX,
+    UNIT_CHARS_MAX,
+    FieldInfo,
+    Stream,
+    merge,
+)
+from edgewake.protocol.names import FIELD_PATTERN, is_field, is_reserved
 
 FIELDS_CHANGED_MAX = 100
 """The most fields of one request."""
-UNIT_CHARS_MAX = 32
-"""The most characters of a unit; the longest in use have about 20."""
 DESCRIPTION_CHARS_MAX = 500
 """The most characters of a description: some sentences."""
 
@@ -74,13 +79,13 @@ def changed(stream: Stream, change: StreamChange, *, now: int) -> Stream:
                 "a field",
             )
         unit = before.unit if before else ""
-        fields[name] = FieldInfo(
-            type=kind,
-            unit=unit if decided.unit is None else decided.unit,
-            revision=(before.revision if before else 0) + 1,
-            first_device=before.first_device if before else "",
-            first_via=before.first_via if before else "",
-            changed_at=now,
+        fields[name] = (before or FieldInfo(type=kind)).model_copy(
+            update={
+                "type": kind,
+                "unit": unit if decided.unit is None else decided.unit,
+                "revision": (before.revision if before else 0) + 1,
+                "changed_at": now,
+            }
         )
     described = (
         {}
@@ -93,21 +98,48 @@ def changed(stream: Stream, change: StreamChange, *, now: int) -> Stream:
 class CatalogueEditor:
     """Writes to `ew.streams`, one change at a time."""
 
-    def __init__(self, writer: TableWriter, tables: OpsTables, clock: Clock) -> None:
+    def __init__(
+        self,
+        writer: TableWriter,
+        tables: OpsTables,
+        clock: Clock,
+        make_topic: Callable[[str], Awaitable[None]],
+    ) -> None:
+        """`make_topic`: makes the topic of a stream that is declared. Raises Unavailable."""
         self._writer = writer
         self._tables = tables
         self._clock = clock
+        self._make_topic = make_topic
         self._turn = asyncio.Lock()
 
+    def _check_new(self, name: str, change: StreamChange) -> None:
+        """May this stream be declared? Raises Problem(404 | 409)."""
+        if not change.fields:
+            raise Problem(404, "no_such_stream", f"no stream {name[:80]!r} is in the catalogue")
+        if is_reserved(name) or name in self._tables.names:
+            raise Problem(
+                409, "name_taken", f"{name!r} is the name of a query, or reserved for the system"
+            )
+        if len(self._tables.streams) >= STREAMS_MAX:
+            raise Problem(409, "too_many_streams", f"{STREAMS_MAX} streams are there, the most")
+
+    async def learn(self, row: Stream) -> None:
+        """Adds fields to a stream, as a bridge would. Raises Unavailable."""
+        async with self._turn:
+            known = self._tables.streams.get(row.name)
+            await self._writer.write(topics.STREAMS, row.name, merge(known, row))
+
     async def change(self, name: str, change: StreamChange) -> Stream:
-        """Applies a change and returns the new row.
+        """Applies a change and returns the new row; a stream may be new that gets fields.
 
         Raises Problem(404 | 409 | 422) or Unavailable.
         """
         async with self._turn:
             stream = self._tables.streams.get(name)
             if stream is None:
-                raise Problem(404, "no_such_stream", f"no stream {name[:80]!r} is in the catalogue")
+                self._check_new(name, change)
+                stream = Stream(name=name)
+                await self._make_topic(topics.stream_topic(name))
             wanted = changed(stream, change, now=self._clock.now_ms())
             await self._writer.write(topics.STREAMS, name, wanted)
             found = self._tables.streams.get(name)

@@ -10,10 +10,12 @@ from pydantic import BaseModel
 
 from edgewake.cloud.ops.letters.dead_letters import DeadLetterView
 from edgewake.cloud.ops.services.queries import QueryView
+from edgewake.cloud.ops.tables.devices import DeviceView
 from edgewake.cloud.ops.tables.past import Happening
 from edgewake.cloud.ops.tables.tables import PartView
 from edgewake.protocol.leases.lease_record import Lease
 from edgewake.protocol.ops.alert import Alert, Note, NoteState, State
+from edgewake.protocol.ops.device import WAITS_CHARS_MAX
 from edgewake.protocol.ops.problem import Kind
 from edgewake.protocol.ops.query import QueryState
 
@@ -93,12 +95,17 @@ def alert_problems(alerts: Iterable[Alert], notes: Iterable[Note]) -> Iterator[K
 
 
 def device_problems(
-    waiting: int, named: Sequence[str], contested: Mapping[str, Sequence[str]]
+    waiting: int,
+    named: Sequence[str],
+    contested: Mapping[str, Sequence[str]],
+    held: int = 0,
+    told: Sequence[DeviceView] = (),
 ) -> Iterator[KnownProblem]:
     """Returns problems of devices: readings that wait, and contested things.
 
     `waiting` devices have waiting readings, some of which are `named`. `contested` maps things to
-    the gateways that send for them at once.
+    the gateways that send for them at once. `held` devices were asked to wait with a stream, some
+    of which are `told`.
     """
     for thing, gateways in list(contested.items())[:KEYS_NAMED]:
         text = (
@@ -114,6 +121,14 @@ def device_problems(
         more = f" and {waiting - len(named)} more" if waiting > len(named) else ""
         text = f"readings wait for a minute and more on {', '.join(named)}{more}"
         yield KnownProblem(kind="device", name="waiting", text=text)
+    for one in told:
+        text = (
+            f"{one.device} was asked to wait with its stream {(one.waits or '')[:WAITS_CHARS_MAX]}"
+        )
+        yield KnownProblem(kind="device", name="held", text=text)
+    if held > len(told):
+        text = f"{held - len(told)} more devices were asked to wait with a stream"
+        yield KnownProblem(kind="device", name="held", text=text)
 
 
 def loss_problems(happened: Iterable[Happening]) -> Iterator[KnownProblem]:

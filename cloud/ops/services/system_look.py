@@ -70,11 +70,14 @@ class SystemLook:
         found = problems_of(
             parts, queries, list(tables.leases.values()), dead, is_ready=self.ready.is_set()
         )
-        devices = tables.devices
+        devices, now_ms = tables.devices, self.clock.now_ms()
+        held = (devices.get(name, now=now_ms) for name in devices.names_with(Mark.HELD, KEYS_NAMED))
         of_devices = device_problems(
             devices.marked[Mark.WAITING],
             devices.names_with(Mark.WAITING, KEYS_NAMED),
-            devices.contested.now(self.clock.now_ms()),
+            devices.contested.now(now_ms),
+            devices.marked[Mark.HELD],
+            [one for one in held if one is not None],
         )
         hour_ago = self.clock.now_ms() - LOSS_AGE_MS
         of_losses = loss_problems(self.past.since(hour_ago, "loss"))

@@ -1,7 +1,8 @@
 """Summarizes how a stream's fields were received lately: names, times and odd values. Pure.
 
-A value of another type than its field's is null in its reading. An agent, and a map, keep its text
-in the field `<name>_odd`; a plain device's reading becomes a dead letter.
+A value of another type than its field's is null in its reading, and its text is in the field
+`<name>_odd`. Of a frame that has it throughout, and where that field cannot be, it is in a dead
+letter.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.frames.field_names import ODD
 from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.record import Record
-from edgewake.protocol.frames.stream import FieldInfo, Stream
+from edgewake.protocol.frames.stream import Stream
 
 SAMPLE_CHARS: Final = 200
 _NAMED: Final = re.compile(r"field '([^']{1,64})'")
@@ -31,7 +32,7 @@ class FieldLook(BaseModel):
 
     name: str
     path: str
-    """The name as received; empty: it is the same, or an agent sent the field."""
+    """The name as received, where it is another one."""
     type: FieldType
     unit: str
     decided: bool
@@ -55,6 +56,9 @@ class StreamLook(BaseModel):
     devices: int
     own_times: int
     """How many of these readings had a time of their own."""
+    agent_times: int
+    """How many readings have the time that an agent said: their own, or that at which it got them.
+    Its status says how times were found."""
     arrival_times: int
     """How many readings got their arrival time because they had none."""
     refused: int
@@ -77,14 +81,17 @@ def look_at(
     odd: Counter[str] = Counter()
     samples: dict[str, str] = {}
     devices: set[str] = set()
-    own = arrived = refused = 0
+    own = arrived = refused = of_agents = 0
     for record in records:
         frame = record.frame
         if frame.gap is not None:
             continue
         devices.add(record.device)
-        at_arrival = sum(t == record.received_at for t in frame.t)
-        arrived, own = arrived + at_arrival, own + len(frame.t) - at_arrival
+        if record.sent_at is not None:
+            of_agents += len(frame.t)
+        else:
+            at_arrival = sum(t == record.received_at for t in frame.t)
+            arrived, own = arrived + at_arrival, own + len(frame.t) - at_arrival
         for name, column in frame.fields.items():
             there = [value for value in column if value is not None]
             values[name] += len(there)
@@ -104,29 +111,26 @@ def look_at(
     return StreamLook(
         name=stream.name,
         minutes=minutes,
-        readings=own + arrived,
+        readings=own + of_agents + arrived,
         devices=len(devices),
         own_times=own,
+        agent_times=of_agents,
         arrival_times=arrived,
         refused=refused,
         fields=[
-            _field(name, info, values[name], odd[name], samples.get(name, ""))
+            FieldLook(
+                name=name,
+                path=info.path,
+                type=info.type,
+                unit=info.unit,
+                decided=info.revision > 0,
+                first_device=info.first_device,
+                values=values[name],
+                odd=odd[name],
+                sample=samples.get(name, ""),
+            )
             for name, info in stream.fields.items()
             if not (name.endswith(ODD) and name.removesuffix(ODD) in stream.fields)
         ],
         is_cut=is_cut,
-    )
-
-
-def _field(name: str, info: FieldInfo, values: int, odd: int, sample: str) -> FieldLook:
-    return FieldLook(
-        name=name,
-        path=info.path,
-        type=info.type,
-        unit=info.unit,
-        decided=info.revision > 0,
-        first_device=info.first_device,
-        values=values,
-        odd=odd,
-        sample=sample,
     )

@@ -56,6 +56,8 @@ class Mark(StrEnum):
 
     WAITING = "waiting"
     """An agent whose readings have waited for a minute or more."""
+    HELD = "held"
+    """An agent that was asked to wait with a stream."""
     LOST = "lost"
     """An agent that has lost readings."""
     AGENT = "agent"
@@ -81,6 +83,8 @@ def _marks_of(status: DeviceStatus | None) -> frozenset[Mark]:
     found = {Mark.AGENT}
     if (status.oldest_unacked_s or 0.0) > OLD_S:
         found.add(Mark.WAITING)
+    if status.waits:
+        found.add(Mark.HELD)
     if status.lost_readings:
         found.add(Mark.LOST)
     return frozenset(found)

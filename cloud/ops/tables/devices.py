@@ -32,6 +32,7 @@ REPORTED: Final = frozenset(
         "epoch",
         "version",
         "settings_version",
+        "waits",
     }
 )
 """Fields of an agent's report that are shown unchanged."""
@@ -71,6 +72,8 @@ class DeviceView(BaseModel):
     groups: list[str] = []
     settings_version: int | None = None
     """Version of the remote settings that it uses; 0: none."""
+    waits: str | None = None
+    """A stream that the cloud or the broker asked to wait, and why."""
     via: str = ""
     """The gateway that brought its newest reading; empty: its own connection."""
     former: list[str] = []

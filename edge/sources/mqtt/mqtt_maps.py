@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import mqtt5
+
 from edgewake.edge.intake.intake import Intake
 from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.frames.field_names import put_over
 from edgewake.protocol.maps.applying import Mapped, Outcome, apply
 from edgewake.protocol.maps.compiling import compile_maps, compile_presets
+from edgewake.protocol.maps.contents import binary_event
 from edgewake.protocol.maps.map_file import MapFile
 from edgewake.protocol.maps.path import MISSING
 from edgewake.protocol.maps.rule import Map, Maps
@@ -75,14 +78,19 @@ class SourceMaps:
         return found
 
     def bodies(
-        self, intake: Intake, topic: str, payload: bytes, now_ms: int
+        self, intake: Intake, packet: mqtt5.PublishPacket, now_ms: int
     ) -> list[dict[str, Any]]:
-        """The objects of this source's stream in a message; what is refused or odd is counted."""
+        """The objects of this source's stream in a message; what is refused or odd is counted.
+
+        Raises Rejected.
+        """
+        topic, payload = packet.topic, bytes(packet.payload)
         maps = self._file.maps
         if not maps.route(topic):  # a subscription of before, which the broker kept
             intake.remark("messages of topics without a map passed over")
             return []
-        outcome = apply(maps, topic, payload, now_ms)
+        event = binary_event(payload, packet.content_type, packet.user_properties)
+        outcome = apply(maps, topic, payload, now_ms, event=event)
         own = [one for one in outcome.readings if one.stream in ("", self._stream)]
         if self._is_of_another(outcome):
             return []
@@ -90,6 +98,8 @@ class SourceMaps:
             intake.refuse(one.why.reason, one.why.detail, one.readings)
         for what in outcome.remarks:
             intake.remark(what)
+        for reading in own:
+            intake.note_units(reading.units)
         return [self._of_thing(one) for one in own]
 
     def _of_thing(self, reading: Mapped) -> dict[str, Any]:

@@ -301,9 +301,9 @@ class MqttSubscribe:
             return []  # a broker that does not know how they are left out
         try:
             items = (
-                bodies(payload, self._config.field)
+                self._bodies(intake, packet)
                 if self._maps is None
-                else self._maps.bodies(intake, packet.topic, payload, self._clock.now_ms())
+                else self._maps.bodies(intake, packet, self._clock.now_ms())
             )
         except Rejected as error:
             intake.refuse(error.reason, error.detail)
@@ -317,6 +317,26 @@ class MqttSubscribe:
             if isinstance(item, dict):
                 put_over(item, named)
         return await checked(intake, items)
+
+    def _bodies(self, intake: Intake, packet: mqtt5.PublishPacket) -> Sequence[Any]:
+        """Raises Rejected."""
+        payload, kind, properties = (
+            bytes(packet.payload),
+            packet.content_type,
+            packet.user_properties,
+        )
+        if kind or properties:
+            # A small device pays for what it uses.
+            from edgewake.protocol.maps import contents
+            from edgewake.protocol.maps.decoding import BadItem
+
+            if contents.is_pack(kind, properties):
+                items = contents.items(payload, kind, properties, self._clock.now_ms())
+                for one in items:
+                    if isinstance(one, BadItem):
+                        intake.refuse(one.why.reason, one.why.detail)
+                return [one for one in items if not isinstance(one, BadItem)]
+        return bodies(payload, self._config.field)
 
 
 def bodies(payload: bytes, field: str) -> list[Any]:

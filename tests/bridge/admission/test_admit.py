@@ -193,8 +193,10 @@ def test_a_message_needs_no_mqtt() -> None:
 
 
 def test_a_plain_reading_is_a_frame_of_one_and_its_seq_removes_repeats() -> None:
-    taken, placement = admitted(publish(b'{"t":5,"seq":9,"speed":51.2,"device":"car"}'))
-    assert taken.frame == Frame(0, 9, 9, [5], {"speed": [51.2]})
+    taken, placement = admitted(
+        publish(b'{"t":%d,"seq":9,"speed":51.2,"device":"car"}' % (NOW - 5))
+    )
+    assert taken.frame == Frame(0, 9, 9, [NOW - 5], {"speed": [51.2]})
     assert placement == Placement(
         Discipline.NUMBERED,
         "pos",
@@ -203,7 +205,7 @@ def test_a_plain_reading_is_a_frame_of_one_and_its_seq_removes_repeats() -> None
         9,
         9,
         1,
-        content_of(b'{"t":5,"seq":9,"speed":51.2,"device":"car"}'),
+        content_of(b'{"t":%d,"seq":9,"speed":51.2,"device":"car"}' % (NOW - 5)),
     )
 
 
@@ -221,8 +223,14 @@ def test_sent_at_is_taken_where_it_is_a_time(text: str, expected: int | None) ->
     assert taken.sent_at == expected
 
 
-@pytest.mark.parametrize("t", [0, 86_400_000, 4_070_908_800_000])
-def test_years_1970_and_2099_pass(t: int) -> None:
+@pytest.mark.parametrize("t", [0, 21, 86_400_000, -5, 4_133_980_800_000])
+def test_what_is_no_time_is_a_field(t: int) -> None:
+    taken, _ = admitted(publish(b'{"speed":1,"t":%d}' % t))
+    assert (taken.frame.t, taken.frame.fields) == ([NOW], {"speed": [1], "t_": [t]})
+
+
+@pytest.mark.parametrize("t", [31_536_000_000, 4_070_908_800_000])
+def test_years_1971_and_2099_pass(t: int) -> None:
     taken, _ = admitted(publish(b'{"speed":1,"t":%d}' % t))
     assert taken.frame.t == [t]
 
@@ -240,8 +248,16 @@ REFUSED = {
     "bad UTF-8": (b'{"a":"\xff"}', None, RejectReason.ENCODING),
     "no object": (b"[1]", None, RejectReason.SHAPE),
     "no field": (b"{}", None, RejectReason.SHAPE),
-    "year 2101": (b'{"a":1,"t":4133980800000}', None, RejectReason.TIME),
-    "a time that is none": (b'{"a":1,"t":-5}', None, RejectReason.TIME),
+    "year 2101": (
+        b'{"epoch":1,"frame":1,"seq":1,"t":[4133980800000],"fields":{"a":[1]}}',
+        FRAME_TYPE,
+        RejectReason.TIME,
+    ),
+    "a time that is none": (
+        b'{"epoch":1,"frame":1,"seq":1,"t":[-5],"fields":{"a":[1]}}',
+        FRAME_TYPE,
+        RejectReason.TIME,
+    ),
     "long string": (b'{"a":"' + b"x" * 9000 + b'"}', None, RejectReason.OVERSIZE),
     "over 1 MiB": (b'{"a":"' + b"x" * (1 << 20) + b'"}', None, RejectReason.OVERSIZE),
     "foreign device": (b'{"a":1,"device":"other"}', None, RejectReason.FOREIGN_DEVICE),

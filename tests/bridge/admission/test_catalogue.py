@@ -90,6 +90,46 @@ def test_a_new_stream_is_proposed_once_and_accepted_when_its_record_came_back() 
     assert not catalogue.is_waiting("s")
 
 
+def test_units_are_proposed_once_for_learnt_fields_that_have_none() -> None:
+    """A map's units were shown when it was tried, and never reached a stream."""
+    catalogue = a_catalogue()
+    catalogue.learn_units("s", {"speed": "km/h"})
+    assert catalogue.unpublished() == [], "the stream is not there yet"
+    decided = FieldInfo(type=FieldType.NUMBER, revision=1)
+    fields = {name: FieldInfo(type=FieldType.NUMBER) for name in ("speed", "Inlet_Temp", "x")}
+    one = Stream(name="s", fields=fields | {"decided": decided})
+    catalogue.follow("s", one.model_dump_json().encode())
+    said = {"speed": "km/h", "Inlet/Temp": "°C", "decided": "m", "new": "m", "x": "x" * 33}
+    catalogue.learn_units("s", said)
+    (proposed,) = catalogue.unpublished()
+    units = {name: info.unit for name, info in proposed.fields.items()}
+    assert units == {"speed": "km/h", "Inlet_Temp": "°C", "x": "", "decided": ""}
+    catalogue.learn_units("s", said)
+    assert catalogue.unpublished() == []
+    catalogue.follow("s", proposed.model_dump_json().encode())
+    catalogue.learn_units("s", {"speed": "m/s"})
+    assert catalogue.unpublished() == [], "the first one stays"
+
+
+def test_what_an_agent_says_of_fields_is_taken_of_those_that_were_learnt_from_it() -> None:
+    catalogue = a_catalogue()
+    said = {"s": {"a_b": {"path": "a-b", "unit": "Cel"}, "theirs": {"path": "x"}, "new": {}}}
+    catalogue.learn_fields("d", {**said, "other": {"v": {"unit": "m"}}})
+    assert catalogue.unpublished() == []
+    known = FieldInfo(type=FieldType.NUMBER, first_device="d")
+    behind = known.model_copy(update={"first_device": "thing", "first_via": "d"})
+    theirs = known.model_copy(update={"first_device": "e"})
+    one = Stream(name="s", fields={"a_b": known, "theirs": theirs, "thing": behind})
+    catalogue.follow("s", one.model_dump_json().encode())
+    said["s"]["thing"] = {"unit": "m"}
+    catalogue.learn_fields("d", said)
+    (proposed,) = catalogue.unpublished()
+    found = {name: (info.path, info.unit) for name, info in proposed.fields.items()}
+    assert found == {"a_b": ("a-b", "Cel"), "theirs": ("", ""), "thing": ("", "m")}
+    catalogue.learn_fields("d", said)
+    assert catalogue.unpublished() == []
+
+
 def test_a_new_field_is_added_beside_the_known_ones() -> None:
     catalogue = a_catalogue()
     catalogue.follow("s", row(speed=FieldType.NUMBER))

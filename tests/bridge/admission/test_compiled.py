@@ -45,10 +45,13 @@ def test_a_frame_of_a_known_stream_is_decoded() -> None:
 
 def test_a_plain_reading_of_a_known_stream_is_a_frame_of_one() -> None:
     found = compiled().plain(
-        "s", b'{"t":5,"seq":9,"speed":51.2,"device":"car"}', device="car", received_at=NOW
+        "s",
+        b'{"t":%d,"seq":9,"speed":51.2,"device":"car"}' % (NOW - 5),
+        device="car",
+        received_at=NOW,
     )
     assert found is not None
-    assert frames.decode(found.frame_bytes) == frames.Frame(0, 9, 9, [5], {"speed": [51.2]})
+    assert frames.decode(found.frame_bytes) == frames.Frame(0, 9, 9, [NOW - 5], {"speed": [51.2]})
 
 
 @pytest.mark.parametrize(
@@ -98,6 +101,7 @@ def test_all_else_is_left_to_the_decoder_that_explains(payload: bytes) -> None:
     [
         b"{}",
         b'{"t":1}',
+        b'{"t":21,"speed":1}',
         b'{"device":"other","speed":1}',
         b'{"position":{"lat":1}}',
         b'{"speed":[1]}',

@@ -8,7 +8,12 @@ import orjson
 import pytest
 
 from edgewake.cloud.bridge.admission.admit import Admitted, admit
-from edgewake.cloud.bridge.admission.catalogue import AwaitsCatalogueError, Catalogue, NotNow
+from edgewake.cloud.bridge.admission.catalogue import (
+    DEVICE_FIELDS_MAX,
+    AwaitsCatalogueError,
+    Catalogue,
+    NotNow,
+)
 from edgewake.cloud.bridge.admission.envelope import Message
 from edgewake.cloud.bridge.admission.items import ITEMS_MAX
 from edgewake.protocol import topics
@@ -41,12 +46,15 @@ def _taken(
                 catalogue.follow(row.name, row.model_dump_json().encode())
 
 
-def _catalogue(**fields: FieldType) -> Catalogue:
+def _catalogue(revision: int = 0, /, **fields: FieldType) -> Catalogue:
     catalogue = Catalogue(lambda: 0.0)
     row = Stream(
         name="temps",
         first_device="dev",
-        fields={name: FieldInfo(type=kind, first_device="dev") for name, kind in fields.items()},
+        fields={
+            name: FieldInfo(type=kind, revision=revision, first_device="dev")
+            for name, kind in fields.items()
+        },
     )
     catalogue.follow("temps", row.model_dump_json().encode())
     return catalogue
@@ -61,8 +69,7 @@ def test_a_text_among_numbers_is_set_aside_and_the_numbers_pass() -> None:
     (aside,) = found.aside
     assert orjson.loads(aside.payload) == {"t": 1_790_000_000_001, "v": "nan", "room": "b"}
     assert aside.detail == (
-        "reading 12: field 'v': expected a number, found a string; the other readings of its "
-        "frame passed"
+        "reading 12: field 'v': expected a number, found a string; what was right passed"
     )
     assert record.Placement.decode(found.placement).readings == 3
 
@@ -112,17 +119,18 @@ def test_a_frame_of_bad_requests_alone_is_refused() -> None:
         )
 
 
-def _plain(body: dict[str, Any], catalogue: Catalogue, *, keeps_odd: bool = True) -> dict[str, Any]:
-    message = Message(topics.up("dev", "temps"), orjson.dumps(body), None, None, None)
+def _plain(body: dict[str, Any], catalogue: Catalogue) -> tuple[dict[str, Any], Admitted]:
+    """The reading of a plain device that asks for an answer, and all that came of its message."""
+    message = Message(topics.up("dev", "temps"), orjson.dumps(body), None, topics.ack("dev"), b"1")
     while True:
         try:
-            found = admit(message, catalogue, received_at=5, keeps_odd=keeps_odd)
+            found = admit(message, catalogue, received_at=5)
         except AwaitsCatalogueError:
             for row in catalogue.unpublished():
                 catalogue.follow(row.name, row.model_dump_json().encode())
         else:
             fields = record.decode(found.value).frame.fields
-            return {name: column[0] for name, column in fields.items()}
+            return {name: column[0] for name, column in fields.items()}, found
 
 
 @pytest.mark.parametrize(
@@ -136,21 +144,60 @@ def _plain(body: dict[str, Any], catalogue: Catalogue, *, keeps_odd: bool = True
         ({"v": None, "room": "a"}, {"v": None, "room": "a"}),
     ],
 )
-def test_an_odd_value_of_a_mapped_reading_costs_itself_and_stands_beside(
+@pytest.mark.parametrize("revision", [0, 1], ids=["learnt", "decided"])
+def test_an_odd_value_of_a_plain_reading_costs_itself_and_stands_beside(
+    body: dict[str, Any], expected: dict[str, Any], revision: int
+) -> None:
+    """It cost the whole reading, and a device that waits for answers stood still at it."""
+    catalogue = _catalogue(revision, v=FieldType.NUMBER, room=FieldType.STRING)
+    found, admitted = _plain(body, catalogue)
+    assert (found, list(admitted.aside)) == (expected, [])
+
+
+LONG = "v" * 62
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({"v": "warm", "v_odd": "mine"}, {"v": None, "v_odd": "mine"}),
+        ({"v": "warm", "n": 1}, {"v": None, "n": 1}),
+        ({LONG: "warm"}, {LONG: None}),
+    ],
+    ids=["taken", "another type", "too long"],
+)
+def test_what_cannot_stand_beside_is_set_aside_and_the_rest_of_its_reading_passes(
     body: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    types = {"v": FieldType.NUMBER, "room": FieldType.STRING}
-    assert _plain(body, _catalogue(**types)) == expected
+    beside = FieldType.STRING if "v_odd" in body else FieldType.NUMBER
+    known = {"v": FieldType.NUMBER, "v_odd": beside, LONG: FieldType.NUMBER}
+    found, admitted = _plain(body, _catalogue(**known))
+    assert found == expected
+    assert [orjson.loads(one.payload) for one in admitted.aside] == [{"t": 5, **body}]
 
 
-def test_what_cannot_stand_beside_is_refused_and_so_is_a_reading_that_no_map_made() -> None:
-    long = "v" * 62
-    catalogue = _catalogue(**{"v": FieldType.NUMBER, long: FieldType.NUMBER})
-    for body, keeps_odd in (
-        ({"v": "warm"}, False),
-        ({"v": "warm", "v_odd": "mine"}, True),
-        ({long: "warm"}, True),
-    ):
-        with pytest.raises(NotNow) as why:
-            _plain(body, catalogue, keeps_odd=keeps_odd)
-        assert why.value.refusal.reason == "field_type"
+def test_a_device_without_room_for_one_more_field_sets_aside_what_was_odd() -> None:
+    full = {f"f{n}": FieldType.NUMBER for n in range(DEVICE_FIELDS_MAX)}
+    found, admitted = _plain({"f0": "warm", "f1": 2}, _catalogue(**full))
+    assert found == {"f0": None, "f1": 2}
+    assert "field 'f0': expected a number, found a string" in admitted.aside[0].detail
+
+
+@pytest.mark.parametrize("word", ["unavailable", "N/A", "unknown", "none", " nan ", ""])
+def test_a_word_for_no_value_tells_no_type(word: str) -> None:
+    """A sensor that was away at the first reading made its field a text for ever."""
+    catalogue = Catalogue(lambda: 0.0)
+    assert _plain({"v": word, "n": 1}, catalogue)[0] == {"v": None, "n": 1}
+    assert _plain({"v": 21.5, "n": 2}, catalogue)[0] == {"v": 21.5, "n": 2}
+    assert catalogue.expected("temps")[0] == {"v": FieldType.NUMBER, "n": FieldType.NUMBER}
+
+
+def test_a_word_for_no_value_is_a_text_where_the_field_is_one() -> None:
+    found, _ = _plain({"v": "unknown"}, _catalogue(v=FieldType.STRING))
+    assert found == {"v": "unknown"}
+
+
+def test_a_request_of_a_plain_device_with_a_wrong_value_is_refused() -> None:
+    message = Message(topics.up("dev", REQUESTS), b'{"id":1,"name":"route"}', None, None, None)
+    with pytest.raises(Rejected, match="expected the fields"):
+        admit(message, Catalogue(lambda: 0.0), received_at=5)

@@ -18,7 +18,8 @@ from edgewake.protocol.config import parse
 from edgewake.protocol.errors import ConfigError, RejectReason
 from edgewake.protocol.frames import record
 from edgewake.protocol.frames.dead_letter import DeadLetter
-from tests.bridge.running import World, read, read_some, start
+from edgewake.protocol.frames.stream import StreamTable
+from tests.bridge.running import Device, World, read, read_some, start
 from tests.services import wait_until
 
 MAPS = """
@@ -30,7 +31,7 @@ stream = "mapped_meter"
 each = "list"
 time = { path = "at", format = "s", unreadable = "refuse" }
 [map.fields]
-"p" = { name = "power", as = "number", scale = 0.1 }
+"p" = { name = "power", as = "number", scale = 0.1, unit = "W" }
 """
 SECONDS = 1_790_000_000
 
@@ -70,9 +71,45 @@ async def test_a_message_of_several_readings_becomes_records_of_its_device(here:
         {"n": n, "power": float(n)} for n in (1, 2, 3)
     ]
     wait_until(
+        lambda: units_of(here, "mapped_meter") == {"n": "", "power": "W"}, "its unit is known"
+    )
+    wait_until(
         lambda: here.metric("b-mapped", 'edgewake_bridge_mapped_total{outcome="mapped"}') == 1,
         "it is counted",
     )
+
+
+def units_of(here: World, stream: str) -> dict[str, str]:
+    """The units of a stream's fields, as the catalogue has them."""
+    table = StreamTable()
+    for one in read(here.config, topics.STREAMS):
+        table.apply((one.key() or b"").decode(), one.value())
+    row = table.get(stream)
+    return {} if row is None else {name: info.unit for name, info in row.fields.items()}
+
+
+async def test_an_event_in_binary_mode_has_its_attributes_as_user_properties(here: World) -> None:
+    """Only structured ones were read by MQTT."""
+    bridge(here, "b-events", 'presets = ["cloudevents"]\n', 'prefix = "ce-"')
+    sender = Device(here, "events-sender", "s")
+    await sender.connected()
+    attributes = [("specversion", "1.0"), ("id", "7"), ("source", "/shed"), ("type", "ce_warm"),
+        ("time", "2026-03-01T08:15:30Z")]  # fmt: skip
+    sender.publish(
+        b'{"temp":21.5}',
+        content_type="application/json; charset=utf-8",
+        topic="cloudevents/shed",
+        response_topic=None,
+        user_properties=attributes,
+    )
+    (one,) = await read_some(here.config, topics.UP, "ce-shed")
+    found = record.decode(one.value() or b"")
+    assert (found.stream, list(found.frame.t)) == ("ce_warm", [1_772_352_930_000])
+    assert found.frame.fields == {
+        "temp": [21.5],
+        "event_id": ["7"],
+        "event_source": ["/shed"],
+    }
 
 
 async def test_what_cannot_be_mapped_is_a_dead_letter_of_its_device_and_costs_itself_alone(

@@ -17,7 +17,7 @@ from paho.mqtt import publish
 from edgewake.protocol import topics
 from edgewake.protocol.frames import record
 from edgewake.protocol.frames.field_type import FieldType
-from edgewake.protocol.frames.field_values import is_no_value
+from edgewake.protocol.frames.field_values import is_no_value, is_nothing
 from edgewake.protocol.frames.record import Record
 from edgewake.protocol.maps import presets
 from tests.bridge.running import World, read
@@ -48,7 +48,7 @@ def corpus() -> tuple[list[tuple[str, bytes]], Counter[str]]:
     """Topics with payloads, and the readings that must come.
 
     Devices of other presets share a stream here: a field has the type of its first value, and a
-    value of another type stands beside it as text.
+    value of another type stands beside it as text. A word for no value decides none.
     """
     sent, wanted = [], Counter[str]()
     types: dict[tuple[str, str], type] = {}
@@ -58,7 +58,8 @@ def corpus() -> tuple[list[tuple[str, bytes]], Counter[str]]:
             fields = {}
             for name, value in one["fields"].items():
                 kind = float if type(value) is int else type(value)
-                if value is None:
+                is_new = (one["stream"], name) not in types
+                if value is None or (is_new and is_nothing(value)):
                     continue
                 if types.setdefault((one["stream"], name), kind) is kind:
                     fields[name] = value

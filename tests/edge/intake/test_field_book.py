@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from edgewake.edge.commands.cli import agent
 from edgewake.edge.config import AgentConfig
-from edgewake.edge.intake.field_book import FieldBook
+from edgewake.edge.intake.field_book import FieldBook, fields_said
 from edgewake.edge.intake.intake import Intake
 from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.tables.bundle import Bundle
@@ -24,6 +24,7 @@ from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.frames.field_names import with_suffix
 from edgewake.protocol.frames.field_type import FieldType, types_of
 from edgewake.protocol.frames.frame import Scalar
+from edgewake.protocol.ops.device import FIELDS_BYTES_MAX
 from tests.edge.sources.sink import MemorySink
 from tests.services import free_ports, part, port_is_open, wait_until
 
@@ -64,6 +65,28 @@ def test_an_odd_value_is_null_and_stands_beside_its_field_and_all_else_goes_on()
         {"room": "bath", "v": None, "v_odd": "True"},
     ]
     assert (one.remarks, one.refused) == ({"odd in v": 2}, {})
+
+
+@pytest.mark.parametrize("word", ["unavailable", "N/A", "unknown", "none", " nan ", ""])
+def test_a_word_for_no_value_tells_no_type(word: str) -> None:
+    """A sensor that was away when the agent began had `temp_odd` in every reading, for ever."""
+    one = intake()
+    assert fields(one, {"temp": word, "n": 1}, {"temp": 21.5, "n": 2}) == [
+        {"temp": None, "n": 1},
+        {"temp": 21.5, "n": 2},
+    ]
+    assert (one.remarks, one.refused) == ({}, {})
+
+
+def test_many_at_once_learn_no_type_of_a_word_for_no_value() -> None:
+    one = intake()
+    words = ["unavailable", *(f"at {n}" for n in range(9))]
+    found = one.check_all([{"state": word} for word in words])
+    assert [reading[1]["state"] for reading in found] == [None, *words[1:]]
+
+
+def test_a_declared_text_may_be_such_a_word() -> None:
+    assert fields(intake(state=FieldType.STRING), {"state": "unknown"}) == [{"state": "unknown"}]
 
 
 def test_a_declared_field_takes_what_devices_write_for_it() -> None:
@@ -197,6 +220,19 @@ def test_names_of_ones_choice_hold_for_flat_and_nested_fields_also_in_bundles() 
     bundle = one.bundle(flat)
     found = [one.reading(body) for body in flat] if bundle is None else list(bundle)
     assert [dict(reading[1]) for reading in found] == [{"v": 1.0}, {"v": 2.0}]
+
+
+def test_the_cloud_is_told_original_names_and_units_within_a_bound() -> None:
+    book = FieldBook()
+    one = intake(book=book)
+    fields(one, {"DS18B20-1": 1, "plain": 2})
+    one.note_units({"plain": "m", "DS18B20-1": "Cel"})
+    said = {"DS18B20_1": {"path": "DS18B20-1", "unit": "Cel"}, "plain": {"unit": "m"}}
+    assert fields_said({"s": book, "none": FieldBook()}) == {"s": said}
+    many = FieldBook(None, {}, {f"field-{n}": f"field_{n}" for n in range(500)})
+    found = fields_said({"s": many})
+    assert 10 < len(found["s"]) < 100
+    assert len(orjson.dumps(found)) <= FIELDS_BYTES_MAX
 
 
 def test_a_name_that_is_chosen_later_is_taken_from_the_field_that_had_it() -> None:

@@ -18,6 +18,7 @@ from edgewake.edge.log.tables.codec import Reading
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import Rejected
 from edgewake.protocol.frames.event_time import TimeRule
+from edgewake.protocol.frames.field_values import is_nothing
 from edgewake.protocol.frames.frame import READING_BYTES_MAX, TIME_MS_MAX, from_plain, reading_of
 
 NOW_MS = 1_790_000_000_000
@@ -76,10 +77,7 @@ def nested(depth: int) -> bytes:
         (b'{"v": "\xff"}', "json"),
         (b"[1]", "shape"),
         (b"{}", "shape"),
-        (b'{"t": 1}', "shape"),
-        (b'{"v": 1, "t": 1.5}', "time"),
-        (b'{"v": 1, "t": -1}', "time"),
-        (b'{"v": 1, "t": 4102444800001}', "time"),
+        (b'{"t": 1790000000000}', "shape"),
         (nested(9), "shape"),
         (nested(1000), "shape"),
         (b'{"v": "\\u0000"}', "encoding"),
@@ -110,6 +108,9 @@ def test_a_value_that_json_cannot_carry_is_refused(value: object) -> None:
     "line",
     [
         b'{"t":5,"v":1}',
+        b'{"t":-1.5,"v":1}',
+        b'{"t":4102444800001,"v":1}',
+        b'{"t":1790000000,"v":1}',
         b'{"t":"x","v":1}',
         b'{"a-b":1,"mode":2}',
         b'{"a-b":1,"a_b":2}',
@@ -124,7 +125,7 @@ def test_what_is_taken_is_what_the_bridge_would_read(line: bytes) -> None:
     assert found == (frame.t[0], {name: column[0] for name, column in frame.fields.items()})
 
 
-@pytest.mark.parametrize("line", [b'{"v": NaN', b'{"t":-1,"v":1}', nested(9)])
+@pytest.mark.parametrize("line", [b'{"v": NaN', b'{"t":1790000000000}', nested(9)])
 def test_what_is_refused_is_what_the_bridge_would_refuse(line: bytes) -> None:
     assert intake().check_line(line) is None
     with pytest.raises(Rejected):
@@ -140,10 +141,23 @@ def test_what_is_refused_is_what_the_bridge_would_refuse(line: bytes) -> None:
 )
 def test_the_short_way_for_flat_values_takes_what_the_rules_take(body: dict[str, Any]) -> None:
     try:
-        expected = reading_of(body, now_ms=NOW_MS)
+        t, fields = reading_of(body, now_ms=NOW_MS)
     except Rejected:
-        expected = None
-    assert intake().check(body) == expected
+        assert intake().check(body) is None
+        return
+    known = {name: None if is_nothing(value) else value for name, value in fields.items()}
+    assert intake().check(body) == (t, known)
+
+
+def test_a_temperature_called_t_is_a_field_and_its_reading_of_now() -> None:
+    """It became a time in 1970, and was out of all windows."""
+    one = intake()
+    assert one.check({"t": 21, "h": 48}) == (NOW_MS, {"h": 48, "t_": 21})
+    assert one.check_line(b'{"t": 21.5, "h": 48}') == (NOW_MS, {"h": 48, "t_": 21.5})
+    many = one.check_all([{"t": n, "h": 48} for n in range(20)])
+    assert [reading[1]["t_"] for reading in many] == list(range(20))
+    assert (one.remarks, one.refused) == ({"no time in t": 22}, {})
+    assert one.counts()["names"] == {"t_": "t"}
 
 
 def test_a_missing_time_is_now() -> None:

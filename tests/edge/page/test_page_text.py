@@ -160,7 +160,9 @@ def test_streams_are_told_with_their_last_readings_and_only_those_that_wait_twic
         ["gps", "12,345", "2026-11-22 08:00:00 UTC: lat = 52.5, fix = None"],
         ["idle", "0", ""],
     ]
-    assert found.cells["waiting"][1:] == [["gps", "3"]]
+    assert found.cells["waiting"][1:] == [["gps", "3", ""]]
+    asked = seen(log=LOG | {"streams": streams}, waits={"gps": "field_type: expected a number"})
+    assert asked.cells["waiting"][1:] == [["gps", "3", "field_type: expected a number"]]
 
 
 def test_tables_without_rows_are_left_out() -> None:

@@ -144,11 +144,11 @@ async def test_a_file_in_another_encoding_is_refused_line_by_line_and_stops_noth
 
 async def test_the_time_of_each_line_is_its_own_where_it_says_one(tmp_path: Path) -> None:
     path = tmp_path / "in.log"
-    path.write_text('{"t": 5, "n": 1}\n{"n": 2}\n')
+    path.write_text('{"t": 1690000000005, "n": 1}\n{"n": 2}\n')
     async with running(tail(path, format=LineFormat.JSON)) as one:
         await one.until(lambda: one.sink.values() == [1, 2])
-    assert one.sink.readings[0][0] == 5
-    assert one.sink.readings[1][0] > 1_600_000_000_000
+    assert one.sink.readings[0][0] == 1_690_000_000_005
+    assert one.sink.readings[1][0] > 1_700_000_000_000
 
 
 # a feed

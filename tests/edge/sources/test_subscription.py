@@ -26,6 +26,8 @@ from tests.edge.sources import feed_crash
 from tests.edge.sources.cage import Caged, caged
 from tests.services import PATIENCE_S
 
+T0 = 1_790_000_000_000
+
 
 def config(**more: object) -> SubscriptionConfig:
     return SubscriptionConfig(
@@ -55,7 +57,7 @@ class Cloud:
             return True  # an answer without events would come later
         numbers = range(begin + 1, min(begin + 7, self.last) + 1)
         events = tuple(
-            {"n": n, "device": "other", "stream": "speed", "seq": n, "t": 1000 + n} for n in numbers
+            {"n": n, "device": "other", "stream": "speed", "seq": n, "t": T0 + n} for n in numbers
         )
         chunk = FeedChunk(
             feed=ask.feed, after=ask.after, cursor=str(numbers[-1]), events=events, gaps=self.gaps
@@ -87,7 +89,7 @@ async def test_it_goes_on_where_the_log_says_and_takes_nothing_twice(tmp_path: P
             await one.until(lambda: cloud.asked[-1] == str(cloud.last), "the question for more")
             assert one.column("n") == list(range(1, last + 1))
             assert set(one.column("of_device")) == {"other"}
-            assert one.times()[:2] == [1001, 1002]
+            assert one.times()[:2] == [T0 + 1, T0 + 2]
     assert cloud.asked == ["", "7", "10", "10", "17", "24", "25", "25", "32", "39", "40"]
     assert set(cloud.confirmed) == {SUCCESS}
     assert len(cloud.confirmed) == 2 * (len(cloud.asked) - 3)

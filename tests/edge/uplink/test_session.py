@@ -231,6 +231,9 @@ def test_later_frees_nothing_and_the_stream_waits_for_as_long_as_the_cloud_asks(
     assert session.on_later(out(1).key, LATER, now_s=100)
     assert len(session) == 1
     assert session.paused_streams == {"speed"}
+    assert session.waits() == {"speed": "field_type"}
+    session.on_later(out(1).key, LATER._replace(detail="expected a number"), now_s=100)
+    assert session.waits() == {"speed": "field_type: expected a number"}
     session.hand_over([out(2)])
     assert send(session, now_s=104.9) == []
     assert session.next_due_s() == 105

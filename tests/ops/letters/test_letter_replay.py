@@ -69,8 +69,6 @@ def test_a_frame_keeps_its_numbers_and_its_bytes() -> None:
 @pytest.mark.parametrize(
     ("topic", "payload", "row", "refused"),
     [
-        ("ew/v1/car-7/up/s", b'{"v": "n/a"}', stream(FieldType.NUMBER, revision=1), Rejected),
-        ("ew/v1/car-7/up/s", b'{"v": "n/a"}', stream(FieldType.NUMBER), NotNow),
         ("ew/v1/car-7/up/s", b'{"w": 1}', stream(FieldType.NUMBER), AwaitsCatalogueError),
         ("ew/v1/car-7/up/s", b'{"v": 1}', None, AwaitsCatalogueError),
         ("ew/v1/car-7/up/s", b'{"v": 1}', Stream(name="s", kind=NameKind.QUERY), Rejected),
@@ -86,6 +84,31 @@ def test_what_the_bridges_would_not_accept_now_stays_a_letter(
 ) -> None:
     with pytest.raises(refused):
         prepare(letter(topic), payload, row, now_ms=NOW)
+
+
+def test_a_frame_of_another_type_stays_a_letter() -> None:
+    texts = encode(frame(12)._replace(fields={"v": ["warm"] * len(frame(12).t)}))
+    for revision, refused in ((0, NotNow), (1, Rejected)):
+        row = stream(FieldType.NUMBER, revision=revision)
+        with pytest.raises(refused):
+            prepare(letter(content_type=FRAME_TYPE), texts, row, now_ms=NOW)
+
+
+@pytest.mark.parametrize("revision", [0, 1], ids=["learnt", "decided"])
+def test_a_plain_reading_with_an_odd_value_comes_back_with_its_text_beside(revision: int) -> None:
+    """It was refused for good after the decision, and what was right in it with it."""
+    row = stream(FieldType.NUMBER, revision=revision)
+    found = prepare(letter(), b'{"v": "warm"}', row, now_ms=NOW)
+    assert record.decode(found.value).frame.fields == {"v": [None], "v_odd": ["warm"]}
+    assert found.learns is not None
+    assert found.learns.fields["v_odd"].type is FieldType.STRING
+    again = prepare(letter(), b'{"v": "warm"}', found.learns, now_ms=NOW)
+    assert (again.value, again.learns) == (found.value, None)
+
+
+def test_a_letter_that_lacks_more_than_a_text_waits_for_its_device() -> None:
+    with pytest.raises(AwaitsCatalogueError):
+        prepare(letter(), b'{"v": "warm", "w": 1}', stream(FieldType.NUMBER), now_ms=NOW)
 
 
 def test_a_statement_of_loss_is_not_given_back() -> None:

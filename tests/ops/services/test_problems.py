@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from edgewake.cloud.ops.services.problems import loss_problems, problems_of
+from edgewake.cloud.ops.services.problems import device_problems, loss_problems, problems_of
 from edgewake.cloud.ops.services.queries import QueryView
+from edgewake.cloud.ops.tables.devices import DevicePresence, DeviceView
 from edgewake.cloud.ops.tables.past import Happening
 from edgewake.cloud.ops.tables.tables import PartView
 from edgewake.protocol.ops.query import QueryState
@@ -54,6 +55,17 @@ def test_a_disabled_lease_is_named_with_its_reason() -> None:
     assert [
         one.kind for one in problems_of([], [], [disabled, lease("l2")], {}, is_ready=True)
     ] == ["lease"]
+
+
+def test_a_device_that_was_asked_to_wait_is_named_with_the_reason() -> None:
+    """A stream waited for a decision that nobody knew of."""
+    view = DeviceView(device="d-1", state=DevicePresence.ONLINE, agent=True, last_seen=0,
+        waits="temps: field_type: field 'v' of stream 'temps': expected a number")  # fmt: skip
+    assert [one.text for one in device_problems(0, (), {}, 3, [view])] == [
+        "d-1 was asked to wait with its stream temps: field_type: field 'v' of stream 'temps': "
+        "expected a number",
+        "2 more devices were asked to wait with a stream",
+    ]
 
 
 def happened(number: int, device: str, **facts: int) -> Happening:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from edgewake.cloud.ops.letters.dead_letters import DeadLetterView
 from edgewake.cloud.ops.streams.look import StreamLook, look_at
 from edgewake.protocol.errors import RejectReason
@@ -67,4 +69,12 @@ def test_odd_values_are_counted_with_the_newest_as_a_sample() -> None:
 def test_times_of_arrival_are_told_from_those_that_devices_say() -> None:
     gap = Record("a", "home", Mode.ACK, None, NOW, Frame(1, 2, 5, [], {}, Gap("quota", 7)))
     found = look(record("a", [NOW, NOW - 5, NOW + 5], temperature=[1, 2, 3]), gap)
-    assert (found.own_times, found.arrival_times) == (2, 1)
+    assert (found.own_times, found.agent_times, found.arrival_times) == (2, 0, 1)
+
+
+def test_how_an_agent_came_to_times_is_left_to_the_agent() -> None:
+    """Its own clock passed for a time that devices said."""
+    by_agent = replace(record("a", [NOW - 70, NOW - 60], temperature=[1, None]), sent_at=NOW - 50)
+    found = look(by_agent, record("b", [NOW], DS18B20_1=[1]))
+    assert (found.own_times, found.agent_times, found.arrival_times) == (0, 2, 1)
+    assert found.readings == 3

@@ -138,6 +138,10 @@ def test_a_plain_reading_becomes_a_frame_of_one() -> None:
         (b'{"t":"u","lat":1,"received_at":5}', NOW, {"lat": [1], "received_at_": [5], "t_": ["u"]}),
         (b'{"t":"2026-07-01T12:00:00Z","a":1}', 1_782_907_200_000, {"a": [1]}),
         (b'{"t":null,"a":1}', NOW, {"a": [1]}),
+        (b'{"t":21,"h":48}', NOW, {"h": [48], "t_": [21]}),
+        (b'{"t":21.5,"h":48}', NOW, {"h": [48], "t_": [21.5]}),
+        (b'{"t":-3,"t_":7}', NOW, {"t_": [7], "t_856a5aa8": [-3]}),
+        (b'{"t":1}', NOW, {"t_": [1]}),
         (b'{"a":{"b":2},"a_b":1}', NOW, {"a_b": [1], "a_b_1eef715d": [2]}),
     ],
 )
@@ -155,7 +159,8 @@ def test_a_plain_reading_may_number_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    "payload", [b"{}", b'{"t":1}', b"5", b'{"seq":"x","a":1}', b'{"a":' * 9 + b"1" + b"}" * 9]
+    "payload",
+    [b"{}", b'{"t":1790000000000}', b"5", b'{"seq":"x","a":1}', b'{"a":' * 9 + b"1" + b"}" * 9],
 )
 def test_a_plain_reading_without_sense_is_refused(payload: bytes) -> None:
     with pytest.raises(Rejected) as refused:
@@ -164,11 +169,15 @@ def test_a_plain_reading_without_sense_is_refused(payload: bytes) -> None:
 
 
 @pytest.mark.parametrize("t", ["0001-01-01T00:00:00Z", "0001-01-01 00+00", "9999-12-31T23:59:59Z"])
-def test_a_date_out_of_bounds_is_refused_for_its_time(t: str) -> None:
-    """Year 1 is what some languages write where there is no time."""
-    with pytest.raises(Rejected, match=r"t: time .+: expected 1970 to 2100") as refused:
-        frames.from_plain(b'{"a":1,"t":"%b"}' % t.encode(), received_at=NOW)
-    assert refused.value.reason is RejectReason.TIME
+def test_a_date_out_of_bounds_is_no_time(t: str) -> None:
+    """Year 1 is what some languages write where there is no time; it cost the reading."""
+    found = frames.from_plain(b'{"a":1,"t":"%b"}' % t.encode(), received_at=NOW)
+    assert (list(found.t), found.fields) == ([NOW], {"a": [1], "t_": [t]})
+
+
+def test_the_catalogue_is_told_where_a_field_comes_from_that_was_no_time() -> None:
+    assert frames.renamed(b'{"t":21,"h":48}') == {"t_": "t"}
+    assert frames.renamed(b'{"t":1790000000000,"h":48}') == {}
 
 
 def test_1970_and_2099_are_taken_for_the_analysis_to_judge() -> None:

@@ -24,6 +24,15 @@ def test_an_operators_revision_wins_before_and_after() -> None:
     assert merge(learnt, decided) == merge(decided, learnt) == decided
 
 
+def test_a_learnt_field_takes_the_first_unit_that_is_said_and_a_decided_one_none() -> None:
+    bare, kelvin, celsius, decided = (
+        Stream(name="s", fields={"a": one})
+        for one in (field(), field(unit="K"), field(unit="Cel"), field(revision=1))
+    )
+    assert merge(bare, kelvin) == merge(kelvin, bare) == merge(kelvin, celsius) == kelvin
+    assert merge(decided, kelvin) == merge(kelvin, decided) == decided
+
+
 def test_a_field_that_a_later_row_lacks_stays() -> None:
     assert set(
         merge(

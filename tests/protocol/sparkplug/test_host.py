@@ -300,6 +300,21 @@ def test_a_gap_ends_in_a_rebirth() -> None:
     assert values(one("NDATA", message(8, {"alias": 1, "double_value": 8.0}))) == [{"x": 8.0}]
 
 
+def test_a_unit_is_said_with_its_metric() -> None:
+    one = Heard()
+    told = {"keys": ["engLow", "engUnit"], "values": [{}, {"string_value": "degC"}]}
+    (found,) = [
+        event for event in one("NBIRTH", birth(0, 0, X | {"properties": told}))
+        if isinstance(event, Reading)
+    ]  # fmt: skip
+    assert (found.values, dict(found.units)) == ({"x": 0.5}, {"x": "degC"})
+    (found,) = [
+        event for event in one("NDATA", message(1, {"alias": 1, "double_value": 2.0}))
+        if isinstance(event, Reading)
+    ]  # fmt: skip
+    assert dict(found.units) == {}
+
+
 def test_an_alias_stands_for_its_name() -> None:
     one = Heard().born()
     found = one("DDATA", message(2, {"alias": 2, "double_value": 1.5, "timestamp": T + 5}))

@@ -19,10 +19,11 @@ from tests.edge.helpers import Sent, opened, reading
 from tests.edge.intake.test_intake import intake
 from tests.services import PATIENCE_S
 
+NOW_MS = 1_790_000_000_000
 COLUMNS = (
     st.integers(-9, 9) | st.none(),
     st.floats(0, 1),
-    st.text("aä", max_size=30),
+    st.text("aä", min_size=1, max_size=30),
     st.booleans(),
     st.none(),
 )
@@ -36,7 +37,7 @@ def parts(draw: st.DrawFn) -> Sequence[Reading]:
         for name in draw(st.sampled_from([("a",), ("a", "b"), ("b", "c")]))
     }
     bodies = draw(st.lists(st.fixed_dictionaries(columns), min_size=8, max_size=12))
-    found = intake().check_all([{"t": n, **body} for n, body in enumerate(bodies)])
+    found = intake().check_all([{"t": NOW_MS + n, **body} for n, body in enumerate(bodies)])
     assert isinstance(found, Bundle)
     return found if draw(st.booleans()) else list(found)
 

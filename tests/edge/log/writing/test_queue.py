@@ -21,6 +21,8 @@ STREAMS = {"urgent": Lane.URGENT, "fast": Lane.NORMAL, "slow": Lane.BULK}
 READINGS_MAX, BYTES_MAX, OWN_BYTES = 30, 20_000, 5_000
 """Of each queue, of all together, and of the stream `slow`."""
 
+NOW_MS = 1_790_000_000_000
+
 
 class AQueue(RuleBasedStateMachine):
     """Several sources, one writer."""
@@ -38,7 +40,7 @@ class AQueue(RuleBasedStateMachine):
 
     def some(self, count: int, text: int) -> list[Reading]:
         found = [
-            (self.number + place, {"n": self.number + place, "text": "x" * text})
+            (NOW_MS + self.number + place, {"n": self.number + place, "text": "x" * text})
             for place in range(count)
         ]
         self.number += count

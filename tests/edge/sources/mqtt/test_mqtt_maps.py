@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import mqtt5
 import pytest
 from click.testing import CliRunner
 
@@ -255,10 +256,20 @@ def test_what_is_odd_in_a_message_is_said_by_the_source_of_its_stream(tmp_path: 
             ("any", b'{"kind": "nobodys"}'),
             ("any", b"{}"),
         ):
-            source.bodies(intake, f"mm/d/{topic}", payload, 1_790_000_000_000)
+            packet = mqtt5.PublishPacket(f"mm/d/{topic}", payload)
+            source.bodies(intake, packet, 1_790_000_000_000)
         said[stream] = intake.remarks, intake.refused
     assert said["s"] == ({"no time in at": 1}, {"json": 1, "shape": 1})
     assert said["elsewhere"] == ({}, {"shape": 1}), "its map alone does not say whose it is"
+
+
+def test_an_event_in_binary_mode_is_read_by_its_preset() -> None:
+    source = SourceMaps(None, ("cloudevents",), stream="warm", zone="UTC")
+    intake = Intake("warm", OneWaySink(lambda _: None, lambda *_: None), Policy.BLOCK, FakeClock())
+    attributes = [("specversion", "1.0"), ("id", "7"), ("source", "/shed"), ("type", "warm")]
+    packet = mqtt5.PublishPacket("cloudevents/shed", b'{"temp":21.5}', user_properties=attributes)
+    (found,) = source.bodies(intake, packet, 1_790_000_000_000)
+    assert (found["temp"], found["event_id"], found["thing"]) == (21.5, "7", "shed")
 
 
 @pytest.mark.parametrize(
@@ -278,5 +289,6 @@ def test_a_refused_item_is_counted_where_no_other_source_speaks_of_it(
     source = SourceMaps(None, (), stream="s", zone="UTC", text=text + mine, others=known)
     intake = Intake("s", OneWaySink(lambda _: None, lambda *_: None), Policy.BLOCK, FakeClock())
     payload = b'{"list": [{"kind": "elsewhere", "v": 1}, [2]]}'
-    assert source.bodies(intake, "mm/d", payload, 1_790_000_000_000) == []
+    packet = mqtt5.PublishPacket("mm/d", payload)
+    assert source.bodies(intake, packet, 1_790_000_000_000) == []
     assert sum(intake.refused.values()) == refused

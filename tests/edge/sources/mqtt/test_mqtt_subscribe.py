@@ -15,6 +15,8 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt import publish
 from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 
 from edgewake.edge.sources.mqtt import mqtt_subscribe
 from edgewake.edge.sources.mqtt.mqtt_subscribe import Link, MqttSubscribeConfig, bodies
@@ -61,6 +63,30 @@ async def test_topics_become_fields_and_values_of_every_form_readings(
         assert one.column("value")[first : first + 3] == [21.5, 22, 23]
 
 
+async def test_senml_and_events_are_told_by_their_content_type(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
+    """A pack was a reading for each of its records, with `n` and `v` as fields."""
+    to = config(mosquitto.port, "t1c/{room}")
+    async with caged(tmp_path, to) as one:
+        await subscribed(one, mosquitto, "t1c/x")
+        senml, event = Properties(PacketTypes.PUBLISH), Properties(PacketTypes.PUBLISH)
+        senml.ContentType = "application/senml+json; charset=utf-8"
+        event.UserProperty = [
+            ("specversion", "1.0"), ("id", "7"), ("source", "/s"), ("type", "t"),
+        ]  # fmt: skip
+        pack = b'[{"bn":"b/","bt":1790000000,"n":"temp","v":21.5},{"n":"hum","v":48}]'
+        with connected(mosquitto, paho.MQTTv5) as client:
+            client.publish("t1c/hall", pack, 1, properties=senml).wait_for_publish(PATIENCE_S)
+            client.publish("t1c/bath", b'{"temp":23}', 1, properties=event).wait_for_publish(
+                PATIENCE_S
+            )
+        await one.until(lambda: "bath" in one.column("room"), "both")
+        at = one.column("room").index("hall")
+        assert (one.column("temp")[at], one.column("hum")[at]) == (21.5, 48)
+        assert one.column("event_id")[one.column("room").index("bath")] == "7"
+
+
 async def test_a_part_of_the_topic_leaves_a_value_of_its_name_beside_it(
     tmp_path: Path, mosquitto: Mosquitto
 ) -> None:
@@ -104,9 +130,11 @@ async def test_a_broker_that_sends_without_end_and_is_never_answered_keeps_the_c
 
 
 @contextmanager
-def connected(broker: Mosquitto) -> Iterator[paho.Client]:
+def connected(
+    broker: Mosquitto, protocol: paho.MQTTProtocolVersion = paho.MQTTv311
+) -> Iterator[paho.Client]:
     """A client that publishes."""
-    client = paho.Client(CallbackAPIVersion.VERSION2)
+    client = paho.Client(CallbackAPIVersion.VERSION2, protocol=protocol)
     client.connect(broker.host, broker.port)
     client.loop_start()
     try:
