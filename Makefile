@@ -23,7 +23,7 @@ test: $(VENV)/installed-test ## install what tests need, then check style, types
 	@$(MAKE) --no-print-directory --jobs=2 needs lint rewritten types behaviour
 
 # As a batch: a process that wakes up interrupts no other one. Forty processes that share two processors otherwise spend a tenth of their time on
-# filling caches anew.
+# filling caches again.
 BATCH = $(shell chrt --batch 0 true 2>/dev/null && echo chrt --batch 0)
 # Six processes share the test files: services take seconds to start and to end, and a test waits for them a third of its time.
 behaviour: $(VENV)/installed-test needs rewritten
@@ -124,7 +124,7 @@ arm64: $(VENV)/installed-test ## check that every locked requirement of a device
 audit: $(VENV)/installed-test ## look for advisories and licences of all that is locked, write a bill of materials; OFFLINE=yes asks nobody
 	@$(RUN)python -m edgewake.deploy.audit $(if $(OFFLINE),--offline)
 
-lock: $(VENV)/installed-test ## resolve all requirements anew and lock them with hashes
+lock: $(VENV)/installed-test ## resolve all requirements again and lock them with hashes
 	@sh deploy/lock.sh
 
 clean: ## remove what was installed and built; ./data stays

@@ -41,8 +41,8 @@ log = logging.getLogger("edgewake.hub")
 REFRESH_S: Final = 1.0
 LIST_S: Final = 5.0
 """Seconds from one list of Kafka's topics to the next while nothing changes: it names each topic
-and partition there is, and is the dearest question of a small system. It tells what no table does
-(who deleted a topic by hand, whether Kafka is there)."""
+and partition there is, and is the most expensive question of a small system. It tells what no table
+does (who deleted a topic by hand, whether Kafka is there)."""
 CHANGED_S: Final = 15.0
 """Seconds after a change of the streams or queries in which topics are listed with each look:
 theirs are made by others, later."""

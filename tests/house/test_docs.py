@@ -48,6 +48,22 @@ def _blocks(name: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", _text(name), re.MULTILINE | re.DOTALL)
 
 
+def test_every_screen_has_its_pictures_and_is_shown():
+    tree = ast.parse(_text("docs/pictures.py"))
+    (screens,) = (
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.AnnAssign)
+        and ast.unparse(node.target) == "SCREENS"
+        and isinstance(node.value, ast.Dict)
+    )
+    names = [ast.literal_eval(key) for key in screens.keys if key is not None]
+    looks = [f"{size}-{theme}" for size in ("desk", "phone") for theme in ("light", "dark")]
+    wanted = {f"{name}-{look}.webp" for name in names for look in looks}
+    assert {path.name for path in (ROOT / "docs/pictures").iterdir()} == wanted
+    assert set(re.findall(r"pictures/([\w-]+\.webp)", _text("docs/screens.md"))) == wanted
+
+
 @pytest.mark.parametrize(
     ("maker", "members"),
     [("reasons", RejectReason), ("later", ack.LaterReason), ("states", LeaseState)],

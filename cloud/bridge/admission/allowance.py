@@ -95,7 +95,7 @@ class DeviceConfig(Config):
     bytes_per_s: float = Field(default=16 << 20, gt=0)
     """Bytes a second, over `burst_s`; what is over as above."""
     busy_share: float = Field(default=0.05, gt=0, le=1)
-    """Share of the bridge's processor time for what is dearer than usual, and for what is refused,
+    """Share of the bridge's processor time for what costs more than usual, and for what is refused,
     over `burst_s`; what is over as above, without a look inside."""
     burst_s: float = Field(default=4.0, gt=0, le=3600)
     """Seconds over which the three above are counted."""

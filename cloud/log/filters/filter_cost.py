@@ -22,7 +22,7 @@ TEXT_CHARS_MAX: Final = STRING_CHARS_MAX
 """Characters of a text that functions and LIKE work on: the longest that a device may send. Results
 may hold longer ones."""
 COST_MAX: Final = 10_000
-"""Steps for one event, about a millisecond. A dearer filter is refused (422)."""
+"""Steps for one event, about a millisecond. A filter that costs more is refused (422)."""
 STEPS_PER_LOOK: Final = 10_000
 """Steps after which a reader should look at the clock."""
 _STEPS_PER_TEXT: Final = 100
@@ -77,8 +77,8 @@ def check_cost(what: str, nodes: Sequence[Node]) -> int:
     steps = sum(map(cost, nodes))
     if steps > COST_MAX:
         raise FilterError(
-            f"{what}: costs {steps} steps an event at worst, expected at most {COST_MAX}; dearest "
-            "are LIKE patterns with _ between two %, and searches for words"
+            f"{what}: costs {steps} steps an event at worst, expected at most {COST_MAX}; the "
+            "most expensive are LIKE patterns with _ between two %, and searches for words"
         )
     return steps
 

@@ -15,13 +15,15 @@ function axisOfTheme() {
 export function usePlot({ data, options, key, height }) {
   const element = useRef(null);
   const plot = useRef(null);
+  const latest = useRef(data); /* what a plot that is made anew begins with */
+  latest.current = data;
   useEffect(() => {
     const make = () => {
       plot.current?.destroy();
       plot.current = new uPlot({
         width: element.current.clientWidth || 300, height: height(element.current), legend: { show: false }, cursor: { drag: { x: false, y: false } },
         ...options(axisOfTheme()),
-      }, data, element.current);
+      }, latest.current, element.current);
     };
     make();
     onThemeChange(make);

@@ -64,8 +64,8 @@ def test_nesting_adds_to_the_cost_and_does_not_multiply_it(shape: str) -> None:
 def test_a_filter_that_would_cost_too_much_is_refused_with_what_it_costs(where: str) -> None:
     with pytest.raises(
         FilterError,
-        match=r"costs \d+ steps an event at worst, expected at most 10000; dearest are LIKE "
-        r"patterns with _",
+        match=r"costs \d+ steps an event at worst, expected at most 10000; the most "
+        r"expensive are LIKE patterns with _",
     ):
         compile_where(where)
 

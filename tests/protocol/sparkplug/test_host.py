@@ -31,7 +31,10 @@ from edgewake.protocol.sparkplug.payload import decoded
 
 T: Final = 1_772_352_930_000
 NODE, DEVICE = "spBv1.0/g/{}/n", "spBv1.0/g/{}/n/d"
-RUN_BY = ("tests/edge/sources/mqtt/test_sparkplug.py", "tests/bridge/test_sparkplug.py")
+RUN_BY = (
+    "tests/edge/sources/mqtt/test_sparkplug.py",
+    "tests/bridge/sparkplug/test_host_session.py",
+)
 """The agent and the bridge hold to the same contract."""
 LIFE = "contract.py::it_says_that_it_is_there_and_when_it_leaves"
 WILL = "contract.py::its_will_speaks_when_it_is_cut_off"
