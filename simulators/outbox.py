@@ -146,11 +146,15 @@ class Outbox:
     def settle(self, key: int) -> Message | None:
         """The acknowledgement of a message came: it is the cloud's now.
 
-        None where it was settled before.
+        None where it was settled before, or was never sent.
         """
-        message = self._messages.pop(key, None)
+        message = self._messages.get(key)
         if message is None:
             return None
+        waiting = self._waiting[message.lane]
+        if waiting and key >= waiting[0]:  # in the order of their keys
+            return None
+        del self._messages[key]
         if self._in_flight.pop(key, None) is None and self._postponed.pop(key, None) is None:
             self._ready.remove(key)
         self._released[message.lane] -= 1

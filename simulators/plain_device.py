@@ -81,6 +81,8 @@ class PlainDevice:
         self._subscribed: set[str] = set()
         self._connected: bool | None = None
         self.outbox = outbox
+        self._first = clock.now_ms() << 20
+        """What a key is counted from on the wire: answers to a process before are not for us."""
         self.counts = Counts()
         self.settled = asyncio.Event()
         """Set at each acknowledgement; a waiter clears it."""
@@ -172,7 +174,7 @@ class PlainDevice:
             message.payload,
             content_type=message.content_type,
             response_topic=answer,
-            correlation_data=message.key.to_bytes(8),
+            correlation_data=(self._first + message.key).to_bytes(8),
             sent_at_ms=self._clock.now_ms(),
         )
 
@@ -181,7 +183,7 @@ class PlainDevice:
             answer = decode_answer(packet.payload)
         except RemoteError:
             return
-        key = int.from_bytes(packet.correlation_data or b"")
+        key = int.from_bytes(packet.correlation_data or b"") - self._first
         if isinstance(answer, Later):
             self.counts.postponed += 1
             self.outbox.postpone(

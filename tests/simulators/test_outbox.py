@@ -130,3 +130,13 @@ def test_only_a_message_in_flight_is_postponed():
     offer(box, b"1")
     box.postpone(1, until_s=60.0)
     assert drain(box) == [b"1"]
+
+
+def test_an_answer_to_a_message_that_was_never_sent_settles_nothing():
+    """Somebody else's answer: of a process before, whose keys are the same."""
+    box = outbox(lane_window=1)
+    offer(box, b"1", b"2")
+    assert drain(box) == [b"1"]
+    assert box.settle(2) is None
+    assert box.settle(1) is not None
+    assert drain(box) == [b"2"]

@@ -36,8 +36,8 @@ from edgewake.cloud.client_share import Bound, Clients
 from edgewake.cloud.web.host import is_local
 from edgewake.cloud.web.limits import CERTIFICATE
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.maps.contents import JSON
 from edgewake.protocol.maps.http_forms import (
-    JSON,
     Form,
     Head,
     Outcome,
