@@ -183,7 +183,8 @@ def _admit_plain(
         found = kinds if one is frame else frames.check_columns(one.t, one.fields)
         catalogue.check(device, stream, found, lambda: frames.renamed(payload))
 
-    sound = frame if given else without_words(frame, expected)
+    plain = frame if given else without_words(frame, expected)
+    sound = plain
     aside: Sequence[Aside] = ()
     try:
         check(sound)
@@ -196,7 +197,7 @@ def _admit_plain(
         except NotNow as too_many:  # no room for the text, which is to cost nobody the reading
             if _reason(too_many) is not RejectReason.QUOTA:
                 raise
-            sound, aside = with_odd(frame, expected, has_room=False)
+            sound, aside = with_odd(plain, expected, has_room=False)
             check(sound)
     return _Taken(frames.encode(sound), placement, aside)
 

@@ -228,9 +228,10 @@ class Catalogue:
             )
             for name, kind in new.items()
         }
-        self._proposed[stream] = self._unpublished[stream] = row.model_copy(
-            update={"fields": {**row.fields, **learnt}}
-        )
+        proposed = row.model_copy(update={"fields": {**row.fields, **learnt}})
+        pending = self._unpublished.get(stream)  # perhaps units that nobody has seen yet
+        self._proposed[stream] = proposed
+        self._unpublished[stream] = proposed if pending is None else merge(pending, proposed)
 
     def _check_shares(self, device: str, stream: str, row: Stream | None, new_fields: int) -> None:
         proposed = [one for name, one in self._proposed.items() if name not in self._confirmed]

@@ -36,8 +36,6 @@ from edgewake.protocol.maps.http_forms import (
 )
 from edgewake.protocol.maps.http_identity import Passwords, identified, refusal
 
-"""Content types that say how a plain device's readings are written; all others are JSON, for
-`curl` calls everything a form."""
 _OUR_TYPES: Final = "application/vnd.edgewake"
 
 

@@ -22,6 +22,8 @@ KEPT_S: Final = 600.0
 """Seconds after the last 503: senders wait between half a second and some minutes."""
 KEPT_OF_ONE_MAX: Final = 64
 """Requests of one sender that are kept; of more the oldest are forgotten, and count again."""
+_TELLING: Final = ("content-", "ce-", "x-limit-")
+"""How headers begin that are part of a reading: what it is, an event's id and time, a device."""
 KEPT_MAX: Final = 8192
 """Requests of all; some 5 MB. Of more the oldest are forgotten."""
 
@@ -91,8 +93,13 @@ class Unsettled:
 def _key(asked: Asked, body: bytes) -> bytes:
     """Who sends what, in all that decides what becomes of it."""
     head = asked.head
-    kinds = [head.headers.get(name, "") for name in ("content-type", "content-encoding")]
-    words = [asked.payer, asked.key or "", head.path, *map(repr, sorted(head.query.items()))]
-    sum_ = blake2b("\0".join([*words, *kinds]).encode("utf-8", "surrogateescape"), digest_size=32)
+    told = [one for one in sorted(head.headers.items()) if one[0].startswith(_TELLING)]
+    words = [
+        asked.payer,
+        asked.key or "",
+        head.path,
+        *map(repr, [*sorted(head.query.items()), *told]),
+    ]
+    sum_ = blake2b("\0".join(words).encode("utf-8", "surrogateescape"), digest_size=32)
     sum_.update(body)
     return sum_.digest()

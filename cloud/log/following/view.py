@@ -274,7 +274,8 @@ class View(Generic[C]):
             size,
             now,
         )
-        self._shared.chunks.put(self._number, cast("Chunk[object]", chunk))
+        if chunk.next_key != cohort.key:  # else whoever asks for it comes back to it for ever
+            self._shared.chunks.put(self._number, cast("Chunk[object]", chunk))
         self.chunks_made += 1
         if is_at_end:
             self._note_end(chunk.next_key, batch.end)
@@ -365,9 +366,18 @@ class View(Generic[C]):
                 steps = self._shown(cohort, found)
                 if steps is None:
                     return cohort.work(is_time_up)
-                self.finish(cohort, Batch(cohort.positions, end, steps), is_at_end=True)
+                if steps:
+                    self.finish(cohort, Batch(cohort.positions, end, steps), is_at_end=True)
+                    return False
             except Exception as error:  # as in `on_found`
                 self.fail(error)
+                return False
+            # Nothing of it was for who comes back, e.g. because it was read before it was found.
+            self._missed = []
+            cohort.positions, cohort.is_parked = end, True
+            self._shared.on_cohorts(-1)
+            self._rest(cohort)
+            self._wake(list(cohort.subscribers), live=False)
             return False
 
         cohort.is_live = True

@@ -2,8 +2,7 @@
 
 All servers see the same events, and the one that judges alerts writes them. The others keep theirs
 for PENDING_S, so that a successor writes what its predecessor did not. Nothing waits for Kafka:
-while it is away, Kafka's client holds up to UNCONFIRMED_MAX entries; of more, those that wait for
-longer than PENDING_S are dropped, and the log says how many.
+what it does not confirm within DELIVERY_S is dropped, and the log says how many entries that were.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message
 from pydantic import ValidationError
 
 from edgewake.cloud.kafka import clients
@@ -29,8 +28,8 @@ PENDING_S: Final = 60.0
 """Seconds that an entry waits for a writer, which is longer than a takeover."""
 PENDING_MAX: Final = 5_000
 """The most entries that wait; of more the oldest are dropped."""
-UNCONFIRMED_MAX: Final = 20_000
-"""Entries that Kafka's client holds until Kafka confirms them, for as long as it is away: 6 MB."""
+DELIVERY_S: Final = 300.0
+"""Seconds that Kafka's client tries to write an entry."""
 SAME_MS: Final = 15_000
 """The longest time between two servers' observations of one event, ms."""
 LOOK_S: Final = 0.5
@@ -46,10 +45,12 @@ class HistoryLog:
         self._producer = clients.producer(
             config,
             "ops-history",
-            **{"message.timeout.ms": 0, "queue.buffering.max.messages": UNCONFIRMED_MAX},
+            **{"message.timeout.ms": round(DELIVERY_S * 1000)},
         )
         self._pending: deque[Noted] = deque(maxlen=PENDING_MAX)
         self._has_led = False
+        self._dropped = 0
+        """Entries that are lost, and that the log has not yet said."""
 
     def take(self, change: Change) -> None:
         """Applies a record of `ew.history`; an invalid one is skipped."""
@@ -79,7 +80,10 @@ class HistoryLog:
                 continue
             try:
                 self._producer.produce(
-                    topics.HISTORY, value=one.model_dump_json().encode(), partition=0
+                    topics.HISTORY,
+                    value=one.model_dump_json().encode(),
+                    partition=0,
+                    on_delivery=self._on_delivery,
                 )
             except (BufferError, KafkaException) as error:  # The next turn tries again.
                 log.debug("history waits: %s", error)
@@ -88,15 +92,18 @@ class HistoryLog:
 
     def _forget_old(self) -> None:
         oldest = self._clock.now_ms() - PENDING_S * 1000
-        dropped = 0
         while self._pending and self._pending[0].at < oldest:
             self._pending.popleft()
-            dropped += 1
-        if dropped and self._has_led:  # else another server has written them
+            self._dropped += self._has_led  # else another server has written it
+        if self._dropped:
             log.warning(
-                "Kafka is away: %d entries of the history are dropped", dropped,
-                extra={"event": "ops.history_dropped"},
+                "Kafka was away: %d entries of the history are lost", self._dropped,
+                extra={"event": "ops.history_lost"},
             )  # fmt: skip
+            self._dropped = 0
+
+    def _on_delivery(self, error: KafkaError | None, _: Message) -> None:
+        self._dropped += error is not None
 
     def close(self) -> None:
         """Waits up to a second for what is being written."""

@@ -139,8 +139,9 @@ class CatalogueEditor:
             if stream is None:
                 self._check_new(name, change)
                 stream = Stream(name=name)
-                await self._make_topic(topics.stream_topic(name))
             wanted = changed(stream, change, now=self._clock.now_ms())
+            if name not in self._tables.streams:
+                await self._make_topic(topics.stream_topic(name))
             await self._writer.write(topics.STREAMS, name, wanted)
             found = self._tables.streams.get(name)
             is_ours = found is not None and all(

@@ -125,6 +125,7 @@ class Sharing:
         `is_there`: does the client wait for the answer? What it is not there for stays.
         """
         self.waiting += 1
+        right = self.group.right
         try:
             if done:
                 await self.acknowledge(done, (), 0.0, start)
@@ -137,7 +138,8 @@ class Sharing:
                 if found.events or found.gaps or self._clock.monotonic_s() >= ends_s:
                     return found
                 await self._wait_for_news()
-                if not await is_there():
+                # Who waits was let in by what the group showed then: it comes again, and is asked.
+                if self.group.right != right or not await is_there():
                     return Taken((), ())
         finally:
             self.waiting -= 1

@@ -2,7 +2,7 @@
 
 A lease lives longer than a request, so its right is looked at again before each wake-up: a key that
 was removed, a subject whose tokens were taken back and a token that expired (and `lease_s` after
-it) wake nobody any more. So does one that was narrowed: a key's line, or a role, by which less is
+it) wake nobody any more. Nor does one that was narrowed: a key's line, or a role, by which less is
 seen than the lease shows. One that was widened changes nothing: the lease shows what it did.
 
 The devices of a right become a condition beside the client's own `where`, so that the index finds

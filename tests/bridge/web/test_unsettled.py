@@ -42,6 +42,8 @@ def test_the_same_request_is_met_once() -> None:
         (asked(target="/write?db=e"), LINE),
         (asked(target="/api/v2/write?db=d"), LINE),
         (asked(**{"content-encoding": "gzip"}), LINE),
+        (asked(**{"ce-id": "2"}), LINE),
+        (asked(**{"x-limit-d": "phone"}), LINE),
         (asked(**{"idempotency-key": "k"}), LINE),
         (asked(), LINE + b"1"),
     ],

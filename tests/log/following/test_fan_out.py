@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from edgewake.cloud.log.chunks import Chunk, Chunks
 from edgewake.cloud.log.decode import DATA, Decoder, Record
 from edgewake.cloud.log.following.block_slots import BlockSlots
-from edgewake.cloud.log.following.fan_out import FanOut
+from edgewake.cloud.log.following.fan_out import Candidate, FanOut
 from edgewake.cloud.log.following.followed import Followed, FollowedStreams
 from edgewake.cloud.log.following.subscriber import Subscriber
 from edgewake.cloud.log.following.turns import Turns
-from edgewake.cloud.log.following.view import Shared, View
+from edgewake.cloud.log.following.view import MISSED_MAX, Shared, View
 from edgewake.cloud.log.hub_bounds import HubBounds
 from edgewake.cloud.log.kafka_reader import ReachedEnd
 from edgewake.cloud.log.reader import Batch
@@ -373,3 +373,64 @@ async def _settle_alone(world: World, reader: Reader) -> None:
     world.streams.tick()
     while not reader.subscriber.is_live:
         await asyncio.sleep(0)
+
+
+def test_what_is_found_while_a_reader_writes_waits_for_it_and_nobody_reads_all() -> None:
+    asyncio.run(_busy_reader())
+
+
+async def _busy_reader() -> None:
+    world = World(0.0, 1 << 20)
+    reader = Reader(world, 0, a_plan("device = 'a'", None))
+    await _settle(world, [reader])
+    (view,) = world.views.values()
+    view.reader = _refuse  # type: ignore[method-assign]
+    for n in range(MISSED_MAX + 1):
+        world.send("one", 0, [(DATA, {"device": "a", "n": n}), (DATA, {"device": "b", "n": n})])
+        world.tick()
+        await _some_turns()
+    assert not reader.found, "it writes what it got before"
+    for _ in range(3):
+        reader.read()
+        await _some_turns()
+    assert len(reader.found) == MISSED_MAX + 1
+    assert reader.subscriber.is_live
+    assert not world.failed
+
+
+def _refuse(_: Positions) -> Any:
+    raise AssertionError("it reads by itself")
+
+
+async def _some_turns() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def test_what_a_reader_has_read_before_it_was_found_leads_nobody_in_circles() -> None:
+    asyncio.run(_found_late())
+
+
+async def _found_late() -> None:
+    world = World(0.0, 1 << 20)
+    reader = Reader(world, 0, a_plan("device = 'a'", None))
+    await _settle(world, [reader])
+    (view,) = world.views.values()
+    world.send("one", 0, [(DATA, {"device": "a", "n": 1})])
+    world.tick()
+    await _some_turns()
+    item = reader.subscriber.next()
+    assert isinstance(item, Chunk)
+    assert view.lookout is not None
+    old = Candidate(world.log["one", 0][-1].decoded[0], 0, 0, (0, 0), (1, 0))  # type: ignore[index]
+    view.on_found([old], view.lookout.end, view.lookout.end_key)
+    for _ in range(3):
+        reader.read()
+        await _some_turns()
+    assert reader.found == []
+    assert reader.subscriber.is_live
+    another = view.subscribe(item.end, lambda: None)
+    assert another.next() is None
+    await _settle(world, [reader])
+    assert another.is_live
+    assert not world.failed
