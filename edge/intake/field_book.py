@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from edgewake.protocol.frames.field_names import ODD, ODD_CHARS_MAX, Names
+from edgewake.protocol.frames.field_names import NAMES_MAX, ODD, ODD_CHARS_MAX, Names
 from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.field_values import (
     as_declared,
@@ -23,6 +23,7 @@ from edgewake.protocol.frames.field_values import (
     type_of_value,
 )
 from edgewake.protocol.frames.frame import Scalar
+from edgewake.protocol.frames.stream import UNIT_CHARS_MAX
 from edgewake.protocol.ops.device import FIELDS_BYTES_MAX
 
 ALL: Final = "*"
@@ -91,8 +92,10 @@ class FieldBook:
         }
 
     def note_units(self, units: Mapping[str, str]) -> None:
-        """Remember what a map says of units. `units`: path → unit."""
+        """Remember what a map says of units, of NAMES_MAX fields. `units`: path → unit."""
         for path, unit in units.items():
+            if len(unit) > UNIT_CHARS_MAX or len(self._units) >= NAMES_MAX:
+                continue
             self._units.setdefault(self.names.of(path), unit)
 
     def said(self) -> dict[str, dict[str, str]]:
@@ -161,9 +164,10 @@ def fields_said(books: Mapping[str, FieldBook]) -> dict[str, dict[str, dict[str,
     found: dict[str, dict[str, dict[str, str]]] = {}
     for stream, book in sorted(books.items()):
         for name, known in book.said().items():
-            left -= len(orjson.dumps({stream: {name: known}}))
-            if left < 0:
-                return found
+            size = len(orjson.dumps({stream: {name: known}}))
+            if size > left:  # perhaps a shorter one fits
+                continue
+            left -= size
             found.setdefault(stream, {})[name] = known
     return found
 

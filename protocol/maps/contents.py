@@ -158,7 +158,11 @@ def _of_event(one: Any, now_ms: int) -> Any:
     """A CloudEvent as a plain object, by the preset of the same name."""
     from edgewake.protocol.maps.applying import apply
 
-    text = orjson.dumps(one)
+    try:
+        text = orjson.dumps(one)
+    except TypeError as error:  # nested too deep, or half of a character
+        why = Rejected(RejectReason.SHAPE, f"a CloudEvent that JSON cannot hold: {error}")
+        return BadItem(why, b"")
     try:
         check_event(one)
     except Rejected as error:

@@ -70,7 +70,7 @@ function follow() {
 function askForPast(name) {
   preceded.add(name);
   const stream = live.streams.get(name);
-  asking = asking.then(() => (preceded.has(name) ? precede(stream) : null));
+  asking = asking.then(() => (preceded.has(name) ? precede(stream) : null)).catch(() => null); /* the stream begins with what comes */
 }
 
 const followOwn = () => own.follow(boardCards, (name) => live.streams.has(name));

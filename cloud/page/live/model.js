@@ -298,10 +298,11 @@ export class Live {
     });
   }
 
-  /** What is not as it should be: {href, text} of each query that does not run and each stream that is silent for longer than usual. */
+  /** What is not as it should be: {href, text} of each query that does not run and each stream that is silent for longer than usual, the
+      latest first. */
   problems(now) {
     const stopped = [...this.queries.values()].filter(({ state }) => NOT_RUNNING.has(state)).map(({ name, state }) => ({ href: `#/queries/${encodeURIComponent(name)}`, text: `${name} does not run: ${state}` }));
-    const silent = [...this.streams.values()].filter((one) => !one.isOfSystem && one.state(now) === "late").map(({ name, heardAt }) => ({ href: `#/streams/${encodeURIComponent(name)}`, text: `${name} is silent for longer than usual: its last reading came ${age(now - heardAt)}` }));
+    const silent = [...this.streams.values()].filter((one) => !one.isOfSystem && one.state(now) === "late").sort((a, b) => b.heardAt - a.heardAt).map(({ name, heardAt }) => ({ href: `#/streams/${encodeURIComponent(name)}`, text: `${name} is silent for longer than usual: its last reading came ${age(now - heardAt)}` }));
     return [...stopped, ...silent];
   }
 }

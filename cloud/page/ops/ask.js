@@ -19,7 +19,7 @@ function firstOf(streams) {
 
 export function Ask({ params }) {
   const asked = params.get("sql");
-  const loaded = useLoaded(async () => ({ first: asked ?? firstOf((await get("/v1/streams?limit=500")).items) }), `first ${asked}`, LOOK_MS);
+  const loaded = useLoaded(async () => ({ first: asked ?? firstOf(await get("/v1/streams?limit=500").then(({ items }) => items, () => [])) }), `first ${asked}`, LOOK_MS);
   return html`<${Loaded} loaded=${loaded}>${({ first }) => html`<${Question} first=${first} />`}<//>`;
 }
 

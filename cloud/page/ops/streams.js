@@ -66,16 +66,16 @@ function Decide({ stream, again }) {
       <${Do} act=${keep({ description })} disabled=${!isDescribed} label="Keep the description">Keep<//></p>
     <p class="actions"><label>Field <select aria-label="Field" value=${field} onChange=${({ target }) => setField(target.value)}><option value="">choose</option>${Object.keys(stream.fields).map((one) => html`<option value=${one}>${one}</option>`)}</select></label></p>
     ${info && html`<${Field} key=${field} name=${field} info=${info} keep=${keep} />`}
-    <p class="quiet">Values of another type than the one kept here are refused for good. Units are symbols of UCUM: <code>Cel</code>, <code>%</code>, <code>km/h</code>.</p></details>`;
+    <p class="quiet">Values of another type than the one kept here stand beside it, and are refused for good where an agent sends them. Units are symbols of UCUM: <code>Cel</code>, <code>%</code>, <code>km/h</code>.</p></details>`;
 }
 
 function Field({ name, info, keep }) {
   const [type, setType, isType] = useDraft(info.type);
   const [unit, setUnit] = useDraft(info.unit);
-  const question = isType && type !== info.type ? `Make ${name} a ${type}? Values of another type are refused for good from then on.` : "";
+  const question = isType && type !== info.type ? `Make ${name} a ${type}? Values of another type stand beside it from then on, and are refused for good where an agent sends them.` : "";
   return html`<p class="actions"><label>Type <select aria-label="Type" value=${type} onChange=${({ target }) => setType(target.value)}>${TYPES.map((one) => html`<option value=${one}>${one}</option>`)}</select></label>
     <label>Unit <input class="short" value=${unit} maxlength="32" spellcheck=${false} onInput=${({ target }) => setUnit(target.value.trim())} /></label>
-    <${Do} act=${keep({ fields: { [name]: { type, unit } } })} confirm=${question} label=${`Keep ${name}`}>Keep<//></p>`;
+    <${Do} act=${keep({ fields: { [name]: type === info.type ? { unit } : { type, unit } } })} confirm=${question} label=${`Keep ${name}`}>Keep<//></p>`;
 }
 
 /** Fields with what they held lately. An estimate has its bounds in its title. */

@@ -290,6 +290,9 @@ class OpcUa:
                 changes = await waiting.next(LOOK_S)
                 await self._take(intake, waiting, changes)
                 await client.check_connection()  # waits while the connection is opened again
+                if waiting.is_forgotten or subscription.subscription_id is None:
+                    # asyncua's new one leaves out nodes that the server does not have yet
+                    raise OSError("the server forgot the subscription")
 
     async def _take(self, intake: Intake, waiting: Waiting, changes: list[Change]) -> None:
         known = self._told.names()
@@ -356,11 +359,13 @@ class Waiting(Observer):  # type: ignore[misc]  # asyncua has no types
         self._came = asyncio.Event()
         self.is_after_hole = False
         """Was there a time, before the next changes, in which nothing was subscribed to?"""
+        self.is_forgotten = False
+        """Has the server forgotten the subscription?"""
 
     def on_subscription_event(self, _id: int | None, event: SubscriptionEvent) -> None:
         """Called by asyncua, which makes a new subscription where the server forgot the old."""
         if event is SubscriptionEvent.RECREATED:
-            self.is_after_hole = True
+            self.is_after_hole = self.is_forgotten = True
 
     def datachange_notification(self, node: Any, value: Any, data: Any) -> None:
         """Called by asyncua for each change."""

@@ -17,6 +17,7 @@ from collections import Counter
 from typing import Any, Final
 
 from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.frames.event_time import SECONDS_MAX
 from edgewake.protocol.maps.decoding import json_of
 from edgewake.protocol.maps.rule import READINGS_MAX, Map
 
@@ -80,6 +81,8 @@ class _Pack:
         time_s = base["bt"] + (_of(one, "t", float) if "t" in one else 0.0)
         if time_s < RELATIVE_BELOW_S:
             time_s += self._now_s
+        if not 0 <= time_s <= SECONDS_MAX:
+            raise ValueError(f"time {time_s:g}: expected 1970 to 2100, in seconds")
         own_name = name or VALUE
         again = self._seen[base["bn"], time_s, own_name]
         self._seen[base["bn"], time_s, own_name] += 1

@@ -108,7 +108,7 @@ def test_a_line_has_the_declared_fields() -> None:
         "cpu_percent": 0.0,
         "uptime_s": 2.0,
         "version": "0.1",
-        "t": 5,
+        "t": 1_790_000_000_000,
     }
     frame = record.decode(record_of(fields, 7)).frame
     assert types_of(frame.fields) == {name: info.type for name, info in DECLARED.fields.items()}

@@ -128,3 +128,17 @@ def test_of_several_events_a_wrong_one_costs_itself() -> None:
 def test_what_is_wrong_as_a_whole_is_refused(payload: bytes, content_type: str | None) -> None:
     with pytest.raises(Rejected):
         items(payload, content_type, (), NOW_MS)
+
+
+@pytest.mark.parametrize(
+    "data", ["[" * 300 + "]" * 300, '"\\ud800"', "[NaN," + "[" * 300 + "]" * 300 + "]"]
+)
+def test_an_event_that_json_cannot_hold_is_a_wrong_item_or_refused(data: str) -> None:
+    """It ended the bridge, and the next one to which the broker gave it."""
+    text = '{"specversion":"1.0","id":"a","source":"b","type":"c","more":NaN,"data":' + data + "}"
+    try:
+        (found,) = items(text.encode(), "application/cloudevents+json", (), NOW_MS)
+    except Rejected:
+        return
+    assert isinstance(found, BadItem | dict)
+    assert isinstance(found, BadItem) or orjson.dumps(found)

@@ -70,3 +70,17 @@ def test_what_is_no_pack_is_refused(pack: Any, reason: RejectReason) -> None:
     with pytest.raises(Rejected) as refused:
         readings(orjson.dumps(pack), NOW_MS)
     assert refused.value.reason is reason
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"bt": 1e308, "n": "a", "v": 1},
+        {"bt": 1e308, "t": 1e308, "n": "a", "v": 1},
+        {"t": -1e308, "n": "a", "v": 1},
+        {"t": 4e9 * 2, "n": "a", "v": 1},
+    ],
+)
+def test_a_time_that_cannot_be_refuses_the_pack(record: dict[str, Any]) -> None:
+    with pytest.raises(Rejected, match="expected 1970 to 2100"):
+        read(record)
