@@ -53,7 +53,7 @@ class TracedSystem(System):
             text += "asked_per_min = 2\n"
         return super()._part(command, name, text, environment)
 
-    def send(self, device: str, temperature: float | str, traceparent: str = "") -> None:
+    def send(self, device: str, temperature: float, traceparent: str = "", **more: object) -> None:
         """Publish a reading with a client of others, which waits for the broker's answer."""
         properties = (
             ["-D", "publish", "user-property", "traceparent", traceparent] if traceparent else []
@@ -62,7 +62,7 @@ class TracedSystem(System):
             [
                 "mosquitto_pub", "-V", "5", "-q", "1", "-h", "127.0.0.1", "-p", str(self.mqtt_port),
                 "-i", device, "-t", f"ew/v1/{device}/up/{STREAM}", *properties,
-                "-m", json.dumps({"temperature": temperature}),
+                "-m", json.dumps({"temperature": temperature, **more}),
             ],
             check=True,
         )  # fmt: skip
@@ -193,13 +193,13 @@ def _follow(system: TracedSystem, told: Collector) -> None:
     # Nothing else was told: not what is not sampled, nor what asks for nothing.
     assert {one.trace_id for one in told.spans()} == {asked.trace_id}
     # One that is refused ends at the bridge, and says why.
-    system.send("dev-1", "warm", broken.header)
+    system.send("dev-1", 25.0, broken.header, device="another")
     wait_until(lambda: of_trace(told, broken.trace_id), "the refusal is told")
     (refused,) = of_trace(told, broken.trace_id).values()
     assert refused.is_failed
     assert (refused.parent, refused.attributes["edgewake.reason"]) == (
         broken.span_id,
-        "field_type",
+        "foreign_device",
     )
 
 

@@ -387,6 +387,7 @@ class Catalogue:
         self._types.pop(name, None)
         if after is None:
             self._told.pop(name, None)
+            self._unpublished.pop(name, None)
         if (sendable := self.sendable(name)) is not None:
             self._types[name] = {field: info.type for field, info in sendable.fields.items()}
         if after is not None and not is_merged:
