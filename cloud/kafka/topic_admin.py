@@ -238,9 +238,10 @@ def alter_settings(
 
 def delete_topics(client: Admin, names: Iterable[str]) -> None:
     """Delete topics; a missing one is not an error. Raises Unavailable or LocalError."""
-    for name, future in client.delete_topics(
-        list(names), request_timeout=METADATA_TIMEOUT_S
-    ).items():
+    there = list(names)
+    if not there:  # Kafka's client refuses a question about nothing
+        return
+    for name, future in client.delete_topics(there, request_timeout=METADATA_TIMEOUT_S).items():
         try:
             future.result()
         except KafkaException as error:

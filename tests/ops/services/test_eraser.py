@@ -47,3 +47,11 @@ async def test_a_client_that_failed_is_replaced(kafka: Kafka, failure: Exception
     assert second is not first
     assert second.topic_ids(["none"]) == {}, "it answers"
     second.close()
+
+
+def test_topics_that_are_gone_already_are_deleted(kafka: Kafka) -> None:
+    """A server may have died after it deleted them; the next one ended at it, again and again."""
+    client = KafkaEraser(KafkaConfig(bootstrap=kafka.bootstrap), lambda: True)
+    client.delete({"ew.s.gone": "id"})
+    client.delete({})
+    client.close()
