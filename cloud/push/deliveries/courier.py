@@ -152,7 +152,7 @@ class Courier:
                     if to is None or reading.has_lost:  # its events are not what they were
                         self.delivery = self.delivery.but(pending=None)
                         continue
-                    batch = await reading.up_to(to, events_max=self.delivery.events_max)
+                    batch = await reading.up_to(to)
                     if batch is None:
                         self.delivery = self.delivery.but(pending=None)
                     elif batch.events:

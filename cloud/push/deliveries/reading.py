@@ -25,6 +25,7 @@ from edgewake.cloud.log.subscription import Plan, Positions, Start
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import Position
 from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.leases.delivery import EVENTS_MAX
 
 BYTES_MAX: Final = 128 * 1024
 """Bytes of the events of a batch; the last one may pass it. What each delivery holds in memory at
@@ -100,10 +101,10 @@ class Reading:
             if not self._steps:
                 await self._until_news(min(max(ends_s - now_s, 0.0), LOOK_S))
 
-    async def up_to(self, to: Positions, *, events_max: int) -> Batch | None:
+    async def up_to(self, to: Positions) -> Batch | None:
         """All that lies before `to`; the reading is of no use then. Raises as `next` does.
 
-        None where that is more than one batch holds: another filter, or bound, chose the place.
+        None where that is more than any batch holds: another filter chose the place.
         """
         events, self._gaps = self._gaps, []
         size = largest = 0
@@ -116,7 +117,7 @@ class Reading:
                     events.append(item(step.event))
                     size += len(events[-1])
                     largest = max(largest, len(events[-1]))
-                if len(events) > events_max or size - largest >= BYTES_MAX:
+                if len(events) > EVENTS_MAX or size - largest >= BYTES_MAX:
                     return None
             if self._has_passed(to):
                 return Batch(events, to)
