@@ -53,7 +53,7 @@ class TracedSystem(System):
             text += "asked_per_min = 2\n"
         return super()._part(command, name, text, environment)
 
-    def send(self, device: str, temperature: float, traceparent: str = "", **more: object) -> None:
+    def send(self, name: str, temperature: float, traceparent: str = "", **more: object) -> None:
         """Publish a reading with a client of others, which waits for the broker's answer."""
         properties = (
             ["-D", "publish", "user-property", "traceparent", traceparent] if traceparent else []
@@ -61,7 +61,7 @@ class TracedSystem(System):
         subprocess.run(
             [
                 "mosquitto_pub", "-V", "5", "-q", "1", "-h", "127.0.0.1", "-p", str(self.mqtt_port),
-                "-i", device, "-t", f"ew/v1/{device}/up/{STREAM}", *properties,
+                "-i", name, "-t", f"ew/v1/{name}/up/{STREAM}", *properties,
                 "-m", json.dumps({"temperature": temperature, **more}),
             ],
             check=True,
