@@ -33,6 +33,13 @@ pytestmark = [pytest.mark.services, pytest.mark.asyncio(loop_scope="session")]
 UNDERLINED = "() => [...CSS.highlights.get('refused') ?? []].map((range) => range.toString())"
 
 
+async def underlined(page: Page, wanted: list[str]) -> None:
+    """These words are; they are marked after the sentence is shown."""
+    await page.wait_for_function(
+        f"(wanted) => ({UNDERLINED})().join() === wanted.join()", arg=wanted
+    )
+
+
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -187,7 +194,7 @@ async def test_what_a_check_refuses_is_underlined_and_led_to(
     place = page.get_by_role("button", name="line 3, column")
     await expect(place).to_be_visible()
     await expect(text).to_have_attribute("aria-invalid", "true")
-    assert await page.evaluate(UNDERLINED) == ["sped"]
+    await underlined(page, ["sped"])
     await holds_in_both_themes_and_on_a_phone(page)
     await place.press("Enter")
     await page.keyboard.type("speed")
@@ -385,6 +392,6 @@ async def test_a_question_is_seen_under_way_and_stopped(visit: Visit) -> None:
     await text.fill("SELECT 6 *\n  seven")
     await text.press("Control+Enter")
     await expect(page.get_by_role("button", name="line 2, column")).to_be_visible()
-    assert await page.evaluate(UNDERLINED) == ["seven"]
+    await underlined(page, ["seven"])
     await page.unroute_all(behavior="wait")
     assert [one for one in visit.complaints if "status of 422" not in one] == []

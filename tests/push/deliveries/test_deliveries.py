@@ -95,12 +95,12 @@ async def made(push: Service, stream: Readings, url: str, **more: Any) -> tuple[
     name = new_name()
     body = {"streams": [stream.stream], "url": url, "from": "earliest", "wait_s": 0.1, **more}
     async with asyncio.timeout(PATIENCE_S):
-        while True:  # a new stream is heard of soon
+        while True:  # a new stream or set is heard of soon
             async with httpx.AsyncClient(base_url=push.url, timeout=PATIENCE_S) as client:
                 answer = await client.put(f"/v1/deliveries/{name}", json=body)
             if answer.status_code == 201:
                 return name, answer.json()["secret"]
-            is_early = answer.status_code == 503
+            is_early = answer.status_code == 503 or "no set is named" in answer.text
             assert is_early or answer.json()["type"].endswith("unknown_stream"), answer.text
             await asyncio.sleep(0.1)
 
