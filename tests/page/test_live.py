@@ -258,7 +258,7 @@ async def test_the_front_page_leads_to_operations_and_says_what_is_silent(
     live: Visit, writer: Writer
 ):
     await expect(live.page.get_by_role("link", name="Operations")).to_have_attribute("href", OPS)
-    for ago_s in range(80, 39, -5):
+    for ago_s in range(60, 19, -5):
         writer.reading("fell_silent", "kitchen", ago_s=ago_s, temperature=1.0)
     problems = live.page.get_by_role("list", name="Problems")
     await expect(problems).to_contain_text("fell_silent is silent for longer than usual")
