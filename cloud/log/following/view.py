@@ -32,7 +32,7 @@ log = logging.getLogger("edgewake.hub")
 C_co = TypeVar("C_co", covariant=True)
 C = TypeVar("C")
 _numbers: Final = count()
-MISSED_MAX: Final = 8
+MISSED_MAX: Final = 32
 """Events that are kept for a view whose subscribers are on their way, a KB each; with more they
 read by themselves, each all that came since."""
 
