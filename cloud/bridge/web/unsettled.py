@@ -22,10 +22,10 @@ KEPT_S: Final = 600.0
 """Seconds after the last 503: senders wait between half a second and some minutes."""
 KEPT_OF_ONE_MAX: Final = 64
 """Requests of one sender that are kept; of more the oldest are forgotten, and count again."""
-_TELLING: Final = ("content-", "ce-", "x-limit-")
-"""How headers begin that are part of a reading: what it is, an event's id and time, a device."""
 KEPT_MAX: Final = 8192
 """Requests of all; some 5 MB. Of more the oldest are forgotten."""
+_TELLING: Final = ("content-", "ce-", "x-limit-")
+"""How headers begin that are part of a reading: what it is, an event's id and time, a device."""
 
 
 @dataclass(frozen=True)

@@ -268,18 +268,17 @@ class Lookout:
 
     def covers(self, positions: Positions) -> bool:
         """Has who stands there passed all that the look-out has passed?"""
-        return all(
-            tail.has_passed(position, passed)
-            for stream, row in zip(self.streams, positions, strict=True)
-            for tail, position, passed in zip(stream.tails, row, stream.passed, strict=True)
-        )
+        return self._has_passed(positions, [stream.passed for stream in self.streams])
 
     def is_yet_to_look(self, positions: Positions) -> bool:
         """Will it look at all that comes after these positions?"""
+        return self._has_passed(positions, self.end)
+
+    def _has_passed(self, positions: Positions, others: Sequence[Row]) -> bool:
         return all(
-            tail.has_passed(position, looked)
-            for stream, row in zip(self.streams, positions, strict=True)
-            for tail, position, looked in zip(stream.tails, row, stream.looked, strict=True)
+            tail.has_passed(position, other)
+            for stream, row, marks in zip(self.streams, positions, others, strict=True)
+            for tail, position, other in zip(stream.tails, row, marks, strict=True)
         )
 
     def is_overrun(self, positions: Positions) -> bool:

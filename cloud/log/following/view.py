@@ -360,8 +360,7 @@ class View(Generic[C]):
             if not is_there or self.lookout is None or cohort.key != self._rest_key:
                 return cohort.work(is_time_up)
             found, looked = self._missed, self.lookout.moved(self._missed_end)
-            rows = zip(cohort.positions, looked, strict=True)
-            end = tuple(tuple(map(max, *pair)) for pair in rows)
+            end = _furthest(cohort.positions, looked)
             try:
                 steps = self._shown(cohort, found)
                 if steps is None:
@@ -432,7 +431,7 @@ class View(Generic[C]):
             return
         cohort.is_live = True
         self._shared.on_cohorts(1)
-        ahead = tuple(tuple(map(max, *rows)) for rows in zip(cohort.positions, end, strict=True))
+        ahead = _furthest(cohort.positions, end)
         batch = Batch(cohort.positions, ahead, steps)
         self.finish(cohort, batch, is_at_end=True, end_key=end_key if ahead == end else None)
 
@@ -502,3 +501,8 @@ class View(Generic[C]):
 
         if subscribers:
             self._shared.turns.add(wake, live=live)
+
+
+def _furthest(one: Positions, other: Positions) -> Positions:
+    """Of each partition the position that is further on."""
+    return tuple(tuple(map(max, *rows)) for rows in zip(one, other, strict=True))
