@@ -14,7 +14,13 @@ from typing import Any, Final
 
 import orjson
 
-from edgewake.protocol.frames.field_names import NAMES_MAX, ODD, ODD_CHARS_MAX, Names
+from edgewake.protocol.frames.field_names import (
+    NAMES_MAX,
+    ODD,
+    ODD_CHARS_MAX,
+    UNIT_CHARS_MAX,
+    Names,
+)
 from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.field_values import (
     as_declared,
@@ -23,7 +29,6 @@ from edgewake.protocol.frames.field_values import (
     type_of_value,
 )
 from edgewake.protocol.frames.frame import Scalar
-from edgewake.protocol.frames.stream import UNIT_CHARS_MAX
 from edgewake.protocol.ops.device import FIELDS_BYTES_MAX
 
 ALL: Final = "*"

@@ -28,10 +28,6 @@ STREAMS_MAX = 1000
 `later`, or refused (quota)."""
 
 
-UNIT_CHARS_MAX = 32
-"""The most characters of a unit; the longest in use have about 20."""
-
-
 class FieldInfo(BaseModel):
     """One field of a stream."""
 

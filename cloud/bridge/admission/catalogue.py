@@ -20,12 +20,11 @@ from edgewake.cloud.bridge.admission.allowance import BY_MAPS, BY_NOBODY, Accoun
 from edgewake.protocol.downlink.downlink import ANSWER_FIELDS, ANSWERS, REQUEST_FIELDS, REQUESTS
 from edgewake.protocol.errors import Rejected, RejectReason, RemoteError
 from edgewake.protocol.frames.ack import Later, LaterReason
-from edgewake.protocol.frames.field_names import PATH_CHARS_MAX, form
+from edgewake.protocol.frames.field_names import PATH_CHARS_MAX, UNIT_CHARS_MAX, form
 from edgewake.protocol.frames.field_type import FieldType, types_of_kinds
 from edgewake.protocol.frames.frame import Kinds
 from edgewake.protocol.frames.stream import (
     STREAMS_MAX,
-    UNIT_CHARS_MAX,
     FieldInfo,
     NameKind,
     Stream,

@@ -504,5 +504,5 @@ class View(Generic[C]):
 
 
 def _furthest(one: Positions, other: Positions) -> Positions:
-    """Of each partition the position that is further on."""
+    """The position of each partition that is further on."""
     return tuple(tuple(map(max, *rows)) for rows in zip(one, other, strict=True))

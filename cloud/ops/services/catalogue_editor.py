@@ -19,10 +19,10 @@ from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.frames.field_names import UNIT_CHARS_MAX
 from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.stream import (
     STREAMS_MAX,
-    UNIT_CHARS_MAX,
     FieldInfo,
     Stream,
     merge,
