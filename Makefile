@@ -1,7 +1,7 @@
 # One word each. `make help` lists them. Everything is installed into .venv from hash-locked requirements.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test behaviour needs rewritten quick test-pythons test-long test-faults test-examples test-screens test-lanes lint types format bad-weather hiccups soak day cluster compose truth arm64 audit bench bench-readers pictures lock clean
+.PHONY: help demo test behaviour needs rewritten quick test-pythons test-long test-faults test-examples test-screens test-lanes lint types format bad-weather hiccups hostile soak day cluster compose truth arm64 audit bench bench-readers pictures lock clean
 
 VENV := .venv
 RUN := $(VENV)/bin/
@@ -83,6 +83,9 @@ bad-weather: $(VENV)/installed-test ## the story with dead bridges, a storm of c
 
 hiccups: $(VENV)/installed-test ## each part and service killed, frozen, cut off, shut out and without disk, under load: a table of how long all takes to come back (an hour); CELLS="'kafka frozen' lake" for some
 	@$(RUN)python -m tests.hiccups.table --cells $(CELLS)
+
+hostile: $(VENV)/installed-test ## all attacks and their controls against the production broker; prints what each victim saw: latency before and beside it, lost, twice, wrong
+	@$(RUN)pytest -q -m "" tests/hostile
 
 SECONDS := 3600
 soak: $(VENV)/installed-test ## an hour of the story with a kill every five minutes; SECONDS=120 for a short one; prints files, memory, lag, verdict

@@ -48,6 +48,8 @@ from edgewake.cloud.bridge.admission.payers import Payers
 from edgewake.cloud.bridge.admission.records import (
     KafkaRecord,
     catalogue_row,
+    is_answerable,
+    is_status,
     too_large,
 )
 from edgewake.cloud.bridge.admission.register import Register
@@ -218,6 +220,8 @@ class Bridge:
             self._answer_device(known)
         elif self._mapper is not None and is_mapped(packet.topic):
             self._accept_mapped(self._mapper, ledger, packet, fingerprint)
+        elif self._is_only_counted(ledger, packet, fingerprint):
+            pass
         elif isinstance(packet, mqtt5.PublishPacket) and has_items(
             payload, packet.content_type, packet.user_properties
         ):
@@ -225,6 +229,24 @@ class Bridge:
         else:
             self._accept(ledger, packet, fingerprint)
         self._work.set()
+
+    def _is_only_counted(
+        self, ledger: AckLedger, packet: mqtt5.PublishPacket | Unreadable, fingerprint: int
+    ) -> bool:
+        """Count a message of a device that was refused another one just now; True: that is all."""
+        may_be_answered = packet.response_topic is not None and is_answerable(packet)
+        if may_be_answered or is_status(packet.topic):
+            return False
+        now_s = self._clock.monotonic_s()
+        account = self._payers.of(packet.topic, now_s)
+        if now_s >= account.muted_until_s:
+            return False
+        self._refusals.count(packet, RejectReason.QUOTA, account)
+        if packet.packet_id is not None:
+            delivery = Delivery(packet.packet_id, None, None, 0, now_s, fingerprint)
+            ledger.add(delivery)
+            delivery.is_left_out = True
+        return True
 
     def _on_feed(
         self, ledger: AckLedger, packet: mqtt5.PublishPacket | Unreadable, device: str

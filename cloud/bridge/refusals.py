@@ -112,6 +112,14 @@ class Refusals:
                 bytes_max=_bytes_max(room),
             )
 
+    def count(
+        self, packet: mqtt5.PublishPacket | Unreadable, why: RejectReason, account: Account
+    ) -> None:
+        """Nothing is kept of a message but its number and size."""
+        self._metrics.rejected[why] += 1
+        self._metrics.outcomes["counted"] += 1
+        self._allowance.note_left_out(account, size_of(packet))
+
     def due(self, now_s: float) -> bool:
         """Has the time come for `counted`?"""
         return now_s - self._told_s > LEFT_OUT_S
@@ -142,9 +150,8 @@ class Refusals:
             detail = f"more dead letters than device {account.device!r} may have; this one: {why}"
             self._postpone(delivery, Later(LaterReason.QUOTA, LETTER_RETRY_MS, detail))
             return
-        self._metrics.rejected[why.reason] += 1
-        self._metrics.outcomes["counted"] += 1
-        self._allowance.note_left_out(account, size_of(packet))
+        account.mute(delivery.since_s)
+        self.count(packet, why.reason, account)
         delivery.is_left_out = True
         delivery.detail = why.detail
         self._settle(delivery)

@@ -41,6 +41,8 @@ class World:
     parts: list[Process] = field(default_factory=list)
     ports: dict[str, int] = field(default_factory=dict)
     devices: list[Device] = field(default_factory=list)
+    copies: int = 1
+    """Of each topic."""
 
     @property
     def config(self) -> KafkaConfig:
@@ -84,7 +86,8 @@ class World:
         ]
         file = self.folder / f"{name}.toml"
         file.write_text(
-            "\n".join(lines) + f'\n{more}[kafka]\nbootstrap = "{self.node.bootstrap}"\n{kafka}'
+            "\n".join(lines) + f'\n{more}[kafka]\nbootstrap = "{self.node.bootstrap}"\n'
+            f"replication = {self.copies}\n{kafka}"
         )
         process = part(command, file, self.folder / f"{len(self.parts)}-{name}.log")
         self.parts.append(process)
@@ -121,9 +124,11 @@ def start(process: Process) -> None:
 
 
 @asynccontextmanager
-async def world(broker: Mosquitto, node: Kafka, folder: Path) -> AsyncIterator[World]:
+async def world(
+    broker: Mosquitto, node: Kafka, folder: Path, *, copies: int = 1
+) -> AsyncIterator[World]:
     """A World whose parts are stopped and whose devices hang up at the end."""
-    made = World(broker, node, folder)
+    made = World(broker, node, folder, copies=copies)
     try:
         yield made
     finally:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.hostile import victims
 from tests.hostile.world import Victim, World, world
 from tests.services import run_kafka
 
@@ -24,3 +25,10 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def victim(here: World) -> Iterator[Victim]:
     with here.victim() as made:
         yield made
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What the victims saw; of a run in several processes nothing, for each has its own rows."""
+    if victims.ROWS:
+        terminalreporter.section("what victims saw (median / one of twenty)")
+        terminalreporter.write_line("\n".join(victims.table()))

@@ -14,7 +14,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from edgewake.protocol import topics
-from tests.deploy.production import TLS_REFUSED, Client, certificate
+from tests.deploy.production import TLS_REFUSED, Client, certificate, production_site
 from tests.hostile.world import Victim, World, unharmed
 from tests.services import wait_until
 
@@ -120,6 +120,37 @@ def test_certificates_out_of_their_time(
             here.site.shake_hands(context)
 
     unharmed(victim, knock, count=15)
+
+
+def test_control_the_same_certificate_in_its_time_opens_the_door(
+    here: World, tmp_path: Path
+) -> None:
+    """No setting of the broker leaves the times out of what it checks; so it is they that the rows
+    above are refused for.
+    """
+    now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
+    context = here.site.context()
+    key = here.site.certificates / "devices" / "liar.key"
+    context.load_cert_chain(certificate(here.site, tmp_path, "liar", now - day, now + day), key)
+    here.site.shake_hands(context)
+
+
+def test_control_without_the_list_a_revoked_device_comes_in_and_sends() -> None:
+    """As where the broker's `crlfile` was left out of its configuration."""
+    with production_site("stolen", "--bridge", "bridge-1") as site:
+        stolen = site.context("devices", "stolen")
+        site.issue("--revoke", "stolen")
+        site.install()
+        site.reload()
+        with pytest.raises(TLS_REFUSED):
+            site.shake_hands(stolen)
+        site.edit(
+            site.root / "etc/mosquitto/conf.d/edgewake.conf",
+            {f"crlfile {site.root}/etc/mosquitto/certs/devices-crl.pem": ""},
+        )
+        site.process.stop()
+        site.start()
+        site.shake_hands(stolen)
 
 
 def test_a_device_that_is_revoked_while_it_is_connected(here: World, victim: Victim) -> None:

@@ -13,7 +13,7 @@ from paho.mqtt.properties import Properties
 from edgewake.protocol import topics
 from edgewake.protocol.frames import record
 from edgewake.protocol.frames.frame import FRAME_TYPE, Frame, encode
-from tests.deploy.production import CONNECT_V5
+from tests.deploy.production import CONNECT_V5, TLS_REFUSED, production_site
 from tests.hostile.world import Victim, World, unharmed
 from tests.services import wait_until
 
@@ -23,6 +23,8 @@ pytestmark = pytest.mark.services
 DOORS = 200
 """Connections that say nothing but a byte now and then."""
 FRAMES, ROUNDS = 1000, 10
+HELLO = bytes.fromhex("16030100c8010000c40303") + bytes(64)
+"""The beginning of TLS."""
 WEEK_MS = 7 * 86_400_000
 
 
@@ -40,14 +42,13 @@ def test_connections_that_come_byte_by_byte(here: World, victim: Victim) -> None
         ]
         for one in tls:
             doors.enter_context(one)
-        hello = bytes.fromhex("16030100c8010000c40303") + bytes(64)
         said = 0
 
         def trickle() -> None:
             nonlocal said
             for one, text in [
                 *((one, CONNECT_V5[:-1]) for one in tls),
-                *((one, hello) for one in plain[DOORS // 2 :]),
+                *((one, HELLO) for one in plain[DOORS // 2 :]),
             ]:
                 with suppress(OSError):  # the broker may have had enough of it
                     one.sendall(text[said : said + 1])
@@ -56,6 +57,27 @@ def test_connections_that_come_byte_by_byte(here: World, victim: Victim) -> None
 
         unharmed(victim, trickle)
         assert said > 5
+        here.site.shake_hands(here.site.context("devices", "spammer"))
+
+
+def test_control_where_there_are_fewer_places_than_doors_nobody_else_comes_in() -> None:
+    """What the row above would notice: they do hold places, and only the number of these leaves
+    some to others.
+    """
+    with production_site("late") as site, ExitStack() as doors:
+        late = site.context("devices", "late")
+        site.edit(
+            site.root / "etc/mosquitto/conf.d/edgewake.conf",
+            {"max_connections 20000": f"max_connections {DOORS // 2}"},
+        )
+        site.process.stop()
+        site.start()
+        site.shake_hands(late)
+        for _ in range(DOORS):
+            address = ("127.0.0.1", site.ports["devices"])
+            doors.enter_context(socket.create_connection(address)).sendall(HELLO[:1])
+        with pytest.raises(TLS_REFUSED):
+            site.shake_hands(late)
 
 
 @pytest.mark.long

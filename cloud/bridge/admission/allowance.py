@@ -60,6 +60,11 @@ LIFE_BYTES_MIN: Final = 1 << 10
 WAIT_S_MIN: Final = 1.0
 """Seconds that a device is asked to wait at least: one that came back at once would be over its
 bound at once."""
+MUTED_S: Final = 0.1
+"""Seconds for which messages of a device are only counted, without a look at them, after one was
+refused that had no dead letter left and asked for no answer. A device can send 60,000 small ones a
+second through the broker, and to refuse them one by one takes a bridge as long as to accept them.
+What it may send adds up meanwhile."""
 STATUSES_PER_S: Final = 1.0
 """Statuses of a device in a second, over a minute; what is over is left out. An agent sends one a
 minute, and one more when it connects."""
@@ -142,6 +147,7 @@ class Account:
         "letters",
         "life_bytes",
         "messages",
+        "muted_until_s",
         "names",
         "shared",
         "statuses",
@@ -163,6 +169,9 @@ class Account:
         )
         self.names = limits.names
         self.life_bytes = limits.life_bytes
+        self.muted_until_s = now_s
+        """Until then what it sends without asking for an answer is only counted, unless it is a
+        word about its life."""
         self.is_one_too_many = False
         """Did its gateway name too many, so that this one is not taken in?"""
         self.left_out = self.left_out_bytes = 0
@@ -294,6 +303,11 @@ class Account:
             return Room.HEAD
         self.letter_bytes -= size
         return Room.WHOLE
+
+    def mute(self, now_s: float) -> None:
+        """A message was only counted: so are the next ones, where that was for want of a share."""
+        if self.wait_s(now_s) > 0:
+            self.muted_until_s = now_s + MUTED_S
 
     def leave_out(self, size: int) -> None:
         """A dead letter was counted and not kept."""
