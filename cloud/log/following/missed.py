@@ -40,6 +40,7 @@ class Missed:
         self.end: Positions = ()
         """How far the index had looked when it found the last of it."""
         self.found: deque[Candidate] = deque()
+        """In the order in which it was found; bounded by `room`."""
         self._room = room
         self._bytes = 0
 
