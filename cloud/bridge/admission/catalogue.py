@@ -456,7 +456,7 @@ def _news_of(
 ) -> Mapping[str, str]:
     """What of a device's words about a field is new: its `unit` or `path`, or its `other_unit`."""
     found: dict[str, str] = {}
-    is_shared = gateway in (BY_MAPS, BY_NOBODY)  # these are many devices, of whom each is its own
+    is_shared = gateway in (BY_MAPS, BY_NOBODY)  # these stand for many devices
     speakers = {device} if is_shared or not gateway else {device, gateway}
     first = {info.first_device, info.first_via} - {""}
     is_first = not first or bool(first & speakers)

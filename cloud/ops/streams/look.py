@@ -36,7 +36,7 @@ class FieldLook(BaseModel):
     type: FieldType
     unit: str
     other_unit: str
-    """Another unit that was said of it, and by whom."""
+    """Another unit that was said of it, and who said it."""
     decided: bool
     """Whether an operator decided its type; otherwise the first reading did."""
     first_device: str

@@ -231,7 +231,7 @@ class Dbc:
                 continue
             t = time_of(one, now_ms)
             is_group = known.protocol == J1939 or self._is_j1939
-            # a parameter group's number also says a priority and perhaps whom it is for
+            # a parameter group's number also says a priority, and perhaps a receiver
             sender = (known.name, one.arbitration_id & 0xFF if is_group else one.arbitration_id)
             selectors = self._selectors[known.name]
             if not selectors and not self._is_due(sender, t):
