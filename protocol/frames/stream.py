@@ -42,8 +42,8 @@ class FieldInfo(BaseModel):
     unit_revision: int = Field(default=0, ge=0)
     """Counts the times that an operator decided its unit; 0: it is the first one said, if any."""
     other_unit: str = ""
-    """Another unit that was said of it, and who said it: `°F by plug-7`. The unit stays; an operator's
-    decision on the unit takes the word away."""
+    """Another unit that was said of it, and who said it: `°F by plug-7`. The unit stays; where an
+    operator decides on it, this is empty."""
     path: str = ""
     """The name by which it came, where that is not a legal name: its path, joined by dots."""
     first_device: str = ""
