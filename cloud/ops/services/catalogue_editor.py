@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from edgewake.cloud.ops.streams.retention import KeptBytes, KeptMs
+from edgewake.cloud.ops.lookups.retention import KeptBytes, KeptMs
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.cloud.web.http_part import Problem
