@@ -20,7 +20,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from edgewake.edge import status as status_file
-from edgewake.edge.backoff import Backoff
 from edgewake.edge.config import AgentConfig
 from edgewake.edge.downlink.downlink import Downlink
 from edgewake.edge.downlink.feeds import Feeds
@@ -38,6 +37,7 @@ from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.supervisor import RESTART_MAX_S, RESTART_MIN_S, Supervisor
 from edgewake.edge.uplink.sender import Uplink
 from edgewake.edge.workers import Workers
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.clock import Clock, sleep_or
 from edgewake.protocol.downlink.downlink import ANSWERS, REPLIES, REQUESTS, Answer
 from edgewake.protocol.errors import LocalError
@@ -206,7 +206,7 @@ class Agent:
             book_name=BOOK + config.stream,
             also=_check_of(config),
         )
-        backoff = Backoff(RESTART_MIN_S, RESTART_MAX_S, self._rng)
+        backoff = Backoff(self._rng, first_s=RESTART_MIN_S, max_s=RESTART_MAX_S)
         context = SourceContext(
             self._config.device,
             self._clock,

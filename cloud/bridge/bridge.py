@@ -71,8 +71,8 @@ from edgewake.cloud.bridge.status_rows import StatusRows
 from edgewake.cloud.bridge.traces import BridgeTraces
 from edgewake.cloud.bridge.watch import Watch, last_will
 from edgewake.cloud.health import Health
-from edgewake.cloud.retry import Backoff
 from edgewake.protocol import topics
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.downlink.downlink import FEED
 from edgewake.protocol.downlink.feed import FeedChunk
@@ -149,15 +149,7 @@ class Bridge:
         self._payers = Payers(
             self._allowance, config.gateway, config.knows_devices, clock.monotonic_s()
         )
-        self._refusals = Refusals(
-            config.name,
-            allowance=self._allowance,
-            metrics=self.metrics,
-            clock=clock,
-            traces=traces,
-            answer=self._answer_device,
-            settle=self._note_part,
-        )
+        self._refusals = self._made_refusals()
         self._seen_changes = 0
         self._confirmed_s = clock.monotonic_s()
         """Monotonic clock when Kafka confirmed something last, or nothing was in flight."""
@@ -166,17 +158,7 @@ class Bridge:
         """Monotonic clock at the last poll for Kafka's confirmations."""
         self._work = asyncio.Event()
         self.handover = Handover(register, lambda row: self._writer.write(row, None), clock)
-        self.source = MqttSource(
-            config.mqtt,
-            client_id=client_id(config.kafka.installation, config.name),
-            subscriptions=self._subscriptions,
-            will=last_will(config.kafka.installation, config.name),
-            receive_max=config.inflight_messages_max,
-            on_publish=self._on_publish,
-            our_turn=self.handover.our_turn,
-            backoff=Backoff(rng),
-            clock=clock,
-        )
+        self.source = self._made_source(rng)
         self.feeds = Feeds(config.feed, self._send_chunk, rng)
         self.watch = Watch(
             config.name,
@@ -186,6 +168,32 @@ class Bridge:
             handover=self.handover,
             new_adoption=self._new_adoption,
             clock=clock,
+        )
+
+    def _made_refusals(self) -> Refusals:
+        return Refusals(
+            self._config.name,
+            allowance=self._allowance,
+            metrics=self.metrics,
+            clock=self._clock,
+            traces=self._traces,
+            answer=self._answer_device,
+            settle=self._note_part,
+        )
+
+    def _made_source(self, rng: random.Random) -> MqttSource:
+        """Our session at the broker, which ends when it is another's turn."""
+        config = self._config
+        return MqttSource(
+            config.mqtt,
+            client_id=client_id(config.kafka.installation, config.name),
+            subscriptions=self._subscriptions,
+            will=last_will(config.kafka.installation, config.name),
+            receive_max=config.inflight_messages_max,
+            on_publish=self._on_publish,
+            our_turn=self.handover.our_turn,
+            backoff=Backoff(rng),
+            clock=self._clock,
         )
 
     def _new_adoption(self, session: str, is_wanted_back: Callable[[], bool]) -> Adoption:
