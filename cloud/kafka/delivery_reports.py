@@ -24,7 +24,7 @@ class DeliveryReports:
             self.offsets.append(message.offset() or 0)
 
     def are_in(self, records: int = 1) -> bool:
-        """Whether there is a report of each of so many records."""
+        """Whether as many reports came as `records`."""
         return len(self.offsets) + len(self.errors) >= records
 
     def why(self, silence: str) -> str:

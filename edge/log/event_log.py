@@ -511,7 +511,7 @@ def _registration(
 
 
 def _say_foreign(directory: Path) -> None:
-    """Set a file aside that is no log of ours, and say so."""
+    """Sets another program's file aside and logs it."""
     foreign = set_foreign_aside(directory)
     if foreign is not None:
         log.error(
