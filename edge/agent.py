@@ -196,16 +196,7 @@ class Agent:
         self, tasks: asyncio.TaskGroup, number: int, config: SourceConfig
     ) -> asyncio.Task[None]:
         name = f"{number} {config.type} {config.stream}"
-        intake = Intake(
-            name,
-            self._sink(config),
-            Policy.BLOCK,
-            self._clock,
-            time=config.time.rule(),
-            book=self._book(config.stream),
-            book_name=BOOK + config.stream,
-            also=_check_of(config),
-        )
+        intake = self._intake(name, config)
         backoff = Backoff(RESTART_MIN_S, RESTART_MAX_S, self._rng)
         context = SourceContext(
             self._config.device,
@@ -220,11 +211,33 @@ class Agent:
         self._sources[name] = source
         return tasks.create_task(_named(f"source {name}", source.run()), name=f"source {name}")
 
+    def _intake(self, name: str, config: SourceConfig) -> Intake:
+        keys: dict[str, Any] = {
+            "time": config.time.rule(),
+            "book": self._book(config.stream),
+            "book_name": BOOK + config.stream,
+            "also": _check_of(config),
+        }
+        if not config.has_streams:
+            return Intake(name, self._sink(config), Policy.BLOCK, self._clock, **keys)
+        from edgewake.edge.intake.many_streams import ManyStreams
+
+        return ManyStreams(
+            name,
+            self._sink(config),
+            Policy.BLOCK,
+            self._clock,
+            **keys,
+            book_of=partial(self._book, also=config),
+            book_prefix=BOOK,
+            taken=self._config.made_streams | {ANSWERS, REPLIES, REQUESTS, INBOX},
+        )
+
     def _sink(self, config: SourceConfig) -> Sink:
         stream = self._events.stream(config.stream, bytes_max=config.queue_bytes_max)
         if config.mode is not Mode.ACK:
             return self._one_way(config.stream)
-        if config.things == "field":
+        if config.things == "field" and not config.has_streams:
             return LogSink(stream)
         from edgewake.edge.things.sink import ThingSink
 
@@ -233,23 +246,18 @@ class Agent:
             config.stream,
             device=self._config.device,
             things_max=config.things_max,
+            has_devices=config.has_devices,
         )
 
-    def _book(self, stream: str) -> FieldBook:
-        """What is known of a stream's fields, one for all its sources."""
+    def _book(self, stream: str, *, also: SourceConfig | None = None) -> FieldBook:
+        """What is known of a stream's fields, one for all its sources.
+
+        `also`: a source of several streams, which declares fields for all of them.
+        """
         if stream not in self._books:
-            declared = {
-                name: kind
-                for source in self._config.source
-                if source.stream == stream
-                for name, kind in source.fields.items()
-            }
-            renamed = {
-                path: name
-                for source in self._config.source
-                if source.stream == stream
-                for path, name in source.rename.items()
-            }
+            sources = [one for one in self._config.source if one.stream == stream or one is also]
+            declared = {name: kind for source in sources for name, kind in source.fields.items()}
+            renamed = {path: name for source in sources for path, name in source.rename.items()}
             kept = self._events.position(BOOK + stream)
             self._books[stream] = FieldBook(kept, declared, renamed)
         return self._books[stream]
