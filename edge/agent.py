@@ -41,6 +41,7 @@ from edgewake.edge.workers import Workers
 from edgewake.protocol.clock import Clock, sleep_or
 from edgewake.protocol.downlink.downlink import ANSWERS, REPLIES, REQUESTS, Answer
 from edgewake.protocol.errors import LocalError
+from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.record import Mode
 from edgewake.protocol.names import THING
 from edgewake.protocol.ops.device import WAITS_CHARS_MAX, DeviceState, DeviceStatus
@@ -53,6 +54,8 @@ log = logging.getLogger("edgewake.agent")
 
 BOOK: Final = "fields:"
 """Prefix of the name under which the log keeps the fields of a stream."""
+NAMED_CHARS_MAX: Final = 500
+"""Characters of the fields that a line of the log names."""
 CONNECTED_S: Final = 5.0
 """Seconds after which an agent usually has its connection, so that the memory for checking
 certificates can be released."""
@@ -119,6 +122,7 @@ class Agent:
             fields=lambda: fields_said(self._books),
             inbox=self._downlink.inbox,
             feeds=self._feeds,
+            on_types=self._decided,
         )
         self._sources: dict[str, Supervisor] = {}
         self._books: dict[str, FieldBook] = {}
@@ -261,6 +265,17 @@ class Agent:
             kept = self._events.position(BOOK + stream)
             self._books[stream] = FieldBook(kept, declared, renamed)
         return self._books[stream]
+
+    def _decided(self, stream: str, types: Mapping[str, FieldType]) -> None:
+        """An operator has decided the types of fields that had odd values."""
+        book = self._books.get(stream)
+        changed = [] if book is None else book.decide(types)
+        if changed:
+            named = ", ".join(f"{name} is a {types[name]}" for name in sorted(changed))
+            log.info(
+                "stream %s: %s, as it was decided in the cloud", stream, named[:NAMED_CHARS_MAX],
+                extra={"event": "intake.decided", "stream": stream},
+            )  # fmt: skip
 
     def _one_way(self, stream: str) -> OneWaySink:
         return OneWaySink(
