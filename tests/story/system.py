@@ -134,7 +134,7 @@ class System:
     # --- starting and stopping --------------------------------------------------------------------
 
     async def __aenter__(self) -> System:
-        self._broker = self._stack.enter_context(run_mosquitto(self.directory / "mosquitto"))
+        self._broker = self._start_broker(self._stack)
         self._kafka = self._start_kafka(self._stack)
         self._parts = {
             "mosquitto": self._broker.process,
@@ -143,6 +143,9 @@ class System:
         }
         self._stack.callback(self._stop_parts)
         return self
+
+    def _start_broker(self, stack: AsyncExitStack) -> Mosquitto:
+        return stack.enter_context(run_mosquitto(self.directory / "mosquitto"))
 
     def _start_kafka(self, stack: AsyncExitStack) -> Kafka:
         return stack.enter_context(run_kafka(self.directory / "kafka"))
