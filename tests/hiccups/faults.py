@@ -118,11 +118,17 @@ async def _fenced(world: World, part: str) -> AsyncIterator[None]:
         async with _shut_out(world):
             yield
         return
+    before = world.ended.get(part, 0)
     with world.twin(part) as twin:
         if part in LEADS:
             await _take_the_lead(world, part, twin)
         else:
-            await _take_the_name(world, part, twin)
+            # of two that have one name the earlier one ends
+            await world.until(
+                lambda: world.ended.get(part, 0) > before,
+                f"{part} ends, since another one has its name",
+                timeout_s=READY_S,
+            )
         yield
         if twin.is_running():  # the part, started again, may have fenced it in turn
             twin.kill()
@@ -140,20 +146,8 @@ async def _shut_out(world: World) -> AsyncIterator[None]:
             await world.until(world.brokers, "Kafka's broker is let in again", timeout_s=30)
 
 
-async def _take_the_name(world: World, part: str, twin: Process) -> None:
-    """Of two that have one name the earlier one ends."""
-    before = world.ended.get(part, 0)
-    twin.start()
-    await world.until(
-        lambda: world.ended.get(part, 0) > before,
-        f"{part} ends, since another one has its name",
-        timeout_s=READY_S,
-    )
-
-
 async def _take_the_lead(world: World, part: str, twin: Process) -> None:
     """Of two that may lead the other one does, while the first stands still; then it goes on."""
-    twin.start()
     await world.until(
         lambda: READY in twin.output(), f"another {part} stands by", timeout_s=READY_S
     )

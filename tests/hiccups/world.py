@@ -156,7 +156,7 @@ class World(System):
 
     @contextmanager
     def twin(self, part: str) -> Iterator[Process]:
-        """A second process of a part, of the same name, with ports and a folder of its own."""
+        """Another process of a part, of its name, on ports and in a folder of its own; it runs."""
         config = self.directory / f"{part}.toml"
         text = config.read_text("utf-8")
         text = text.replace(f'"{self.disk(part)}"', f'"{self.disk(part)}-twin"')

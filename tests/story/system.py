@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
@@ -133,7 +134,7 @@ class System:
 
     # --- starting and stopping --------------------------------------------------------------------
 
-    async def __aenter__(self) -> System:
+    async def __aenter__(self) -> Self:
         self._broker = self._start_broker(self._stack)
         self._kafka = self._start_kafka(self._stack)
         self._parts = {
