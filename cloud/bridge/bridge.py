@@ -459,7 +459,12 @@ class Bridge:
         if record is None:
             return True
         if delivery.units and record.topic == topics.UP:
-            self._catalogue.learn_units(topics.parse_up(packet.topic).stream, delivery.units)
+            self._catalogue.learn_units(
+                record.key,
+                topics.parse_up(packet.topic).stream,
+                delivery.units,
+                gateway=account.learns_by,
+            )
         if record.topic == topics.DEVICES and self._is_left_out(record, account, delivery):
             delivery.is_left_out = True
             self._note_part(delivery)

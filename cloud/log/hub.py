@@ -273,6 +273,9 @@ class Hub:
                 entry.idle_since = self._clock.monotonic_s()
 
     async def _follow_one(self, name: str) -> None:
+        if name in self.streams.by_name:
+            # Another opened it while this one waited for the streams before it.
+            return
         self._make_room()
         (topic,) = await self.catalogue.find((name,), ANYBODY)
         entry = await self._ask_patiently(topic)

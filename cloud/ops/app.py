@@ -13,26 +13,21 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from edgewake.cloud.login import routes as login_routes
 from edgewake.cloud.login.door import Door
-from edgewake.cloud.ops.clients import delivery_routes, shared_routes
-from edgewake.cloud.ops.clients import routes as clients_routes
-from edgewake.cloud.ops.faults import routes as faults
 from edgewake.cloud.ops.login import pages
 from edgewake.cloud.ops.login.auth import Guard
-from edgewake.cloud.ops.named import routes as named
 from edgewake.cloud.ops.routes import (
     acks,
     alerts,
     boards,
+    clients,
     credentials,
     dead_letters,
-    destinations,
+    deliveries,
     device_commands,
-    device_notes,
     devices,
-    erasures,
+    named,
     overview,
     queries,
-    repairs,
     requests,
     sql,
     streams,
@@ -40,7 +35,6 @@ from edgewake.cloud.ops.routes import (
     system,
 )
 from edgewake.cloud.ops.routes.shared import Services
-from edgewake.cloud.ops.search import routes as search
 from edgewake.cloud.web import http_part
 from edgewake.cloud.web import pages as web_pages
 from edgewake.cloud.web.app import application
@@ -80,26 +74,19 @@ def make_app(services: Services) -> FastAPI:
         alerts,
         boards,
         named,
-        clients_routes,
-        shared_routes,
-        delivery_routes,
-        destinations,
+        clients,
+        deliveries,
         credentials,
         devices,
         device_commands,
-        device_notes,
         requests,
         streams,
-        erasures,
         queries,
-        repairs,
         dead_letters,
         acks,
         summaries,
         sql,
         system,
-        faults,
-        search,
     ):
         app.include_router(routes.router(services), dependencies=key_in_openapi)
     app.include_router(credentials.enrolment(services))

@@ -43,6 +43,8 @@ from edgewake.cloud.ops.login.sessions import SESSION_LIFE_S, TICKET_LIFE_S, Pas
 from edgewake.cloud.ops.lookups.fault_control import FaultControl, FaultsConfig
 from edgewake.cloud.ops.lookups.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.lookups.push_proxy import PushProxy, PushProxyConfig
+from edgewake.cloud.ops.lookups.retention import RetentionDesk
+from edgewake.cloud.ops.lookups.summary_reads import SummaryReads
 from edgewake.cloud.ops.routes.shared import Services
 from edgewake.cloud.ops.services.alert_desk import AlertDesk
 from edgewake.cloud.ops.services.alert_levels import look_again_and_again
@@ -57,9 +59,7 @@ from edgewake.cloud.ops.services.queries import Checked, NotThereYet, QueryServi
 from edgewake.cloud.ops.services.reader import Reader
 from edgewake.cloud.ops.services.repairs import RepairDesk
 from edgewake.cloud.ops.services.replies import Replies
-from edgewake.cloud.ops.services.summary_reads import SummaryReads
 from edgewake.cloud.ops.services.system_look import SystemLook
-from edgewake.cloud.ops.streams.retention import RetentionDesk
 from edgewake.cloud.ops.tables.audit_ring import AuditRing
 from edgewake.cloud.ops.tables.device_table import Event
 from edgewake.cloud.ops.tables.event_ring import EventRing

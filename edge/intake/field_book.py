@@ -143,7 +143,10 @@ class FieldBook:
             if sound is None and value is not None and not is_no_value(value, self._kind(name)):
                 odd.append(name)
         for name in odd:
-            found[self.names.of(name + ODD)] = str(fields[name])[:ODD_CHARS_MAX]
+            path = name + ODD
+            while self.names.of(path) in found:  # the device has a field of that name itself
+                path += "_"
+            found[self.names.of(path)] = str(fields[name])[:ODD_CHARS_MAX]
         return found, odd
 
     def _kind(self, name: str) -> FieldType | None:

@@ -13,11 +13,12 @@ from itertools import pairwise
 import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.log.catalogue import UnknownStream
+from edgewake.cloud.log.catalogue import Topic, UnknownStream
 from edgewake.cloud.log.chunks import UNUSED_S, Chunk
 from edgewake.cloud.log.decode import Event
 from edgewake.cloud.log.following.block_slots import Claim
 from edgewake.cloud.log.following.cohort import Lost
+from edgewake.cloud.log.following.followed import Followed
 from edgewake.cloud.log.following.subscriber import Subscriber, ViewEnded, ViewFailed
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.hub_bounds import Full, HubBounds
@@ -344,6 +345,32 @@ async def test_one_stream_more_than_may_be_followed_is_refused(
         await reading(hub, new_feed().name)
         with pytest.raises(Full):
             await reading(hub, new_feed().name)
+
+
+async def test_a_stream_that_another_opened_meanwhile_is_followed_once(
+    kafka_config: KafkaConfig, new_feed: Callable[..., Feed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, feed = sorted((new_feed(), new_feed()), key=lambda feed: feed.name)
+    async with hub_on(kafka_config) as hub:
+        ask_about = hub._ask_about
+        may_go_on = asyncio.Event()
+
+        async def asked(topic: Topic) -> Followed:
+            if topic.name == slow.name:
+                await may_go_on.wait()
+            return await ask_about(topic)
+
+        monkeypatch.setattr(hub, "_ask_about", asked)
+        both = asyncio.create_task(reading(hub, slow.name, feed.name))
+        await eventually(lambda: slow.name in hub._opening._asking, "the first is being opened")
+        other = await reading(hub, feed.name)
+        followed = hub.streams.by_name[feed.name]
+        may_go_on.set()
+        readers = (await both, other)
+        assert hub.streams.by_name[feed.name] is followed
+        feed.send(n=1)
+        for reader in readers:
+            assert await reader.pull(1) == [1]
 
 
 async def test_clients_that_come_back_all_at_once_ask_kafka_once(

@@ -1,11 +1,13 @@
-"""Routes about devices."""
+"""Routes about devices, and people's notes on them."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import BaseModel
 
 from edgewake.cloud.ops.routes.shared import (
     PAGE_DEFAULT,
@@ -21,7 +23,8 @@ from edgewake.cloud.ops.tables.devices import DevicePresence, DeviceView
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol import topics
-from edgewake.protocol.ops.device_note import DeviceNote, Group
+from edgewake.protocol.ops.board import MEMBERS_MAX
+from edgewake.protocol.ops.device_note import NOTES_MAX, DeviceNote, Group, NoteText
 
 Part = Annotated[str, Query(max_length=64, description="Part of the name, case-insensitive.")]
 
@@ -33,6 +36,14 @@ class DevicesPage(Page[DeviceView]):
     """State or mark → number of devices among all."""
     versions: dict[str, int]
     """Version of an agent → number of devices that run it, among all."""
+
+
+class GroupView(BaseModel):
+    """A group of devices."""
+
+    group: str
+    devices: list[str]
+    total: int
 
 
 def router(services: Services) -> APIRouter:
@@ -113,6 +124,50 @@ def router(services: Services) -> APIRouter:
         if device in notes:
             await services.writer.write(topics.NOTES, device, None)
         await services.writer.remove_unread(topics.ATTRIBUTES, device)
+
+    routes.include_router(_notes(services))
+    return routes
+
+
+def _notes(services: Services) -> APIRouter:
+    """Makes the routes about notes and groups."""
+    routes = APIRouter()
+    notes = services.tables.notes
+
+    @routes.get("/v1/groups")
+    async def groups() -> dict[str, int]:
+        """List groups with their numbers of devices."""
+        counts = Counter(group for note in notes.values() for group in note.groups)
+        return dict(sorted(counts.items()))
+
+    @routes.get("/v1/groups/{group}")
+    async def members(group: Annotated[Group, Path()]) -> GroupView:
+        """List the devices in a group by name, at most a thousand; an unknown group has none."""
+        found = sorted(device for device, said in notes.items() if group in said.groups)
+        return GroupView(group=group, devices=found[:MEMBERS_MAX], total=len(found))
+
+    @routes.put("/v1/devices/{device}/note", responses=problems(409))
+    async def note(device: DeviceName, body: NoteText, request: Request) -> DeviceNote:
+        """Store a note about a device and its groups, replacing the previous note.
+
+        The device may still be unknown.
+        """
+        if device not in notes and len(notes) >= NOTES_MAX:
+            raise Problem(
+                409,
+                "too_many_notes",
+                f"{NOTES_MAX} devices have notes already, the most at once; remove some",
+            )
+        said = DeviceNote(
+            device=device,
+            note=body.note,
+            groups=tuple(sorted(set(body.groups))),
+            changed_at=services.clock.now_ms(),
+            changed_by=request.state.holder.name,
+        )
+        is_empty = not said.note and not said.groups
+        await services.writer.write(topics.NOTES, device, None if is_empty else said)
+        return said
 
     return routes
 

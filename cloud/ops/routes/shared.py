@@ -22,6 +22,8 @@ from edgewake.cloud.ops.login.auth import Access
 from edgewake.cloud.ops.lookups.fault_control import FaultControl
 from edgewake.cloud.ops.lookups.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.lookups.push_proxy import PushProxy
+from edgewake.cloud.ops.lookups.retention import RetentionDesk
+from edgewake.cloud.ops.lookups.summary_reads import SummaryReads
 from edgewake.cloud.ops.services.alert_desk import AlertDesk
 from edgewake.cloud.ops.services.board_desk import BoardDesk
 from edgewake.cloud.ops.services.catalogue_editor import CatalogueEditor
@@ -33,9 +35,7 @@ from edgewake.cloud.ops.services.previews import PreviewDesk
 from edgewake.cloud.ops.services.queries import QueryService
 from edgewake.cloud.ops.services.repairs import RepairDesk
 from edgewake.cloud.ops.services.replies import Replies
-from edgewake.cloud.ops.services.summary_reads import SummaryReads
 from edgewake.cloud.ops.services.system_look import SystemLook
-from edgewake.cloud.ops.streams.retention import RetentionDesk
 from edgewake.cloud.ops.tables.audit_ring import AuditRing
 from edgewake.cloud.ops.tables.event_ring import EventRing
 from edgewake.cloud.ops.tables.past import Past

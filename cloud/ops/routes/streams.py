@@ -1,4 +1,4 @@
-"""Routes about streams."""
+"""Routes about streams, and erasures: of a stream, or of the readings of one device."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Annotated, Final
 
 from confluent_kafka import Message
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel
 
 from edgewake.cloud.ops.letters import dead_letters
@@ -14,9 +14,11 @@ from edgewake.cloud.ops.letters.dead_letters import Filter
 from edgewake.cloud.ops.lookups import recent
 from edgewake.cloud.ops.lookups.gaps import Gaps, find
 from edgewake.cloud.ops.lookups.kafka_lookup import KafkaSession
+from edgewake.cloud.ops.lookups.retention import Retention
 from edgewake.cloud.ops.routes.shared import (
     PAGE_DEFAULT,
     After,
+    DeviceName,
     Limit,
     Page,
     QueryName,
@@ -25,8 +27,7 @@ from edgewake.cloud.ops.routes.shared import (
     page_of,
 )
 from edgewake.cloud.ops.services.catalogue_editor import StreamChange
-from edgewake.cloud.ops.streams.look import StreamLook, look_at
-from edgewake.cloud.ops.streams.retention import Retention
+from edgewake.cloud.ops.services.stream_look import StreamLook, look_at
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol import topics
@@ -35,6 +36,7 @@ from edgewake.protocol.frames.frame import TIME_MS_MAX
 from edgewake.protocol.frames.record import Record
 from edgewake.protocol.frames.stream import FieldInfo, Stream
 from edgewake.protocol.names import DEVICE_PATTERN
+from edgewake.protocol.ops.erasure import Erasure
 
 LETTERS_LOOKED_AT: Final = 500
 """The number of newest dead letters among which those of one stream are counted."""
@@ -126,7 +128,18 @@ def _records(found: Iterable[Message]) -> Iterator[Record]:
         yield decoded
 
 
+ErasureId = Annotated[str, Path(pattern="^[0-9a-z-]{1,64}$")]
+
+
 def router(services: Services) -> APIRouter:
+    """Makes the routes about streams and erasures."""
+    routes = APIRouter()
+    routes.include_router(_streams(services))
+    routes.include_router(_erasures(services))
+    return routes
+
+
+def _streams(services: Services) -> APIRouter:
     """Makes the routes about streams."""
     routes = APIRouter(tags=["streams"])
     tables = services.tables
@@ -198,5 +211,51 @@ def router(services: Services) -> APIRouter:
         if retention != (None, None):
             await services.retention.change(name, *retention)
         return _view(services, found)
+
+    return routes
+
+
+def _erasures(services: Services) -> APIRouter:
+    """Makes the routes that ask for erasures and show how far they are."""
+    routes = APIRouter(tags=["erasures"])
+    rows, desk = services.tables.erasures, services.eraser
+
+    @routes.delete("/v1/streams/{name}", status_code=202, responses=problems(404, 409, 503))
+    async def erase_stream(
+        name: QueryName,
+        request: Request,
+        queries: Annotated[
+            bool, Query(description="Remove the queries that read it, too.")
+        ] = False,
+    ) -> Erasure:
+        """Erase a stream for good: its readings, query results, summaries, and files of the lake.
+
+        Without `queries=true` it is refused while a query reads it. What its devices send later
+        begins a new stream.
+        """
+        return await desk.ask_stream(name, with_queries=queries, by=request.state.holder.name)
+
+    @routes.delete("/v1/devices/{device}/readings", status_code=202, responses=problems(409, 503))
+    async def erase_readings(device: DeviceName, request: Request) -> Erasure:
+        """Erase all that a device has sent until now, for good.
+
+        Others' readings that lie before its last one in the same partition leave Kafka with it;
+        the lake keeps them.
+        """
+        return await desk.ask_device(device, by=request.state.holder.name)
+
+    @routes.get("/v1/erasures")
+    async def erasures(limit: Limit = PAGE_DEFAULT) -> list[Erasure]:
+        """Erasures under way, and the last that ended; the newest first."""
+        found = sorted(rows.values(), key=lambda row: (row.asked_at, row.id), reverse=True)
+        return found[:limit]
+
+    @routes.get("/v1/erasures/{erasure}", responses=problems(404))
+    async def one(erasure: ErasureId) -> Erasure:
+        """How far one is, and what is left."""
+        found = rows.get(erasure)
+        if found is None:
+            raise Problem(404, "no_such_erasure", f"no erasure {erasure!r} is remembered")
+        return found
 
     return routes

@@ -1,4 +1,4 @@
-"""Routes about the system itself: its parts, audit log, history, sessions and live changes."""
+"""Routes about the system itself: parts, audit log, history, sessions, live changes, faults."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from sse_starlette import EventSourceResponse
 from edgewake.cloud.ops.login.auth import LOGIN_PATH, cookie_name
 from edgewake.cloud.ops.login.keys import Role
 from edgewake.cloud.ops.login.pages import Ticket
+from edgewake.cloud.ops.lookups.fault_control import FaultControl
 from edgewake.cloud.ops.routes.shared import (
     PAGE_DEFAULT,
     After,
@@ -23,6 +24,9 @@ from edgewake.cloud.ops.routes.shared import (
 from edgewake.cloud.ops.tables.audit_ring import AuditEntry
 from edgewake.cloud.ops.tables.past import Happening
 from edgewake.cloud.ops.tables.tables import PartView
+from edgewake.cloud.web.http_part import Problem
+from edgewake.cloud.web.openapi import problems
+from edgewake.protocol.ops.faults import FaultsView, Order
 
 
 class TopicView(BaseModel):
@@ -160,5 +164,34 @@ def router(services: Services) -> APIRouter:
         return services.ring.response(
             last_event_id, holder=state.holder.name, is_allowed=state.is_allowed
         )
+
+    routes.include_router(_faults(services))
+    return routes
+
+
+def _faults(services: Services) -> APIRouter:
+    """Makes the routes that list and inject faults."""
+    routes = APIRouter(tags=["faults"])
+
+    def control() -> FaultControl:
+        if services.faults is None:
+            detail = "fault injection is off: start the system with `edgewake up --faults`"
+            raise Problem(404, "no_faults", detail)
+        return services.faults
+
+    @routes.get("/v1/faults", responses=problems(404, 503))
+    async def look() -> FaultsView:
+        """Show possible and past faults, and what the ledger finds lost, duplicated or wrong."""
+        return await control().ask()
+
+    @routes.post("/v1/faults", status_code=202, responses=problems(404, 409, 503))
+    async def do(order: Order, request: Request) -> FaultsView:
+        """Kill or freeze a part, or cut a link, of `edgewake up --faults`.
+
+        A frozen part and a cut link recover after ten seconds; a killed part is started again. 409:
+        a fault is in progress there, or the part does not run.
+        """
+        request.state.audit = f"{order.kind} {order.target}"
+        return await control().ask(order)
 
     return routes

@@ -38,6 +38,9 @@ CLOCK_MS_MAX: Final = 60_000
 """Milliseconds that a frame's time may be off our clock; some adapters count from their start."""
 J1939: Final = "j1939"
 """What cantools calls the protocol of messages that are known by their parameter group."""
+PAGES_MAX: Final = 10_000
+"""Messages, senders and pages of which the time of the last one is remembered; some MB. Of more the
+longest quiet are forgotten, and one reading too many of them is taken."""
 PDU_2: Final = 0xF000
 """J1939: parameter groups from here on have no address in them (SAE J1939-21)."""
 ANSWER_IDS: Final = range(0x7E8, 0x7F0)
@@ -173,6 +176,12 @@ def group_of(number: int) -> int:
     return group if group & 0xFF00 >= PDU_2 else group & 0x3FF00
 
 
+def _is_j1939(database: Any) -> bool:
+    """Does a DBC file say of its whole network that it is J1939? Pure."""
+    attribute = getattr(database.dbc, "attributes", {}).get("ProtocolType")
+    return attribute is not None and str(attribute.value).upper() == "J1939"
+
+
 class Dbc:
     """Messages by a file."""
 
@@ -180,8 +189,8 @@ class Dbc:
         """Raises ConfigError."""
         self._interval_ms = config.interval_s * 1000
         self._taken_ms: dict[tuple[Any, ...], int] = {}
-        """Message, its sender and its page → when the last one was taken: as many as the file and
-        the bus have."""
+        """Message, its sender and its page → when the last one was taken, the oldest first: at most
+        PAGES_MAX."""
         assert config.dbc is not None
         try:
             self._database = cantools.database.load_file(config.dbc)
@@ -189,10 +198,16 @@ class Dbc:
             raise ConfigError(f"dbc = {config.dbc}: {str(error)[:300]}") from error
         self._known: dict[tuple[bool, int], KnownMessage] = {}
         self._groups: dict[int, KnownMessage] = {}
-        """Messages of J1939 by parameter group: who sends them is not in the file."""
+        """Messages of J1939 by parameter group, whoever sends them; of several of one group those
+        of a source address of their own are looked for first."""
+        self._senders: dict[tuple[int, int], KnownMessage] = {}
+        """Messages of J1939 by parameter group and source address."""
+        self._is_j1939 = _is_j1939(self._database)
         for one in self._database.messages:
-            if one.protocol == J1939:
-                self._groups[group_of(one.frame_id)] = one
+            if one.protocol == J1939 or (self._is_j1939 and one.is_extended_frame):
+                group = group_of(one.frame_id)
+                self._groups.setdefault(group, one)
+                self._senders.setdefault((group, one.frame_id & 0xFF), one)
             else:
                 self._known[one.is_extended_frame, one.frame_id] = one
         self._selectors = {
@@ -215,7 +230,9 @@ class Dbc:
             if known is None or one.is_error_frame or one.is_remote_frame:
                 continue
             t = time_of(one, now_ms)
-            sender = (known.name, one.arbitration_id)
+            is_group = known.protocol == J1939 or self._is_j1939
+            # a parameter group's number also says a priority, and perhaps a receiver
+            sender = (known.name, one.arbitration_id & 0xFF if is_group else one.arbitration_id)
             selectors = self._selectors[known.name]
             if not selectors and not self._is_due(sender, t):
                 continue
@@ -230,9 +247,12 @@ class Dbc:
             page = (*sender, *(values.get(name) for name in selectors))
             if selectors and not self._is_due(page, t):
                 continue
+            self._taken_ms.pop(page, None)
+            if len(self._taken_ms) >= PAGES_MAX:
+                del self._taken_ms[next(iter(self._taken_ms))]
             self._taken_ms[page] = t
             meant: dict[str, Any] = {"message": known.name, "t": t}
-            if known.protocol == J1939:
+            if is_group:
                 meant["source_address"] = one.arbitration_id & 0xFF
             put_over(values, meant)
             found.append(values)
@@ -242,7 +262,9 @@ class Dbc:
         """The message of the file that a frame is."""
         known = self._known.get((one.is_extended_id, one.arbitration_id))
         if known is None and one.is_extended_id:
-            return self._groups.get(group_of(one.arbitration_id))
+            group = group_of(one.arbitration_id)
+            own = self._senders.get((group, one.arbitration_id & 0xFF))
+            return self._groups.get(group) if own is None else own
         return known
 
     def _is_due(self, page: tuple[Any, ...], t: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,16 +81,13 @@ class SourceMaps:
     def bodies(
         self, intake: Intake, packet: mqtt5.PublishPacket, now_ms: int
     ) -> list[dict[str, Any]]:
-        """The objects of this source's stream in a message; what is refused or odd is counted.
-
-        Raises Rejected.
-        """
+        """The objects of this source's stream in a message; what is refused or odd is counted."""
         topic, payload = packet.topic, bytes(packet.payload)
         maps = self._file.maps
         if not maps.route(topic):  # a subscription of before, which the broker kept
             intake.remark("messages of topics without a map passed over")
             return []
-        event = binary_event(payload, packet.content_type, packet.user_properties)
+        event = partial(binary_event, payload, packet.content_type, packet.user_properties)
         outcome = apply(maps, topic, payload, now_ms, event=event)
         own = [one for one in outcome.readings if one.stream in ("", self._stream)]
         if self._is_of_another(outcome):

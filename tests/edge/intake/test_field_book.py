@@ -256,3 +256,10 @@ def test_one_stream_has_one_name_for_a_field() -> None:
 
 def agent_of(*sources: dict[str, Any]) -> dict[str, Any]:
     return {"device": "d", "data_dir": "/tmp/d", "source": list(sources)}
+
+
+def test_the_text_of_an_odd_value_takes_no_other_fields_place() -> None:
+    book = FieldBook()
+    assert book.sound({"a": 1, "a_odd": 5}) == ({"a": 1, "a_odd": 5}, [])
+    found, odd = book.sound({"a": "x", "a_odd": 7})
+    assert (found, list(odd)) == ({"a": None, "a_odd": 7, "a_odd_": "x"}, ["a"])

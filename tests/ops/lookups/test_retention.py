@@ -6,8 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.ops.services.catalogue_editor import StreamChange
-from edgewake.cloud.ops.streams.retention import (
+from edgewake.cloud.ops.lookups.retention import (
     HOUR_MS,
     KEPT_MS_MAX,
     KEPT_MS_MIN,
@@ -15,6 +14,7 @@ from edgewake.cloud.ops.streams.retention import (
     retention_of,
     settings_of,
 )
+from edgewake.cloud.ops.services.catalogue_editor import StreamChange
 
 DAY_MS = 24 * HOUR_MS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from edgewake.cloud.ops.letters.dead_letters import DeadLetterView
-from edgewake.cloud.ops.streams.look import StreamLook, look_at
+from edgewake.cloud.ops.services.stream_look import StreamLook, look_at
 from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.frame import Frame, Gap, Scalar

@@ -1,1 +1,0 @@
-"""Routes that list the clients of access servers and end their streams."""

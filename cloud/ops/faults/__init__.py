@@ -1,1 +1,0 @@
-"""Fault injection for demonstrations, done by the supervisor of `edgewake up --faults`."""

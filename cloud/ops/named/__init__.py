@@ -1,1 +1,0 @@
-"""Routes about named sets and publications, which operators define for readers."""
