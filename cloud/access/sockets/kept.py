@@ -20,11 +20,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import orjson
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -99,7 +99,14 @@ class Table:
 
     def take(self, key: str, value: bytes | None) -> None:
         """A record of the topic. Raises ValueError for one that cannot be read."""
-        found = None if value is None else _decoded(value)
+        self.put(key, None if value is None else _decoded(value))
+
+    def get(self, key: str) -> _Kept | None:
+        """What is under a key."""
+        return self._kept.get(key)
+
+    def put(self, key: str, found: _Kept | None) -> None:
+        """Have this under a key; None: nothing."""
         self._kept.pop(key, None)
         own = self._of.setdefault(key.rpartition("|")[0], set())
         if found is None:
@@ -223,6 +230,7 @@ class KeptCursors:
             return []
         producer = self._connected()
         unanswered = _unavailable(f"no answer within {WRITE_S:.0f} s")
+        before = {ask.key: self._table.get(ask.key) for ask in asks}
         answers: dict[_Ask, str | Exception | None] = {}
         for ask in asks:
             why = self._table.refusal(ask.key)
@@ -233,9 +241,24 @@ class KeptCursors:
                 except (BufferError, KafkaException) as error:
                     answers[ask] = _unavailable(error)
         producer.flush(WRITE_S)
-        if any(type(answer) is Unavailable for answer in answers.values()):
-            self._forget()
+        failed = {ask.key for ask, answer in answers.items() if type(answer) is Unavailable}
+        if failed:
+            self._undo(failed, before, answers)
         return list(answers.items())
+
+    def _undo(
+        self, failed: set[str], before: Mapping[str, _Kept | None], answers: Mapping[_Ask, Any]
+    ) -> None:
+        """Have under these keys what was there before, and what Kafka has taken since.
+
+        Whoever looks one up reads the topic's end first: what Kafka took without a word is there.
+        """
+        self._producer = None  # what it has not sent yet is never sent
+        for key in failed:
+            self._table.put(key, before[key])
+        for ask, answer in answers.items():
+            if answer is None and ask.key in failed:
+                self._table.take(ask.key, ask.value)
 
     def _produce(
         self, producer: Producer, ask: _Ask, answer: Callable[[Exception | None], None]
@@ -250,14 +273,6 @@ class KeptCursors:
             topics.CURSORS, key=ask.key, value=ask.value, partition=0, on_delivery=on_delivery
         )
         self._table.take(ask.key, ask.value)  # the bounds hold for those behind it, too
-
-    def _forget(self) -> None:
-        """What the topic has now is not known: the next ones read it from its beginning."""
-        self._producer = None
-        self._table = Table(self._clock)
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
 
     def _read(self) -> None:
         if self._reader is None:
