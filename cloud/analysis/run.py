@@ -416,7 +416,9 @@ def run(
         is_alive=lambda: heartbeat.is_alive(SILENT_S),
         why_not_ready=health.why_not_ready,
     )
-    leadership = Standby(config, rng, stop, heartbeat.beat).wait()
+    health.note("start", "whether another analysis leads is not known yet", is_told_at_once=True)
+    standby = Standby(config, rng, stop, heartbeat.beat, lambda: health.note("start", None))
+    leadership = standby.wait()
     if leadership is None:
         return
     health.note("start", "Spark is starting, and no window advances", is_told_at_once=True)

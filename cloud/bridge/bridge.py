@@ -48,6 +48,7 @@ from edgewake.cloud.bridge.admission.payers import Payers
 from edgewake.cloud.bridge.admission.records import (
     KafkaRecord,
     catalogue_row,
+    odd_fields,
     too_large,
 )
 from edgewake.cloud.bridge.admission.register import Register
@@ -473,6 +474,12 @@ class Bridge:
                 delivery.units,
                 gateway=account.learns_by,
             )
+        is_answered = delivery.response_topic is not None and record.topic == topics.UP
+        if is_answered and not isinstance(packet, Unreadable):
+            odd = odd_fields(packet.content_type, record.value or b"")
+            if odd:
+                stream = topics.parse_up(packet.topic).stream
+                delivery.types = self._catalogue.decided(stream, odd)
         if record.topic == topics.DEVICES and self._is_left_out(record, account, delivery):
             delivery.is_left_out = True
             self._note_part(delivery)
