@@ -81,7 +81,7 @@ format: $(VENV)/installed-test ## put the code into shape
 bad-weather: $(VENV)/installed-test ## the story with dead bridges, a storm of clients, a lying device and 20,000 devices; prints the ledger's verdict
 	@$(RUN)python -m tests.story.bad_weather
 
-hiccups: $(VENV)/installed-test ## each part and service killed, frozen, cut off, shut out and without disk, under load: a table of how long all takes to come back (an hour); CELLS="'kafka frozen' lake" for some
+hiccups: $(VENV)/installed-test ## each part and service killed, frozen, cut off, fenced and without disk, under load: a table of how long all takes to come back (an hour); CELLS="'kafka frozen' lake" for some
 	@$(RUN)python -m tests.hiccups.table --cells $(CELLS)
 
 hostile: $(VENV)/installed-test ## all attacks and their controls against the production broker; prints what each victim saw: latency before and beside it, lost, twice, wrong

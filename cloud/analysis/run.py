@@ -47,9 +47,9 @@ from edgewake.cloud.health import Health
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.queries.lane_kind import APART, KIND_NAMED, LaneKind
 from edgewake.cloud.queries.registry import QueryStatus, statuses
-from edgewake.cloud.retry import Backoff
 from edgewake.cloud.traces.tracer import close, gathered
 from edgewake.protocol import topics
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import LocalError, Unavailable
 from edgewake.protocol.heartbeat import Heartbeat
@@ -416,7 +416,9 @@ def run(
         is_alive=lambda: heartbeat.is_alive(SILENT_S),
         why_not_ready=health.why_not_ready,
     )
-    leadership = Standby(config, rng, stop, heartbeat.beat).wait()
+    health.note("start", "whether another analysis leads is not known yet", is_told_at_once=True)
+    standby = Standby(config, rng, stop, heartbeat.beat, lambda: health.note("start", None))
+    leadership = standby.wait()
     if leadership is None:
         return
     health.note("start", "Spark is starting, and no window advances", is_told_at_once=True)

@@ -17,8 +17,8 @@ from edgewake.cloud.analysis import data_dir_lock
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.leadership import Leadership, Role
-from edgewake.cloud.retry import Backoff
 from edgewake.protocol import topics
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.errors import Unavailable
 
 log = logging.getLogger("edgewake.analysis")
@@ -35,6 +35,8 @@ class Standby:
     stop: threading.Event
     beat: Callable[[], None]
     """Called whenever the loop turns: a sign of life."""
+    on_ready: Callable[[], None] = lambda: None
+    """Called once, when this analysis is ready to take over."""
     monotonic: Callable[[], float] = time.monotonic
     said: set[str] = field(default_factory=set)
     """Why it stands by, all that it was."""
@@ -120,4 +122,5 @@ class Standby:
             log.info("stands by: %s", why, extra={"standby": True, "event": "analysis.standby"})
         if is_ready and not self.is_ready:
             self.is_ready = True
+            self.on_ready()
             log.info("ready to take over: %s", why, extra={"standby": True, "event": "part.ready"})

@@ -188,8 +188,17 @@ def show_stream(api: OpsApi, stream: str, minutes: int) -> None:
         },
         as_json=False,
     )
-    fields = [{**one, "came_as": one["path"] or one["name"]} for one in look["fields"]]
+    fields = [
+        {**one, "came_as": one["path"] or one["name"], "unit": _units(one)}
+        for one in look["fields"]
+    ]
     print_items(fields, FIELD_COLUMNS, as_json=False)
+
+
+def _units(field: dict[str, Any]) -> str:
+    """Its unit, and another one that was said of it."""
+    unit, other = str(field["unit"]), str(field["other_unit"])
+    return f"{unit} (and {other})" if other else unit
 
 
 def _times(look: dict[str, Any]) -> str:

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, Message, TopicPartition
 
-from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka import clients, group_names
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.errors import LocalError
 
@@ -126,7 +126,7 @@ class Leadership:
                 "group.min.session.timeout.ms (6000 by default)"
                 " and its group.max.session.timeout.ms"
             )
-        if error.fatal() or error.code() in (KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID):
+        if group_names.is_fenced(error):
             # Another one has our name, or Kafka was killed just after we joined and remembers us as
             # we were before. Under a new name nobody is thrown out: either the other one keeps the
             # lead, or what Kafka remembers is forgotten after a session.

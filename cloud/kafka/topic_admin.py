@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
@@ -122,16 +123,34 @@ def _check_partitions(name: str, found: int) -> None:
         )
 
 
-def _refused_or_away(topic: str, error: KafkaError) -> EdgewakeError:
-    """The error of a broker that refuses, or is slow or away.
-
-    librdkafka does not call its own time-outs retriable.
-    """
-    is_away = error.retriable() or error.code() in (
+_NOT_NOW: Final = frozenset(
+    {
         KafkaError._TIMED_OUT,
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,
-    )
+        KafkaError.UNKNOWN,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.INVALID_REPLICATION_FACTOR,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+"""What Kafka says of how it is at the moment, and not of what was asked. Too few brokers for the
+copies of a topic are among it: a controller shuts brokers out that were silent, and those of a
+cluster start one after another. A part that took such a word for a fault of its configuration would
+end, and nobody starts it again."""
+
+
+def _refused_or_away(topic: str, error: KafkaError) -> EdgewakeError:
+    """The error of a broker that refuses, or is slow or away.
+
+    librdkafka calls none retriable that a broker answers to an admin.
+    """
+    is_away = error.code() in _NOT_NOW
     return (Unavailable if is_away else LocalError)(f"topic {topic}: {error.str()}")
 
 

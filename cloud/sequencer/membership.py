@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from edgewake.cloud.kafka import clients
+from edgewake.cloud.kafka import clients, group_names
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
@@ -33,9 +33,6 @@ HEARTBEAT_S: Final = 0.5
 shards move, so a heartbeat is also what a takeover waits for before it begins."""
 FENCED_S: Final = 3.0
 """Seconds in which the group tells whether a process of our name joined it: some heartbeats."""
-FORGOTTEN_S: Final = 4.0
-"""Seconds after the end of a session within which the group has forgotten a member for certain."""
-DESCRIBE_TIMEOUT_S: Final = 5.0
 POLL_S: Final = 0.1
 _CONSUMER: Final[dict[str, Any]] = {
     "partition.assignment.strategy": "cooperative-sticky",
@@ -130,34 +127,6 @@ class Membership:
         self._consumer.close()
 
 
-def is_name_in_use(
-    config: KafkaConfig,
-    name: str,
-    *,
-    session_s: float,
-    clock: Clock,
-    pause: Callable[[float], object],
-) -> bool:
-    """Does a member with our name live? Call it while we are not a member.
-
-    The group forgets a dead one after `session_s`. A Kafka that was killed just after we joined may
-    know us only as we were before, and fences us although nobody took our name.
-    """
-    admin = clients.admin(config)
-    until_s = clock.monotonic_s() + session_s + FORGOTTEN_S
-    while clock.monotonic_s() < until_s:
-        try:
-            group = admin.describe_consumer_groups(
-                [SEQUENCER_GROUP], request_timeout=DESCRIBE_TIMEOUT_S
-            )[SEQUENCER_GROUP].result()
-            if all(member.group_instance_id != name for member in group.members):
-                return False
-        except KafkaException as error:
-            log.debug("the group does not answer: %s", error.args[0].str())
-        pause(POLL_S)
-    return True
-
-
 def check_event(message: Message) -> None:
     """Handle a consumer's event: most pass by themselves, others end the session.
 
@@ -167,7 +136,7 @@ def check_event(message: Message) -> None:
     error = message.error()
     if error is None:
         return
-    if error.fatal() or error.code() in (KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID):
+    if group_names.is_fenced(error):
         raise NameTaken(f"another process runs under our name: {error.str()}")
     if not (error.retriable() or error.code() == KafkaError._PARTITION_EOF):
         raise KafkaException(error)

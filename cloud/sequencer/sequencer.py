@@ -21,11 +21,10 @@ from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaException, Message
 
-from edgewake.cloud.kafka import clients, topic_admin
-from edgewake.cloud.retry import Backoff
+from edgewake.cloud.kafka import clients, group_names, topic_admin
 from edgewake.cloud.sequencer.config import SequencerConfig
 from edgewake.cloud.sequencer.lag import READY_LAG_S, Lag, lag
-from edgewake.cloud.sequencer.membership import Membership, NameTaken, is_name_in_use
+from edgewake.cloud.sequencer.membership import Membership, NameTaken
 from edgewake.cloud.sequencer.metrics import SequencerMetrics
 from edgewake.cloud.sequencer.order.partition import Partition
 from edgewake.cloud.sequencer.output_writer import OutputWriter, StreamTopics
@@ -36,6 +35,7 @@ from edgewake.cloud.sequencer.transactions import SessionTransactions
 from edgewake.cloud.sequencer.up_reader import UpReader
 from edgewake.cloud.traces.tracer import open_tracer
 from edgewake.protocol import topics
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 
@@ -157,8 +157,9 @@ class Sequencer:
 
     def _is_name_in_use(self) -> bool:
         config = self._config
-        return is_name_in_use(
+        return group_names.is_in_use(
             config.kafka,
+            topics.SEQUENCER_GROUP,
             config.name,
             session_s=config.session_s,
             clock=self._clock,

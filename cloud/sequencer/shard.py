@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from confluent_kafka import Message
 
@@ -35,12 +35,8 @@ from edgewake.protocol.frames.sequence import (
     decode_positions,
     encode_positions,
 )
-from edgewake.protocol.names import THING_ONLINE
 
 log = logging.getLogger("edgewake.sequencer")
-
-_ONLINE_MARK: Final = f'"{THING_ONLINE}":['.encode()
-"""Stands in the records of things that say something of their presence; others are not read."""
 
 
 class Turn(NamedTuple):
@@ -176,7 +172,7 @@ class Shard:
             writer.write(number, step.outputs, now_ms)
             for block, row in step.rows:
                 writer.write_row(self.number, block_key(number, block), row, now_ms)
-            self._note_seen(step)
+            self._note_seen(number, step)
         for message in turn.foreign:
             writer.bury(message, now_ms)
         for seen in self._seen.due(now_s):
@@ -192,7 +188,8 @@ class Shard:
             writer.write_row(self.number, POSITION_KEY, encode_positions(positions), now_ms)
         self._ended = ()
 
-    def _note_seen(self, step: Step) -> None:
+    def _note_seen(self, number: int, step: Step) -> None:
+        absences = self.partitions[number].order.absences
         for output in step.outputs:
             if isinstance(output, Statement):
                 self._gaps.note(output)
@@ -206,7 +203,7 @@ class Shard:
                     via=placement.via,
                     newest=_newest(output),
                     readings=placement.readings if placement.first == placement.last else 0,
-                    is_online=_is_online(output),
+                    is_offline=absences.is_offline(output.device, placement.via),
                 )
 
 
@@ -214,17 +211,6 @@ def _newest(arrival: Arrival) -> int:
     """Its latest event time, where it says one; a clock that is ahead counts as the cloud's."""
     newest = arrival.placement.newest
     return newest and corrected_ms(newest, shift=arrival.shift, received_at=arrival.received_at)
-
-
-def _is_online(arrival: Arrival) -> bool | None:
-    """What a thing behind a gateway says last of itself in a record; None: nothing."""
-    if not arrival.placement.via or arrival.payload is None:
-        return None
-    value: bytes = arrival.payload.value() if arrival.value is None else arrival.value
-    if _ONLINE_MARK not in value:
-        return None
-    column = record.decode(value).frame.fields.get(THING_ONLINE, ())
-    return next((one for one in reversed(column) if isinstance(one, bool)), None)
 
 
 class _Rows:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Any, Final, TypeAlias
 
 from edgewake.protocol.errors import Rejected, RejectReason
+from edgewake.protocol.frames.field_names import put_over
 
 TIME_MS_MAX: Final = 4_102_444_800_000
 """2100-01-01. Later event times are rejected; earlier wrong ones are clamped and flagged by the
@@ -238,9 +239,8 @@ def _detected(body: Mapping[str, Any], rule: TimeRule, say: Say) -> Mapping[str,
 
 def _timed(body: dict[str, Any], ms: int) -> dict[str, Any]:
     """The object with this time; what was called `t` is a field."""
-    if body.get("t") is not None:
-        body.setdefault("t_", body["t"])
-    return {**body, "t": ms}
+    put_over(body, {"t": ms})
+    return body
 
 
 def _taken_out(body: Mapping[str, Any], path: str) -> tuple[Any, dict[str, Any]]:

@@ -6,11 +6,11 @@ here, so that one topic's order decides who has a name.
 
 **Who wins** (`merge`): the topic has many writers, and each writes whole rows. The higher
 `revision` wins, of a row's head and of each field by itself; among equal ones the first on the
-topic. A field that a later row lacks stays, and a learnt field without a unit or path takes that
-of the first row that has one. So all readers come to the same row, a first type is
-never overturned by another first type, and an operator's change beats what was learnt. Compaction
-keeps only a name's last record; therefore a bridge that sees a row which merging changes puts the
-merged one on the topic.
+topic. The higher `unit_revision` wins the unit alone. A field that a later row lacks stays, and a
+field without a unit or path takes that of the first row that has one. So all readers come to the
+same row, a first type is never overturned by another first type, and an operator's change beats
+what was learnt. Compaction keeps only a name's last record; therefore a bridge that sees a row
+which merging changes puts the merged one on the topic.
 """
 
 from __future__ import annotations
@@ -39,6 +39,11 @@ class FieldInfo(BaseModel):
     revision: int = Field(default=0, ge=0)
     """Counts the times that an operator decided its type; 0: it has the type of the first reading,
     and may still be changed."""
+    unit_revision: int = Field(default=0, ge=0)
+    """Counts the times that an operator decided its unit; 0: it is the first one said, if any."""
+    other_unit: str = ""
+    """Another unit that was said of it, and who said it: `°F by plug-7`. The unit stays; where an
+    operator decides on it, this is empty."""
     path: str = ""
     """The name by which it came, where that is not a legal name: its path, joined by dots."""
     first_device: str = ""
@@ -90,12 +95,27 @@ def merge(known: Stream | None, row: Stream) -> Stream:
 
 
 def _merged(known: FieldInfo | None, info: FieldInfo) -> FieldInfo:
-    if known is None or info.revision > known.revision:
+    if known is None:
         return info
-    unit, path = known.unit or info.unit, known.path or info.path
-    if (unit, path) != (known.unit, known.path) and known.revision == info.revision == 0:
-        return known.model_copy(update={"unit": unit, "path": path})
-    return known
+    typed = info if info.revision > known.revision else known
+    unit_of, other_of = known, info
+    # An older version's row has one revision for both.
+    if (info.unit_revision, info.revision) > (known.unit_revision, known.revision):
+        unit_of, other_of = info, known
+    merged = {
+        "unit": unit_of.unit,
+        "unit_revision": unit_of.unit_revision,
+        "other_unit": unit_of.other_unit,
+        "path": typed.path or known.path or info.path,
+        "changed_at": max(known.changed_at or 0, info.changed_at or 0) or None,
+    }
+    if other_of.unit_revision == unit_of.unit_revision:
+        merged["other_unit"] = unit_of.other_unit or other_of.other_unit
+        if not unit_of.unit_revision:  # nobody decided that it has none
+            merged["unit"] = unit_of.unit or other_of.unit
+    if all(getattr(typed, name) == value for name, value in merged.items()):
+        return typed
+    return typed.model_copy(update=merged)
 
 
 class StreamTable(dict[str, Stream]):

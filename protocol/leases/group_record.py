@@ -49,9 +49,9 @@ class Group:
     """Events that are done, all together."""
     right: str = ""
     created_at: int
-    used_at: int = 0
+    used_at: int
     """When it was stored last, which each take and acknowledgement does, and who only waits does
-    each half minute; 0: not told by a server of before."""
+    each half minute."""
 
     @property
     def subscription(self) -> Subscription:

@@ -11,9 +11,9 @@ than its map declares is null, with its text beside it in `<name>_odd`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frames.event_time import AUTO, TimeRule, of_device, to_ms, with_time
@@ -47,6 +47,8 @@ _MEANT: Final = frozenset({*_ENVELOPE, "t"})
 
 
 NO_UNITS: Final[Mapping[str, str]] = MappingProxyType({})
+ReadEvent: TypeAlias = Callable[[], dict[str, Any] | None]
+"""Reads a message as a CloudEvent in binary mode; None: it is another one. Raises Rejected."""
 
 
 class Mapped(NamedTuple):
@@ -92,13 +94,14 @@ def apply(
     *,
     prefix: str = "",
     document: Any = MISSING,
-    event: Any = None,
+    event: ReadEvent | None = None,
 ) -> Outcome:
     """Applies the first map that fits to a message that came at `now_ms`. Never raises.
 
     `prefix` stands before the names of devices. `document` is the payload where it was decoded
-    already (`edgewake.protocol.maps.http_forms`), whatever format the map names. `event` is the
-    CloudEvent that the message is in binary mode, for maps with `payload = "cloudevents"`.
+    already (`edgewake.protocol.maps.http_forms`), whatever format the map names. `event` reads the
+    CloudEvent that the message is in binary mode; only maps with `payload = "cloudevents"` ask, so
+    the attributes of a message cost no other map anything.
     """
     routes = maps.route(topic)
     if not routes:
@@ -121,7 +124,7 @@ def _first(
     now_ms: int,
     prefix: str,
     document: Any,
-    event: Any,
+    event: ReadEvent | None,
 ) -> Outcome:
     """Apply the first map whose conditions hold."""
     is_read = document is not MISSING
@@ -133,10 +136,10 @@ def _first(
             return Outcome(one.name)
         try:
             form = (one.payload, one.columns, one.separator)
-            if event is not None and one.payload == EVENTS and not is_read:
-                document, decoded_as = event, form
-            elif form != decoded_as and not is_read:
-                document, decoded_as = decode(payload, one, now_ms), form
+            if form != decoded_as and not is_read:
+                found = event() if event is not None and one.payload == EVENTS else None
+                document = decode(payload, one, now_ms) if found is None else found
+                decoded_as = form
         except Rejected as error:
             refusal = refusal or _refused(one, error)
             decoded_as = None
@@ -402,19 +405,24 @@ class _Mapping:
                 self._put(rule, name, value, into)
 
     def _put(self, rule: FieldRule, name: str, value: Any, into: dict[str, Any]) -> None:
+        text = None
+        found: Any = value
+        if not rule.is_plain and value is not None:
+            try:
+                found = _converted(rule, value)
+            except (ValueError, OverflowError, TypeError):
+                found, text = None, str(value)[:ODD_CHARS_MAX]
+                self._remarks.append(f"odd in {name}")
         if into.get(name) is not None:  # of a rule before it, such as a field and a tag of a line
-            if value is None or value == into[name]:
+            if found == into[name] or (found is None and text is None):
                 return
-            name = free_name(name, into)
-        if rule.is_plain or value is None:
-            into[name] = value
-            return
-        try:
-            into[name] = _converted(rule, value)
-        except (ValueError, OverflowError, TypeError):
-            into[name] = None
-            into[name + ODD] = str(value)[:ODD_CHARS_MAX]
-            self._remarks.append(f"odd in {name}")
+            if found is not None:
+                name = free_name(name, into)
+                into[name] = found
+        else:
+            into[name] = found
+        if text is not None:
+            into[free_name(name + ODD, into)] = text
 
 
 def _as_number(value: Any) -> Any:

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import orjson
 
 from edgewake.protocol.errors import Rejected
-from edgewake.protocol.frames.field_names import ODD, ODD_CHARS_MAX
+from edgewake.protocol.frames.field_names import ODD, ODD_CHARS_MAX, free_name
 from edgewake.protocol.sparkplug.payload import Metric, Payload, Template, decoded, value_of
 
 NAMESPACE: Final = "spBv1.0"
@@ -332,6 +332,7 @@ class Host:
         """Returns a reading for each moment, and whether a metric was missing in the birth."""
         found: list[Event] = []
         readings: dict[tuple[int, bool], dict[str, Any]] = {}
+        odds: dict[tuple[int, bool], dict[str, str]] = {}
         is_unknown = False
         units: dict[str, str] = {}
         for metric in one.payload.metrics:
@@ -344,6 +345,7 @@ class Host:
                 continue
             t = metric.t or one.payload.t or now_ms
             values = readings.setdefault((t, metric.is_historical), {})
+            odd = odds.setdefault((t, metric.is_historical), {})
             for inner_name, inner in (*_inside(name, metric), (name, metric)):
                 if isinstance(inner.value, Template):
                     continue
@@ -351,7 +353,11 @@ class Host:
                     units[inner_name] = inner.unit
                 known = node.types.get((one.address.device, inner_name), 0)
                 is_good = metric.is_good and inner.is_good
-                found += _put(values, inner_name, inner, inner.datatype or known, is_good)
+                kind = inner.datatype or known
+                found += _put(values, odd, inner_name, inner, kind, is_good)
+        for moment, texts in odds.items():
+            for name, text in texts.items():  # behind all values, which keep their names
+                readings[moment][free_name(name + ODD, readings[moment])] = text
         thing = one.address.thing
         found += [
             Reading(thing, t, values, is_historical, units)
@@ -384,9 +390,14 @@ def _inside(name: str, metric: Metric) -> Iterator[tuple[str, Metric]]:
 
 
 def _put(
-    values: dict[str, Any], name: str, metric: Metric, datatype: int, is_good: bool
+    values: dict[str, Any],
+    odd: dict[str, str],
+    name: str,
+    metric: Metric,
+    datatype: int,
+    is_good: bool,
 ) -> Iterable[Odd]:
-    """Adds a metric's value to those of its moment."""
+    """Adds a metric's value to those of its moment; `odd`: texts of those that are not good."""
     try:
         value = None if metric.is_null else value_of(metric.value, datatype)
     except ValueError as error:
@@ -397,7 +408,7 @@ def _put(
         values[name] = value
         return ()
     values[name] = None
-    values[name + ODD] = str(value)[:ODD_CHARS_MAX]
+    odd[name] = str(value)[:ODD_CHARS_MAX]
     return [Odd("values that their node calls bad or stale")]
 
 

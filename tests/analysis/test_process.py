@@ -158,12 +158,12 @@ def test_queries_come_run_fail_and_go_while_the_analysis_runs(
     feed.send([T0], speed=[1.0])
     feed.flush()
     with process:
-        wait_until(
-            lambda: "being started, and" in why_not_ready(tmp_path), "it says that it starts"
-        )
+        wait_until(lambda: why_not_ready(tmp_path) != "not there", "its health can be asked for")
+        assert why_not_ready(tmp_path), "it is ready before it knows whether it leads"
+        wait_until(lambda: "starting, and" in why_not_ready(tmp_path), "it says that it starts")
         process.wait_for(READY)
         wait_until(lambda: totals(feed, first) == {(T0, "d1"): 1.0}, "the first result")
-        wait_until(lambda: "being started" not in why_not_ready(tmp_path), "it has started")
+        wait_until(lambda: "starting" not in why_not_ready(tmp_path), "it has started")
         assert set(built_in()) <= {row.key.decode() for row in read(feed.config, topics.QUERIES)}
         waiting = "waits for stream 'vehicle_position'"
         wait_until(

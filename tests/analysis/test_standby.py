@@ -179,8 +179,14 @@ def test_who_waits_for_a_killed_leader_is_not_said_to_be_ready(
         stderr=subprocess.DEVNULL,
         text=True,
     ) as process:
-        stop, found = threading.Event(), []
-        waiting = Standby(second if is_alive else first, random.Random(2), stop, lambda: None)
+        stop, found, ready = threading.Event(), [], []
+        waiting = Standby(
+            second if is_alive else first,
+            random.Random(2),
+            stop,
+            lambda: None,
+            on_ready=lambda: ready.append("ready"),
+        )
         thread = threading.Thread(target=lambda: found.append(waiting.wait()))
         try:
             assert process.stdout is not None
@@ -192,11 +198,14 @@ def test_who_waits_for_a_killed_leader_is_not_said_to_be_ready(
             if is_alive:
                 wait_until(lambda: "analysis.standby" in events(), "it stands by")
                 assert "part.ready" not in events()
+                assert not ready
                 wait_until(lambda: "part.ready" in events(), "it is ready to take over")
+                assert ready == ["ready"]
                 assert not found
             else:
                 wait_until(lambda: found, "it leads")
                 assert "part.ready" not in events()
+                assert not ready
         finally:
             process.kill()
             stop.set()

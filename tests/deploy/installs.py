@@ -20,10 +20,11 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Installed:
-    """An environment with Edgewake from a wheel, and a folder to call it from."""
+    """An environment with Edgewake, and a folder to call it from."""
 
     folder: Path
     wheel: Path
+    """Or the sdist that it was installed from."""
 
     def program(self, name: str) -> str:
         """A program of the environment."""
@@ -98,3 +99,10 @@ def from_wheel(folder: Path, wheel_folder: Path) -> Installed:
     wheel = build(ROOT, "wheel", wheel_folder)
     install(folder, "--no-index", str(wheel))
     return Installed(folder, wheel)
+
+
+def from_sdist(folder: Path, sdist_folder: Path) -> Installed:
+    """An environment with what the sdist of this checkout builds."""
+    sdist = build(ROOT, "sdist", sdist_folder)
+    install(folder, str(sdist))
+    return Installed(folder, sdist)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from edgewake.deploy import cli
-from tests.deploy.installs import ROOT, Installed, build, from_wheel, install
+from tests.deploy.installs import ROOT, Installed, build, from_sdist, from_wheel, install
 
 FOLDERS = ("cloud", "deploy", "edge", "protocol", "simulators")
 EVERYTHING = """
@@ -72,9 +72,7 @@ print(metadata.version("edgewake"))
 
 
 def test_an_sdist_installs(tmp_path: Path) -> None:
-    sdist = build(ROOT, "sdist", folder_in(tmp_path, "sdist"))
-    made = Installed(tmp_path / "venv", sdist)
-    install(made.folder, str(sdist))
+    made = from_sdist(tmp_path / "venv", folder_in(tmp_path, "sdist"))
     *files, version = made.run("python", "-P", "-c", WHERE).stdout.split()
     assert [file for file in files if not file.startswith(f"{made.folder}/")] == []
     assert version == metadata.version("edgewake")

@@ -1,20 +1,21 @@
-"""What is installed from a wheel runs: every part, every command that asks, and one reading that
-goes through all of them.
+"""What is installed from a wheel or an sdist runs: every part, every command that asks, and one
+reading that goes through all of them.
 """
 
 from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
+import psutil
 import pytest
 
-from tests.deploy.installs import Installed, environment, from_wheel
+from tests.deploy.installs import Installed, environment, from_sdist, from_wheel
 from tests.deploy.test_up import port_base
 from tests.services import PATIENCE_S, Process, wait_until
 
@@ -22,19 +23,30 @@ ROOT = Path(__file__).parents[2]
 STREAM, QUERY = "room_temperature", "warm_rooms"
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """From the wheel of this checkout."""
-    return from_wheel(tmp_path_factory.mktemp("outside") / "venv", tmp_path_factory.mktemp("wheel"))
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(from_wheel, id="wheel"),
+        pytest.param(from_sdist, id="sdist", marks=pytest.mark.long),
+    ],
+)
+def installed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Installed:
+    """From the wheel of this checkout, or from its sdist."""
+    make: Callable[[Path, Path], Installed] = request.param
+    return make(tmp_path_factory.mktemp("outside") / "venv", tmp_path_factory.mktemp("made"))
 
 
 @dataclass(frozen=True)
 class System:
-    """All of it, started by the `edgewake up` of a wheel."""
+    """All of it, started by the `edgewake up` of what is installed."""
 
     installed: Installed
     data: Path
     page: str
+    pid: int
+    """Of the `edgewake up`."""
 
     def ask(self, *words: str, code: int | None = 0) -> str:
         """A command, and what it prints."""
@@ -58,22 +70,24 @@ def system(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> It
     ]
     with Process(command, folder / "log", env=environment(None), cwd=installed.folder) as process:
         process.wait_for("Edgewake is running.", timeout_s=2 * PATIENCE_S)
-        yield System(installed, folder / "data", f"http://127.0.0.1:{base}")
+        yield System(installed, folder / "data", f"http://127.0.0.1:{base}", process.pid)
 
 
 @pytest.mark.services
-def test_every_part_runs_from_the_wheel(system: System) -> None:
+def test_every_part_runs_from_what_is_installed(system: System) -> None:
     assert {part["part"] for part in json.loads(system.ask("status", "--json",
         code=None))["parts"]} >= {
         "mosquitto", "kafka", "bridge-1", "sequencer-1", "analysis", "lake", "access-1", "push-1",
         "ops", "agent", "simulators",
     }  # fmt: skip
-    code = "import os, sys; print(*(os.readlink(f'/proc/{pid}/cwd') for pid in sys.argv[1:]))"
-    assert system.installed.run("python", "-P", "-c", code).returncode == 0
+    running = [one.cmdline() for one in psutil.Process(system.pid).children(recursive=True)]
+    ours = [words for words in running if any(word.startswith("edgewake.") for word in words)]
+    assert len(ours) >= 9
+    assert {words[0] for words in ours} == {system.installed.program("python")}
 
 
 @pytest.mark.services
-def test_the_page_its_libraries_and_the_documentation_come_out_of_the_wheel(system: System) -> None:
+def test_the_page_its_libraries_and_the_documentation_come_out_of_it(system: System) -> None:
     for path, says in (
         ("/", "<html"),
         ("/page/app.js", "import"),

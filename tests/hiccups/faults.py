@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgewake.simulators.faults import group_of
-from tests.hiccups.world import World
-from tests.services import thread_states
+from tests.hiccups.world import ANALYSIS, OPS, World
+from tests.services import Process, thread_states
+from tests.story.system import READY, READY_S
 
 CONTROL = "none"
 KILLED = "killed"
@@ -25,6 +26,8 @@ FROZEN = "frozen"
 CUT = "cut"
 FULL = "disk full"
 FENCED = "fenced"
+LEADS = {ANALYSIS: '"event":"analysis.leads"', OPS: '"event":"alerts.leads"'}
+"""Parts of which one leads and the others stand by, and what the one says."""
 PIECE = b"\0" * (1 << 20)
 
 
@@ -111,7 +114,28 @@ def _fill(path: Path) -> None:
 
 @asynccontextmanager
 async def _fenced(world: World, part: str) -> AsyncIterator[None]:
-    assert part == "kafka", "only Kafka has a controller"
+    if part == "kafka":
+        async with _shut_out(world):
+            yield
+        return
+    before = world.ended.get(part, 0)
+    with world.twin(part) as twin:
+        if part in LEADS:
+            await _take_the_lead(world, part, twin)
+        else:
+            # of two that have one name the earlier one ends
+            await world.until(
+                lambda: world.ended.get(part, 0) > before,
+                f"{part} ends, since another one has its name",
+                timeout_s=READY_S,
+            )
+        yield
+        if twin.is_running():  # the part, started again, may have fenced it in turn
+            twin.kill()
+
+
+@asynccontextmanager
+async def _shut_out(world: World) -> AsyncIterator[None]:
     world.controller.shut()
     try:
         await world.until(lambda: not world.brokers(), "Kafka's broker is shut out")
@@ -120,3 +144,14 @@ async def _fenced(world: World, part: str) -> AsyncIterator[None]:
         world.controller.open()
         with contextlib.suppress(AssertionError):
             await world.until(world.brokers, "Kafka's broker is let in again", timeout_s=30)
+
+
+async def _take_the_lead(world: World, part: str, twin: Process) -> None:
+    """Of two that may lead the other one does, while the first stands still; then it goes on."""
+    await world.until(
+        lambda: READY in twin.output(), f"another {part} stands by", timeout_s=READY_S
+    )
+    async with _frozen(world, part):
+        await world.until(
+            lambda: LEADS[part] in twin.output(), f"another {part} leads", timeout_s=READY_S
+        )

@@ -5,7 +5,8 @@ each part and service.
 
 One system under live load; one fault after another, each undone before the next. Prints a line for
 each as it is found, and at the end what did not come back within ten times the outage (two minutes
-at least), and what was lost or shown twice.
+at least), whose windows were final a minute after everything else, and what was lost or shown
+twice.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ from tests.hiccups.world import (
     BRIDGE,
     DISKS_MIB,
     LAKE,
+    LOGS,
     OPS,
     PUSH,
     SEQUENCER,
+    WRITE_NOTHING,
     World,
     may_mount,
 )
@@ -37,7 +40,21 @@ WHO = ("mosquitto", "kafka", BRIDGE, SEQUENCER, ANALYSIS, ACCESS, PUSH, OPS, LAK
 FREEZES_S = (1.0, 5.0, 20.0, 60.0)
 CUTS_S = (5.0, 20.0, 60.0)
 FULL_S = 15.0
-FENCES_S = (4.0, 20.0)
+FENCES_S = {
+    "kafka": (4.0, 20.0),
+    BRIDGE: (10.0,),
+    SEQUENCER: (10.0,),
+    ANALYSIS: (10.0,),
+    PUSH: (10.0,),
+    OPS: (10.0,),
+}
+WITHOUT = {
+    **{Cell(part, FULL): "writes nothing" for part in WRITE_NOTHING},
+    Cell("mosquitto", FENCED): "has no name in Kafka that another one could take",
+    Cell(ACCESS, FENCED): "only reads, under no name",
+    Cell(LAKE, FENCED): "only reads, under no name; its folder is its own",
+}
+"""Cells that there are not, and why."""
 
 
 def cells(freezes_s: Sequence[float], cuts_s: Sequence[float]) -> list[Cell]:
@@ -49,7 +66,8 @@ def cells(freezes_s: Sequence[float], cuts_s: Sequence[float]) -> list[Cell]:
         found += [Cell(who, CUT, seconds) for seconds in cuts_s]
         if who in DISKS_MIB and may_mount():
             found.append(Cell(who, FULL, FULL_S))
-    return [*found, *(Cell("kafka", FENCED, seconds) for seconds in FENCES_S)]
+        found += [Cell(who, FENCED, seconds) for seconds in FENCES_S.get(who, ())]
+    return [*found, Cell(LOGS, FULL, FULL_S)] if may_mount() else found
 
 
 def line(row: Row) -> str:
@@ -61,7 +79,8 @@ def line(row: Row) -> str:
     said = "; ".join(f"{part}: {why}" for part, why in sorted(row.said.items()))
     told = [f"query: {row.detail}"] if row.detail else []
     ended = [f"started again: {', '.join(sorted(row.ended))}"] if row.ended else []
-    return f"{row.cell!s:28}{''.join(times)}  {' | '.join([said, *told, *ended])[:240]}"
+    failed = [f"NOT DONE: {row.not_done}"] if row.not_done else []
+    return f"{row.cell!s:28}{''.join(times)}  {' | '.join([*failed, said, *told, *ended])[:240]}"
 
 
 def markdown(rows: Sequence[Row]) -> str:
@@ -70,7 +89,8 @@ def markdown(rows: Sequence[Row]) -> str:
         "| fault | readings | final windows | health | parts that ended | what was said |",
         "|---|---|---|---|---|---|",
     ]
-    return "\n".join([*head, *map(_row, rows), ""])
+    without = [f"| {cell} | – | – | – | | {why} |" for cell, why in WITHOUT.items()]
+    return "\n".join([*head, *map(_row, rows), *without, ""])
 
 
 def _row(row: Row) -> str:
@@ -81,6 +101,8 @@ def _row(row: Row) -> str:
     said = [f"{part}: {why}" for part, why in sorted(row.said.items())]
     if row.detail:
         said.append(f"query: {row.detail}")
+    if row.not_done:
+        said.insert(0, f"not done: {row.not_done}")
     told = "; ".join(said).replace("|", "/")
     if len(told) > SAID_CHARS:
         told = told[:SAID_CHARS].rpartition(" ")[0] + " …"
@@ -147,9 +169,19 @@ def main() -> None:
         finally:
             if asked.markdown:
                 asked.markdown.write_text(markdown(rows), "utf-8")
-    stuck = [str(row.cell) for row in rows if row.is_stuck]
-    if stuck:
-        sys.exit(f"stuck: {', '.join(stuck)}")
+    bad = {
+        "stuck": [row for row in rows if row.is_stuck],
+        "windows final late": [row for row in rows if row.is_late],
+        "fault not done": [row for row in rows if row.not_done],
+    }
+    if any(bad.values()):
+        sys.exit(
+            "\n".join(
+                f"{what}: {', '.join(str(row.cell) for row in found)}"
+                for what, found in bad.items()
+                if found
+            )
+        )
 
 
 if __name__ == "__main__":

@@ -10,13 +10,19 @@ import pytest
 
 from tests.hiccups.faults import CUT, FENCED, FROZEN, KILLED, Cell
 from tests.hiccups.measure import Measure, Row
-from tests.hiccups.world import BRIDGE, SEQUENCER, World
+from tests.hiccups.world import ANALYSIS, BRIDGE, SEQUENCER, WRITE_NOTHING, World
 
 pytestmark = pytest.mark.services
 
 
 SHORT = (Cell(SEQUENCER, FROZEN, 14.0), Cell(BRIDGE, KILLED))
-MORE = (Cell("kafka", FENCED, 10.0), Cell("mosquitto", CUT, 3.0), *SHORT)
+MORE = (
+    Cell("kafka", FENCED, 10.0),
+    Cell("mosquitto", CUT, 3.0),
+    Cell(SEQUENCER, FENCED, 5.0),
+    Cell(ANALYSIS, FENCED, 5.0),
+    *SHORT,
+)
 
 
 @pytest.mark.parametrize(
@@ -32,8 +38,13 @@ async def test_all_comes_back_after_hiccups_and_what_stands_meanwhile_says_why(
         await measure.begin()
         for cell in cells:
             row = await measure.row(cell)
+            assert not row.not_done, row
             assert not row.is_stuck, row
+            assert not row.is_late, row
             rows[f"{cell.part} {cell.fault}"] = row
+        assert {part: world.written_files(part) for part in WRITE_NOTHING} == {
+            part: set() for part in WRITE_NOTHING
+        }
         await measure.until_all_came()
         assert measure.lost_and_twice() == (0, 0)
         await measure.end()

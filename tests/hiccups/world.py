@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import stat
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,8 +19,10 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from edgewake.deploy.parts.lifecycle import ends_in_a_row, restart_delay_s
+from edgewake.deploy.programs import java
+from edgewake.simulators.faults import group_of
 from tests.gate import Gate, gate
-from tests.services import Kafka, Process, free_ports, new_node, running_kafka
+from tests.services import Kafka, Mosquitto, Process, free_ports, new_node, running_kafka
 from tests.story.system import OPS_KEY, System
 
 AGENTS = ("agent-a", "agent-b")
@@ -34,9 +37,13 @@ BRIDGE, SEQUENCER, ANALYSIS, ACCESS, PUSH, OPS, LAKE = (
     "lake",
 )
 PARTS = (BRIDGE, SEQUENCER, ANALYSIS, ACCESS, PUSH, OPS, LAKE)
-SERVICES = ("mosquitto", "kafka")
-DISKS_MIB = {"kafka": 2048, ANALYSIS: 512, OPS: 256, LAKE: 256}
-"""Parts that keep something, and the size of the file system that each is given of its own."""
+LOGS = "logs"
+"""Where all parts write what they say."""
+DISKS_MIB = {"mosquitto": 64, "kafka": 2048, ANALYSIS: 512, OPS: 256, LAKE: 256, LOGS: 64}
+"""What is kept on a disk, by whom, and the size of the file system that each is given of its
+own."""
+WRITE_NOTHING = (BRIDGE, SEQUENCER, ACCESS, PUSH)
+"""Parts that keep all that they keep in Kafka: `written_files` of them is empty."""
 ASK_S = 1.0
 EVERY_S = 0.25
 PAUSE_S = 0.1
@@ -77,10 +84,13 @@ class World(System):
             return list(self._to_broker.values())
         return [gates[part] for gates in (self._to_kafka, self._to_broker) if part in gates]
 
-    def _start_kafka(self, stack: AsyncExitStack) -> Kafka:
+    def _start_broker(self, stack: AsyncExitStack) -> Mosquitto:
         if self._with_disks:
             for name, mib in DISKS_MIB.items():
                 stack.enter_context(_file_system(self.disk(name), mib))
+        return super()._start_broker(stack)
+
+    def _start_kafka(self, stack: AsyncExitStack) -> Kafka:
         node = new_node(self.directory / "kafka")
         ports = dict(zip(PARTS, free_ports(len(PARTS)), strict=True))
         self._to_kafka = {part: stack.enter_context(gate(port)) for part, port in ports.items()}
@@ -134,6 +144,31 @@ class World(System):
     def disk(self, part: str) -> Path:
         """Where it keeps what it keeps."""
         return self.directory / part
+
+    def written_files(self, part: str) -> set[str]:
+        """The files that its processes have open to write, but its log."""
+        return {
+            target
+            for pid in group_of(self.pid(part))
+            for target in _open_to_write(pid)
+            if target != str(self.log(part))
+        }
+
+    @contextmanager
+    def twin(self, part: str) -> Iterator[Process]:
+        """Another process of a part, of its name, on ports and in a folder of its own; it runs."""
+        config = self.directory / f"{part}.toml"
+        text = config.read_text("utf-8")
+        text = text.replace(f'"{self.disk(part)}"', f'"{self.disk(part)}-twin"')
+        (port,) = free_ports(1)
+        for taken in (*self._ports_of.values(), *self._ports, self._push_port, self._ops_port):
+            text = text.replace(f"port = {taken}\n", f"port = {port}\n")
+        own = self.directory / f"{part}-twin.toml"
+        own.write_text(text, "utf-8")
+        command = [str(own) if word == str(config) else word for word in self._parts[part].command]
+        environment = {"JAVA_HOME": str(java.home(java.ensure()))}
+        with Process(command, self.log(f"{part}-twin"), env=environment) as process:
+            yield process
 
     def brokers(self) -> dict[int, object]:
         """Those that Kafka tells of."""
@@ -203,6 +238,17 @@ class World(System):
                 answer = await http.get(f"{self.ops_url}/v1/queries")
             return {query["name"]: query for query in answer.json()["items"]}
         return {}
+
+
+def _open_to_write(pid: int) -> Iterator[str]:
+    """Of regular files that have a name."""
+    for entry in Path(f"/proc/{pid}/fd").glob("*"):
+        with suppress(OSError):  # closed meanwhile
+            status = Path(f"/proc/{pid}/fdinfo/{entry.name}").read_text()
+            flags = int(status.partition("flags:")[2].split()[0], 8)
+            about, target = entry.stat(), str(entry.readlink())
+            if stat.S_ISREG(about.st_mode) and about.st_nlink and flags & os.O_ACCMODE:
+                yield target
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from edgewake.cloud.kafka.topic_check import (
     foreign_installation,
 )
 from edgewake.protocol import topics
-from edgewake.protocol.errors import LocalError
+from edgewake.protocol.errors import LocalError, Unavailable
 from tests.services import wait_until
 
 STREAM = "ew.s.some"
@@ -129,6 +129,14 @@ def test_a_topic_made_by_somebody_else_is_refused_on_a_real_kafka_and_one_of_our
     )
     with pytest.raises(LocalError, match=r"min\.insync\.replicas is 1, expected 2"):
         topic_admin.ensure_topics(asks_for_more, [ours])
+
+
+def test_a_kafka_that_has_too_few_brokers_now_is_waited_for(kafka_config: KafkaConfig) -> None:
+    """They may be starting, or be shut out by their controller: whoever ended would stay away."""
+    topic = f"ew.s.check_{uuid.uuid4().hex}"
+    with pytest.raises(Unavailable, match=f"topic {topic}: .*replication factor of 3"):
+        topic_admin.ensure_topics(kafka_config.model_copy(update={"replication": 3}), [topic])
+    topic_admin.ensure_topics(kafka_config, [topic])
 
 
 class LookedTooEarly(AdminClient):

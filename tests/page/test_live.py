@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 import time
@@ -14,6 +15,7 @@ from playwright.async_api import Browser, Route, expect
 from tests.chromium import LOOKS, accessibility_faults, open_page
 from tests.page.conftest import Visit
 from tests.page.world import OPS, AccessServer, Writer
+from tests.services import PATIENCE_S
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -186,6 +188,27 @@ async def test_a_card_begins_with_what_came_before_its_age_and_a_line_of_a_quart
     await live.page.goto(live.page.url + "#/streams/before_climate")
     await expect(live.page.get_by_role("heading", name="temperature")).to_contain_text("°C")
     assert live.complaints == []
+
+
+async def test_what_came_before_is_asked_for_until_the_server_answers(live: Visit, writer: Writer):
+    writer.reading("asked_climate", "kitchen", ago_s=600, temperature=19.5)
+    refused: list[str] = []
+
+    async def refuse(route: Route) -> None:
+        refused.append(route.request.url)
+        await route.fulfill(status=503, body="{}")
+
+    past = re.compile(r"/v1/(streams|latest)/asked_climate")
+    await live.page.route(past, refuse)
+    await live.page.reload()
+    card = live.page.get_by_role("article", name="Stream asked_climate")
+    await expect(card).to_contain_text("What came before is asked for")
+    async with asyncio.timeout(PATIENCE_S):
+        while len(refused) < 2:
+            await live.page.wait_for_timeout(50)
+    await expect(card).not_to_contain_text("No reading that is kept")
+    await live.page.unroute(past)
+    await expect(card.locator(".figure")).to_have_text("19.5")
 
 
 async def test_what_is_read_from_the_past_and_from_the_feed_counts_once(live: Visit):

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
+from edgewake.protocol.ops.board import Board, Card
 from edgewake.protocol.ops.named_set import NamedSet
 from edgewake.protocol.ops.publication import Publication
 from tests.access.world import Server, key_file
@@ -158,17 +159,22 @@ def push(kafka: Kafka, rights_world: World) -> Iterator[Service]:
 
 @dataclass(frozen=True)
 class Names:
-    """Of a publication and a set that the role `owner` may use, and of some that it may not."""
+    """Of a publication, a set and a board that the role `owner` may use, and of some that it may
+    not.
+    """
 
     publication: str
     other_publication: str
     named_set: str
     other_set: str
+    board: str
+    other_board: str
 
 
 @pytest.fixture(scope="package")
 def names(rights_world: World) -> Iterator[Names]:
-    found = Names(unique("pub_mine"), unique("pub_other"), unique("set_mine"), unique("set_other"))
+    words = ("pub_mine", "pub_other", "set_mine", "set_other", "board", "board")
+    found = Names(*map(unique, words))
     rows: list[tuple[str, BaseModel]] = [
         (topics.SETS, NamedSet(name=name, members=("car-1", "car-2"), **KEPT))
         for name in (found.named_set, found.other_set)
@@ -177,6 +183,16 @@ def names(rights_world: World) -> Iterator[Names]:
     rows += [
         (topics.PUBLICATIONS, Publication(name=name, streams=streams, fields=("speed",), **KEPT))
         for name in (found.publication, found.other_publication)
+    ]
+    rows += [
+        (
+            topics.BOARDS,
+            Board(name=name, title="B", cards=(Card(kind="table", source=stream),), **KEPT),
+        )
+        for name, stream in (
+            (found.board, rights_world.mine.name),
+            (found.other_board, rights_world.other.name),
+        )
     ]
     producer = clients.producer(rights_world.other.config, "test-named")
     for topic, row in rows:

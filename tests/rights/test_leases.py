@@ -23,6 +23,7 @@ from edgewake.protocol.leases.group import WAIT_S_MAX
 from tests.feeds import unique
 from tests.push.receiver import receiving
 from tests.push.service import Service
+from tests.rights.as_long import takes_as_long
 from tests.rights.conftest import KEYS, World
 from tests.rights.test_doors import client_of, paths_of, told
 from tests.services import PATIENCE_S
@@ -97,6 +98,32 @@ async def test_who_may_ask(rights_world: World, push: Service) -> None:
     for more in ({"where": "secret = 'x'"}, {"where": "no_such = 1"}, {"select": "secret"}):
         refused = await ask(push, mine, cursor, world.token(), **more)
         assert (refused.status_code, refused.json()["title"]) == (422, "filter")
+
+
+@pytest.mark.parametrize("who", ["owner", "guest"])
+@pytest.mark.parametrize("door", ["leases", "deliveries", "groups"])
+async def test_what_is_forbidden_is_answered_as_what_is_not_there_and_takes_as_long(
+    rights_world: World, push: Service, door: str, who: str
+) -> None:
+    world = rights_world
+    bearer = world.token() if who == "owner" else "guest-key-00000001"
+    there = world.other.name if who == "owner" else world.mine.name
+    cursor = await cursor_of(world, there)
+
+    async def by(stream: str) -> tuple[int, str, dict[str, str]]:
+        if door == "leases":
+            answer = await ask(push, stream, cursor, bearer)
+        else:
+            body = {"streams": [stream], "from": "earliest"}
+            if door == "deliveries":
+                body["url"] = "http://127.0.0.1:9/hook"
+            answer = await asked(push, "PUT", f"/v1/{door}/tried", bearer, body)
+        assert answer.status_code == 422, answer.text
+        return told(answer, stream)
+
+    absent = unique("feed")
+    assert await by(there) == await by(absent)
+    await takes_as_long(lambda: by(there), lambda: by(unique("feed")))
 
 
 async def test_a_lease_counts_what_its_right_shows(rights_world: World, push: Service) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tests.access.sockets.talk import talk
 from tests.feeds import eventually, unique
 from tests.push.service import Service
+from tests.rights.as_long import takes_as_long
 from tests.rights.conftest import Names, World
 from tests.rights.test_doors import client_of, told
 from tests.rights.test_leases import ask, asked, cursor_of
@@ -87,6 +88,43 @@ async def test_a_publication_shows_what_its_reader_may_see_of_it_and_no_more(
             answer = json.dumps(await socket.until("problem")).replace(name, "NAME")
             told_of.append(answer.partition('"near"')[0].partition("; did you mean")[0])
         assert told_of[0] == told_of[1]
+
+
+async def test_a_forbidden_publication_takes_as_long_as_one_that_is_not_there(
+    rights_world: World, names: Names
+) -> None:
+    await known(rights_world, names)
+    async with client_of(rights_world, "owner") as client:
+
+        async def ask(name: str) -> None:
+            assert (await client.get(path(name) + "?limit=9")).status_code == 404
+
+        await takes_as_long(lambda: ask(names.other_publication), lambda: ask(unique("pub")))
+
+
+@pytest.mark.parametrize("who", ["owner", "guest", "cookie", "ticket"])
+async def test_a_forbidden_board_is_answered_as_one_that_is_not_there(
+    rights_world: World, names: Names, who: str
+) -> None:
+    await known(rights_world, names)
+    forbidden = names.board if who == "guest" else names.other_board
+    async with client_of(rights_world, "board") as sees_all:
+        for name in (names.board, names.other_board):
+            assert (await sees_all.get(f"/v1/boards/{name}")).status_code == 200
+
+    async with client_of(rights_world, who) as client:
+
+        async def by(name: str) -> tuple[int, str, dict[str, str]]:
+            answer = await client.get(f"/v1/boards/{name}")
+            assert answer.status_code == 404
+            return told(answer, name)
+
+        assert await by(forbidden) == await by(unique("board"))
+        if who != "ticket":  # a ticket of each request takes longer than its answer
+            await takes_as_long(lambda: by(forbidden), lambda: by(unique("board")))
+        listed = [one["name"] for one in (await client.get("/v1/boards")).json()["boards"]]
+        assert forbidden not in listed
+        assert (names.board in listed) is (who != "guest")
 
 
 @pytest.mark.parametrize("who", ["owner", "guest"])

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
@@ -133,8 +134,8 @@ class System:
 
     # --- starting and stopping --------------------------------------------------------------------
 
-    async def __aenter__(self) -> System:
-        self._broker = self._stack.enter_context(run_mosquitto(self.directory / "mosquitto"))
+    async def __aenter__(self) -> Self:
+        self._broker = self._start_broker(self._stack)
         self._kafka = self._start_kafka(self._stack)
         self._parts = {
             "mosquitto": self._broker.process,
@@ -143,6 +144,9 @@ class System:
         }
         self._stack.callback(self._stop_parts)
         return self
+
+    def _start_broker(self, stack: AsyncExitStack) -> Mosquitto:
+        return stack.enter_context(run_mosquitto(self.directory / "mosquitto"))
 
     def _start_kafka(self, stack: AsyncExitStack) -> Kafka:
         return stack.enter_context(run_kafka(self.directory / "kafka"))

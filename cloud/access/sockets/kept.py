@@ -20,17 +20,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import orjson
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaException, Producer
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.delivery_reports import DeliveryReports
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.log.hub_bounds import Full
 from edgewake.protocol import topics
@@ -99,7 +99,14 @@ class Table:
 
     def take(self, key: str, value: bytes | None) -> None:
         """A record of the topic. Raises ValueError for one that cannot be read."""
-        found = None if value is None else _decoded(value)
+        self.put(key, None if value is None else _decoded(value))
+
+    def get(self, key: str) -> _Kept | None:
+        """What is under a key."""
+        return self._kept.get(key)
+
+    def put(self, key: str, found: _Kept | None) -> None:
+        """Have this under a key; None: nothing."""
         self._kept.pop(key, None)
         own = self._of.setdefault(key.rpartition("|")[0], set())
         if found is None:
@@ -223,41 +230,50 @@ class KeptCursors:
             return []
         producer = self._connected()
         unanswered = _unavailable(f"no answer within {WRITE_S:.0f} s")
+        before = {ask.key: self._table.get(ask.key) for ask in asks}
         answers: dict[_Ask, str | Exception | None] = {}
+        reports: dict[_Ask, DeliveryReports] = {}
         for ask in asks:
             why = self._table.refusal(ask.key)
             answers[ask] = unanswered if why is None else Full(why)
             if why is None:
                 try:
-                    self._produce(producer, ask, partial(answers.__setitem__, ask))
+                    reports[ask] = self._produce(producer, ask)
                 except (BufferError, KafkaException) as error:
                     answers[ask] = _unavailable(error)
         producer.flush(WRITE_S)
-        if any(type(answer) is Unavailable for answer in answers.values()):
-            self._forget()
+        for ask, report in reports.items():
+            if report.are_in():
+                answers[ask] = _unavailable(report.errors[0]) if report.errors else None
+        failed = {ask.key for ask, answer in answers.items() if type(answer) is Unavailable}
+        if failed:
+            self._undo(failed, before, answers)
         return list(answers.items())
 
-    def _produce(
-        self, producer: Producer, ask: _Ask, answer: Callable[[Exception | None], None]
+    def _undo(
+        self, failed: set[str], before: Mapping[str, _Kept | None], answers: Mapping[_Ask, Any]
     ) -> None:
-        def on_delivery(error: KafkaError | None, _: Message) -> None:
-            answer(None if error is None else _unavailable(error))
+        """Have under these keys what was there before, and what Kafka has taken since.
 
+        Whoever looks one up reads the topic's end first: what Kafka took without a word is there.
+        """
+        self._producer = None  # what it has not sent yet is never sent
+        for key in failed:
+            self._table.put(key, before[key])
+        for ask, answer in answers.items():
+            if answer is None and ask.key in failed:
+                self._table.take(ask.key, ask.value)
+
+    def _produce(self, producer: Producer, ask: _Ask) -> DeliveryReports:
+        reports = DeliveryReports()
         for old in self._table.old(ask.holder):
             producer.produce(topics.CURSORS, key=old, value=None, partition=0)
             self._table.take(old, None)
         producer.produce(
-            topics.CURSORS, key=ask.key, value=ask.value, partition=0, on_delivery=on_delivery
+            topics.CURSORS, key=ask.key, value=ask.value, partition=0, on_delivery=reports
         )
         self._table.take(ask.key, ask.value)  # the bounds hold for those behind it, too
-
-    def _forget(self) -> None:
-        """What the topic has now is not known: the next ones read it from its beginning."""
-        self._producer = None
-        self._table = Table(self._clock)
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
+        return reports
 
     def _read(self) -> None:
         if self._reader is None:

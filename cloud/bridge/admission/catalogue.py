@@ -13,7 +13,7 @@ operator can help the refusal is NotNow, else it is final.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from edgewake.cloud.bridge.admission.allowance import BY_MAPS, BY_NOBODY, Account
@@ -315,49 +315,55 @@ class Catalogue:
             raise NotNow(Later(LaterReason.QUOTA, max(1000, wait_ms), detail), RejectReason.QUOTA)
         self._tokens -= 1
 
-    def learn_units(self, stream: str, units: Mapping[str, str]) -> None:
-        """Put units that maps or devices say into the stream's row, where its fields have none.
+    def learn_units(
+        self, device: str, stream: str, units: Mapping[str, str], *, gateway: str = ""
+    ) -> None:
+        """Put units that maps or devices say into the stream's row.
 
-        `units`: path of a field → its unit.
+        `units`: path of a field → its unit. `gateway`: who named the device. The first says: the
+        device that a field was learnt from, or its gateway, and where that is nobody the first one.
+        Another one's unit changes nothing; it is kept beside (`FieldInfo.other_unit`), as a problem
+        that an operator ends by deciding the unit.
         """
-        self._fill(stream, "unit", {form(path): unit for path, unit in units.items()})
+        said = {form(path): {"unit": unit} for path, unit in units.items()}
+        self._learn(device, stream, said, gateway=gateway)
 
     def learn_fields(self, device: str, fields: FieldsSaid) -> None:
-        """Put what an agent says of fields into the catalogue, of those learnt from it."""
+        """Put what an agent says of fields into the catalogue: see `learn_units`."""
         for stream, said in fields.items():
-            row = self._confirmed.get(stream)
-            known = {} if row is None else row.fields
-            own = [
-                name
-                for name in said
-                if name in known and device in (known[name].first_device, known[name].first_via)
-            ]
-            for what in ("unit", "path"):
-                self._fill(stream, what, {name: said[name].get(what, "") for name in own})
+            self._learn(device, stream, said)
 
-    def _fill(self, stream: str, what: str, said: Mapping[str, str]) -> None:
-        """Fill in the unit or path of learnt fields that have none.
-
-        Nobody waits for it, and each is proposed once.
-        """
+    def _learn(
+        self, device: str, stream: str, said: Mapping[str, Mapping[str, str]], *, gateway: str = ""
+    ) -> None:
+        """Fill in units and paths. Nobody waits for it, and each is proposed once."""
         row = self._confirmed.get(stream)
         if row is None:
             return
         told = self._told.setdefault(stream, set())
-        chars_max = UNIT_CHARS_MAX if what == "unit" else PATH_CHARS_MAX
         found: dict[str, FieldInfo] = {}
-        for name, text in said.items():
-            info = row.fields.get(name)
-            if info is None or not text or (name, what) in told:
+        for name, words in said.items():
+            before = info = row.fields.get(name)
+            if info is None or before is None:
                 continue
-            told.add((name, what))
-            is_sound = text.isprintable() and len(text) <= chars_max
-            if is_sound and not getattr(info, what) and info.revision == 0:
-                found[name] = info.model_copy(update={what: text})
+            for what, news in _news_of(info, words, device, gateway).items():
+                if (name, what) not in told:
+                    told.add((name, what))
+                    info = info.model_copy(update={what: news})
+            if info is not before:
+                found[name] = info
         if found:
             wanted = row.model_copy(update={"fields": {**row.fields, **found}})
             pending = self._unpublished.get(stream)
             self._unpublished[stream] = wanted if pending is None else merge(pending, wanted)
+
+    def decided(self, stream: str, names: Iterable[str]) -> Mapping[str, FieldType]:
+        """The types of these fields that an operator has decided."""
+        row = self._confirmed.get(stream)
+        fields = {} if row is None else row.fields
+        return {
+            name: fields[name].type for name in names if name in fields and fields[name].revision
+        }
 
     def is_waiting(self, stream: str) -> bool:
         """Is something of this stream proposed that has not come back?"""
@@ -451,6 +457,31 @@ class Learner(NamedTuple):
     def expected(self, stream: str) -> tuple[Mapping[str, FieldType], bool]:
         """See `Catalogue.expected`."""
         return self.catalogue.expected(stream)
+
+
+def _news_of(
+    info: FieldInfo, words: Mapping[str, str], device: str, gateway: str
+) -> Mapping[str, str]:
+    """What of a device's words about a field is new: its `unit` or `path`, or its `other_unit`."""
+    found: dict[str, str] = {}
+    is_shared = gateway in (BY_MAPS, BY_NOBODY)  # these stand for many devices
+    speakers = {device} if is_shared or not gateway else {device, gateway}
+    first = {info.first_device, info.first_via} - {""}
+    is_first = not first or bool(first & speakers)
+    path, unit = words.get("path", ""), words.get("unit", "")
+    if is_first and path and not info.path and _is_sound(path, PATH_CHARS_MAX):
+        found["path"] = path
+    if not unit or info.unit_revision or not _is_sound(unit, UNIT_CHARS_MAX):
+        return found
+    if is_first and not info.unit:
+        found["unit"] = unit
+    elif info.unit not in ("", unit) and not info.other_unit:
+        found["other_unit"] = f"{unit} by {device}"
+    return found
+
+
+def _is_sound(text: str, chars_max: int) -> bool:
+    return text.isprintable() and len(text) <= chars_max
 
 
 def _add(counts: Counter[str], key: str, by: int) -> None:

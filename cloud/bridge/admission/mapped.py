@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import mqtt5
@@ -17,7 +18,14 @@ import orjson
 
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.maps.applying import NO_UNITS, Mapped, Refusal, apply, device_of
+from edgewake.protocol.maps.applying import (
+    NO_UNITS,
+    Mapped,
+    ReadEvent,
+    Refusal,
+    apply,
+    device_of,
+)
 from edgewake.protocol.maps.contents import binary_event
 from edgewake.protocol.maps.path import MISSING
 from edgewake.protocol.maps.rule import Maps
@@ -77,10 +85,7 @@ class Mapper:
         """What a message gives, in order; nothing where it is to be ignored."""
         if isinstance(packet, Unreadable):
             return [Part(packet, Rejected(RejectReason.OVERSIZE, packet.why))]
-        try:
-            event = binary_event(packet.payload, packet.content_type, packet.user_properties)
-        except Rejected as error:
-            return [Part(packet, error)]
+        event = partial(binary_event, packet.payload, packet.content_type, packet.user_properties)
         return self.parts_of(packet, received_at, event=event)
 
     def parts_of(
@@ -89,7 +94,7 @@ class Mapper:
         received_at: int,
         document: Any = MISSING,
         device: str = "",
-        event: Any = None,
+        event: ReadEvent | None = None,
     ) -> list[Part]:
         """Split a message like `parts`.
 

@@ -52,6 +52,9 @@ log = logging.getLogger("edgewake.bridge.http")
 
 TAKE_S: Final = 4.0
 """Seconds that a request waits for Kafka: clients of others have patience for 5 and more."""
+PATIENCE_S: Final = 0.5
+"""Seconds after which the end of a connection means that its sender gave up, and will send the same
+again; Kafka mostly confirms within a tenth of that."""
 ROOM_S: Final = 0.02
 """Seconds between two looks for room."""
 ASIDE_BYTES: Final = 4096
@@ -249,7 +252,7 @@ class Door:
             refused = await self._read(receive, client, chunks)
             if refused is not None:
                 return refused, RETRY_S
-            return await self._of_body(asked, b"".join(chunks), account)
+            return await self._of_body(receive, asked, b"".join(chunks), account)
         finally:
             self._release(client, chunks)
 
@@ -274,23 +277,29 @@ class Door:
             if not message.get("more_body", False):
                 return None
 
-    async def _of_body(self, asked: Asked, body: bytes, account: Account) -> tuple[Outcome, float]:
+    async def _of_body(
+        self, receive: Receive, asked: Asked, body: bytes, account: Account
+    ) -> tuple[Outcome, float]:
+        sender = _Sender(self._clock)
+        leaving = asyncio.ensure_future(sender.follow(receive))
         given: Given | None = None
         try:
             async with asyncio.timeout(TAKE_S):
                 given = self._unsettled.pop(asked, body, self._clock.monotonic_s())
                 if given is None:
-                    found = await self._given(asked, body, account)
+                    found = await self._given(asked, body, account, sender)
                     if not isinstance(found, Given):
                         return found
                     given = found
                 else:
                     account.pay(len(body), 0.0)
-                await given.settled.wait()
+                await self._settled(given, sender, asked, body)
         except TimeoutError:
-            if given is not None:
+            if given is not None and not sender.gave_up.is_set():
                 self._unsettled.keep(asked, body, given, self._clock.monotonic_s())
             return Outcome(503, detail=NOT_NOW), RETRY_S
+        finally:
+            leaving.cancel()
         whole, readings = given.whole, given.readings
         status = 422 if readings and whole.refused >= readings else 200
         taken = max(readings - whole.refused, 0)
@@ -300,12 +309,27 @@ class Door:
             self._questions.heard(asked.head, said)
         return Outcome(status, taken, whole.refused, whole.detail), 0
 
+    async def _settled(self, given: Given, sender: _Sender, asked: Asked, body: bytes) -> None:
+        """Wait until Kafka has it; who gives up meanwhile will send it again."""
+        settled = asyncio.ensure_future(given.settled.wait())
+        left = asyncio.ensure_future(sender.gave_up.wait())
+        try:
+            await asyncio.wait({settled, left}, return_when=asyncio.FIRST_COMPLETED)
+            if left.done():
+                self._unsettled.keep(asked, body, given, self._clock.monotonic_s())
+            await settled
+        finally:
+            settled.cancel()
+            left.cancel()
+
     async def _given(
-        self, asked: Asked, body: bytes, account: Account
+        self, asked: Asked, body: bytes, account: Account, sender: _Sender
     ) -> Given | tuple[Outcome, float]:
         """Give the readings of a request to Kafka's client, or say why not."""
         while self._bridge.is_full:
             await self._clock.sleep(ROOM_S)
+            if sender.gave_up.is_set():
+                return Outcome(503, detail=NOT_NOW), RETRY_S
         parts = await self._parts(asked, body, account)
         if parts is None:
             wait_s = account.wait_s(self._clock.monotonic_s())
@@ -362,6 +386,24 @@ class Door:
         self._readers.release()
         if not reading.cancelled() and reading.exception() is None:
             account.pay(size, reading.result()[1])
+
+
+class _Sender:
+    """Who sent a request, and waits for its answer."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since_s = clock.monotonic_s()
+        self.gave_up = asyncio.Event()
+        """Did it wait for a while, and end the connection then? Who ends it at once never wanted an
+        answer, and what it sends next is another reading."""
+
+    async def follow(self, receive: Receive) -> None:
+        """Wait until it ends the connection."""
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        if self._clock.monotonic_s() - self._since_s >= PATIENCE_S:
+            self.gave_up.set()
 
 
 def _timed(

@@ -1,8 +1,9 @@
-"""Requests that were answered 503 after their readings had gone to Kafka's client.
+"""Requests without a good answer though their readings had gone to Kafka's client.
 
-Kafka will have these readings, and their sender was told to send them again. So the same request
-within KEPT_S is the earlier one: it hears what became of that and is not taken again. Each is met
-once, for who was told that it is taken and sends the same once more means another reading.
+They were answered 503, or their sender gave up before (`door.PATIENCE_S`). Kafka will have these
+readings, and their sender sends them again. So the same request within KEPT_S is the earlier one:
+it hears what became of that and is not taken again. Each is met once, for who was told that it is
+taken and sends the same once more means another reading.
 
 A bridge knows its own: at another one such a request counts again, unless it has a key.
 """
@@ -55,7 +56,7 @@ class Unsettled:
         return len(self._kept)
 
     def keep(self, asked: Asked, body: bytes, given: Given, now_s: float) -> None:
-        """Keep one that was answered 503."""
+        """Keep one that was answered 503, or not at all."""
         key = _key(asked, body)
         self._forget(key)
         self._kept[key] = _Kept(given, asked.payer, now_s + KEPT_S)

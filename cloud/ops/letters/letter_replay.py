@@ -87,7 +87,7 @@ def prepare(letter: DeadLetter, payload: bytes, row: Stream | None, *, now_ms: i
             raise
         catalogue.follow(stream, learns.model_dump_json().encode())
         admitted = admit(message, catalogue, received_at=letter.received_at)
-    if admitted.aside and not letter.content_type:
+    if admitted.aside:  # it would be replayed without what could not stand anywhere
         raise Rejected(RejectReason.FIELD_TYPE, admitted.aside[0].detail)
     placement = Placement.decode(admitted.placement)
     if record.decode(admitted.value).frame.gap is not None:

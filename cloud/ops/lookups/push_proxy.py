@@ -108,9 +108,7 @@ class PushProxy:
     async def our_name(self, delivery_id: str) -> str | None:
         """The name of one of ours; None: it is another's. Raises Problem and Unavailable."""
         found = await self._ask("GET", "", params={"id": delivery_id})
-        # A proxy that does not know `id` tells all of ours.
-        names = (one["name"] for one in found["deliveries"] if one["id"] == delivery_id)
-        return next(names, None)
+        return next((one["name"] for one in found["deliveries"]), None)
 
     async def put(self, name: str, body: bytes, *, must_be_new: bool = False) -> Mapping[str, Any]:
         """Makes a delivery, or changes one of ours; one that `must_be_new` changes none.

@@ -1,8 +1,9 @@
 """Changes the stream catalogue for an operator: a field's type and unit, a stream's description.
 
-A change raises the `revision` of the row or field, which takes precedence over what bridges learnt
-(`protocol.stream.merge`). Then the other type is refused permanently, and devices that got `later`
-are accepted when they send again. Records in Kafka stay as they are.
+A change raises the `revision` of the row or of a field's type, or the `unit_revision` of its unit,
+which take precedence over what bridges learnt (`protocol.stream.merge`). Where a type was decided
+the other type is refused permanently, and devices that got `later` are accepted when they send
+again. Records in Kafka stay as they are.
 """
 
 from __future__ import annotations
@@ -78,15 +79,14 @@ def changed(stream: Stream, change: StreamChange, *, now: int) -> Stream:
                 f"stream {stream.name!r} has no field {name!r}: expected its type, or the name of "
                 "a field",
             )
-        unit = before.unit if before else ""
-        fields[name] = (before or FieldInfo(type=kind)).model_copy(
-            update={
-                "type": kind,
-                "unit": unit if decided.unit is None else decided.unit,
-                "revision": (before.revision if before else 0) + 1,
-                "changed_at": now,
-            }
-        )
+        known = before or FieldInfo(type=kind)
+        update: dict[str, object] = {"changed_at": now}
+        if decided.type is not None:
+            update |= {"type": kind, "revision": known.revision + 1}
+        if decided.unit is not None:
+            revision = known.unit_revision + 1
+            update |= {"unit": decided.unit, "unit_revision": revision, "other_unit": ""}
+        fields[name] = known.model_copy(update=update)
     described = (
         {}
         if change.description is None

@@ -13,6 +13,7 @@ from edgewake.cloud.ops.services.queries import QueryView
 from edgewake.cloud.ops.tables.devices import DeviceView
 from edgewake.cloud.ops.tables.past import Happening
 from edgewake.cloud.ops.tables.tables import PartView
+from edgewake.protocol.frames.stream import Stream
 from edgewake.protocol.leases.lease_record import Lease
 from edgewake.protocol.ops.alert import Alert, Note, NoteState, State
 from edgewake.protocol.ops.device import WAITS_CHARS_MAX
@@ -129,6 +130,25 @@ def device_problems(
     if held > len(told):
         text = f"{held - len(told)} more devices were asked to wait with a stream"
         yield KnownProblem(kind="device", name="held", text=text)
+
+
+def unit_problems(streams: Iterable[Stream]) -> Iterator[KnownProblem]:
+    """Returns problems of fields of which two units were said: one of them is wrong somewhere."""
+    found = [
+        (stream.name, name, info)
+        for stream in streams
+        for name, info in stream.fields.items()
+        if info.other_unit
+    ]
+    for stream_name, name, info in found[:KEYS_NAMED]:
+        text = (
+            f"stream {stream_name}: the field {name} is in {info.unit}, and in {info.other_unit}: "
+            "expected one unit of all devices; deciding it (`edgewake streams field`) ends this"
+        )
+        yield KnownProblem(kind="device", name="units", text=text)
+    if len(found) > KEYS_NAMED:
+        text = f"{len(found) - KEYS_NAMED} more fields have two units"
+        yield KnownProblem(kind="device", name="units", text=text)
 
 
 def loss_problems(happened: Iterable[Happening]) -> Iterator[KnownProblem]:

@@ -35,6 +35,8 @@ class FieldLook(BaseModel):
     """The name as received, where it is another one."""
     type: FieldType
     unit: str
+    other_unit: str
+    """Another unit that was said of it, and who said it."""
     decided: bool
     """Whether an operator decided its type; otherwise the first reading did."""
     first_device: str
@@ -123,6 +125,7 @@ def look_at(
                 path=info.path,
                 type=info.type,
                 unit=info.unit,
+                other_unit=info.other_unit,
                 decided=info.revision > 0,
                 first_device=info.first_device,
                 values=values[name],

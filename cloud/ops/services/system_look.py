@@ -18,6 +18,7 @@ from edgewake.cloud.ops.services.problems import (
     device_problems,
     loss_problems,
     problems_of,
+    unit_problems,
 )
 from edgewake.cloud.ops.services.queries import QueryService, QueryView
 from edgewake.cloud.ops.tables.device_table import Mark
@@ -79,6 +80,7 @@ class SystemLook:
             devices.marked[Mark.HELD],
             [one for one in held if one is not None],
         )
+        of_units = unit_problems(tables.streams.values())
         hour_ago = self.clock.now_ms() - LOSS_AGE_MS
         of_losses = loss_problems(self.past.since(hour_ago, "loss"))
-        return Look([*found, *of_devices, *of_losses], parts, queries, dead)
+        return Look([*found, *of_devices, *of_units, *of_losses], parts, queries, dead)

@@ -19,6 +19,7 @@ const DRAW_EVERY_MS = 250;
 /* A browser opens six connections to a server at once (HTTP/1.1): these leave two for its other requests. */
 const FEEDS_MAX = 4;
 const PROBLEMS_SHOWN = 6;
+const PAST_AGAIN_MS = 3_000; /* between two questions to a server that does not answer */
 
 await logInByLink();
 const own = new OwnSeries();
@@ -70,7 +71,11 @@ function follow() {
 function askForPast(name) {
   preceded.add(name);
   const stream = live.streams.get(name);
-  asking = asking.then(() => (preceded.has(name) ? precede(stream) : null)).catch(() => null); /* the stream begins with what comes */
+  asking = asking.then(async () => {
+    if (!preceded.has(name) || (await precede(stream))) return;
+    await new Promise((go) => setTimeout(go, PAST_AGAIN_MS));
+    if (preceded.has(name)) askForPast(name); /* behind the others */
+  });
 }
 
 const followOwn = () => own.follow(boardCards, (name) => live.streams.has(name));
@@ -129,11 +134,12 @@ function Front({ now }) {
   const queries = [...live.queries.values()].filter(({ name }) => has(name));
   const left = listed.filter((one) => !one.of_system).length - FEEDS_MAX * STREAMS_MAX;
   const problems = live.problems(now);
+  const isConnected = connection()[0] === "live";
   return html`${problems.length > 0 && html`<ul class="card problems" aria-label="Problems">${problems.slice(0, PROBLEMS_SHOWN).map(({ href, text }) => html`<li key=${href}><a href=${href}>${text}</a></li>`)}
       ${problems.length > PROBLEMS_SHOWN && html`<li>and ${problems.length - PROBLEMS_SHOWN} more</li>`}</ul>`}
     ${search && !streams.length && !queries.length && html`<p class="card quiet">Nothing is called “${search}”.</p>`}
     <div class="cards">${streams.map((stream) => html`<${StreamCard} key=${stream.name} stream=${stream} now=${now} isPinned=${pinned.has(stream.name)} isFollowed=${followed.has(stream.name)} onPin=${pin} />`)}
-      ${queries.map((query) => html`<${QueryCard} key=${query.name} query=${query} now=${now} isFollowed=${followed.has(query.name)} />`)}
+      ${queries.map((query) => html`<${QueryCard} key=${query.name} query=${query} now=${now} isFollowed=${followed.has(query.name)} isConnected=${isConnected} />`)}
       ${isListed && !search && streams.length < 3 && html`<${Invitation} mqtt=${{ host: location.hostname, port: Number(location.port || 8700) + 10 }} />`}</div>
     ${left > 0 && html`<p class="quiet">${left} of these are not followed: this page follows ${FEEDS_MAX * STREAMS_MAX} streams and queries. One that you open or pin is followed.</p>`}`;
 }

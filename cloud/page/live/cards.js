@@ -10,6 +10,8 @@ const BARS_MAX = 6;
 const ROWS_MAX = 6;
 const STATES = { well: "heard as usual", late: "silent for longer than usual", unknown: "no word yet" };
 
+const ASKING = "What came before is asked for.";
+const NOT_CONNECTED = "The server does not answer yet.";
 const NOT_FOLLOWED = "Not followed: there are more streams than this page follows. Open it, or pin it, and it is.";
 
 /** A stream: how it is, its fields, its map. */
@@ -22,11 +24,17 @@ export function StreamCard({ stream, now, isPinned, isFollowed, onPin }) {
         onClick=${() => onPin(stream.name)}>${isPinned ? "★" : "☆"}</button>
     <//>
     ${stream.heardAt === null
-      ? html`<p class="quiet">${isFollowed ? "No reading that is kept. The next one is shown here." : NOT_FOLLOWED}</p>`
+      ? html`<p class="quiet">${nothingHeard(isFollowed, stream.isPastKnown, ASKING, "No reading that is kept. The next one is shown here.")}</p>`
       : html`<div class="fields">${fields.slice(0, FIELDS_SHOWN).map(([name, field]) => html`<${Field} stream=${stream} name=${name} field=${field} now=${now} />`)}</div>
           ${fields.length > FIELDS_SHOWN && html`<p class="quiet">${fields.length - FIELDS_SHOWN} more fields: open the stream</p>`}
           ${stream.hasPlace && html`<${PlaceMap} stream=${stream} />`}`}
   </article>`;
+}
+
+/** Why a card is empty: nobody asked, nobody answered yet, or there is nothing. */
+function nothingHeard(isFollowed, isAnswered, meanwhile, nothing) {
+  if (!isFollowed) return NOT_FOLLOWED;
+  return isAnswered ? nothing : meanwhile;
 }
 
 function Head({ model, href, now, state, children }) {
@@ -64,11 +72,11 @@ function TopTexts({ name, texts }) {
 }
 
 /** A query: its newest window as bars where it has one name and one number, else as a table. */
-export function QueryCard({ query, now, isFollowed }) {
+export function QueryCard({ query, now, isFollowed, isConnected }) {
   const rows = query.rows;
   return html`<article class="card" data-query=${query.name} aria-label=${`Query ${query.name}`}>
     <${Head} model=${query} href=${`#/queries/${encodeURIComponent(query.name)}`} now=${now} state=${query.heardAt ? "well" : "unknown"} />
-    ${rows.length === 0 ? html`<p class="quiet">${isFollowed ? "No window yet. Its first results come with the first readings." : NOT_FOLLOWED}</p>` : html`<${Rows} query=${query} rows=${rows} />`}
+    ${rows.length === 0 ? html`<p class="quiet">${nothingHeard(isFollowed, isConnected, NOT_CONNECTED, "No window yet. Its first results come with the first readings.")}</p>` : html`<${Rows} query=${query} rows=${rows} />`}
   </article>`;
 }
 

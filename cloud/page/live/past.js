@@ -6,18 +6,25 @@ const LATEST_MAX = 200; /* devices of one stream */
 const AGAIN_MS = 2_000; /* until a server that still reads older records is asked again */
 const TURNS_MAX = 5;
 
-/** An answer; null where there is none, or it ends in the middle. */
+/** An answer; null where it is a refusal. Throws where there is none now: no server, one that fails, an end in the middle. */
 async function asked(path) {
-  try {
-    const answer = await fetch(path, { headers: { Accept: "application/json" } });
-    return answer.ok ? await answer.json() : null;
-  } catch {
-    return null;
-  }
+  const answer = await fetch(path, { headers: { Accept: "application/json" } });
+  if (answer.status >= 500) throw new Error(`${path}: ${answer.status}`);
+  return answer.ok ? await answer.json() : null;
 }
 
-/** Give a stream's model what came before. What is not answered is left out: the next reading is shown all the same. */
+/** Give a stream's model what came before. False where the server did not answer all: ask again later. */
 export async function precede(stream) {
+  try {
+    await ask(stream);
+  } catch {
+    return false;
+  }
+  stream.isPastKnown = true;
+  return true;
+}
+
+async function ask(stream) {
   const name = encodeURIComponent(stream.name);
   const page = await asked(`/v1/streams/${name}/events?from=-${PAST_MINUTES}m&limit=${PAST_MAX}`);
   if (page?.live) stream.precede(page.events.filter((event) => !event.$event), Date.now());

@@ -13,7 +13,7 @@ export const PAGES = {
   alert: (name) => (name ? `#/alerts/${enc(name)}` : "#/alerts"),
   lease: () => "#/clients",
   loss: () => "#/gaps?look=1",
-  device: (mark) => `#/devices?has=${enc(mark)}`,
+  device: (mark) => (mark === "units" ? "#/streams" : `#/devices?has=${enc(mark)}`),
 };
 
 const HERE = { device: "devices", loss: "devices", query: "queries", erasure: "erasures" };

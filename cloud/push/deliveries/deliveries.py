@@ -212,7 +212,7 @@ class Deliveries:
             id_ = self._random_bytes(ID_BYTES).hex() if before is None else before.id
             right = lease_rights.right_of(reader, wanted.streams, Action.READ, where=wanted.where)
             if old is not None:
-                await old.stop()
+                await self._stopped(old, reader)
                 before = old.delivery  # it may have gone on meanwhile
                 cursor = before.cursor if asked.after is None else cursor
             base = before or Delivery(
@@ -294,6 +294,18 @@ class Deliveries:
                 "yours: drop them, or delete it, first",
             )
 
+    async def _stopped(self, courier: Courier, reader: Principal) -> None:
+        """Stop one that `reader` changes. Raises RequestError, and it goes on.
+
+        It went on while the change was looked at, and what it set aside then is of its right, too.
+        """
+        await courier.stop()
+        try:
+            self._check_letters(courier, reader)
+        except RequestError:
+            courier.start(self._tasks.spawn)
+            raise
+
     async def remove(self, name: str, reader: Principal, client: str) -> None:
         """End a delivery and forget it, with its letters; no further call is begun."""
         owner, partition = self._owners(reader, client)
@@ -347,7 +359,7 @@ class Deliveries:
             await self._services.hub.check(delivery.streams, reader)
             await self._services.hub.check(delivery.streams, reader, Action.WAKE)
             await self._services.hub.check_filters(normal(delivery.subscription), reader)
-            await courier.stop()
+            await self._stopped(courier, reader)
             right = lease_rights.right_of(
                 reader, delivery.streams, Action.READ, where=delivery.where
             )

@@ -115,10 +115,7 @@ class Groups:
             except ValueError as error:
                 log.error("%s: %s", key, error, extra={"event": "group.unreadable"})
             else:
-                used_at = group.used_at or self._clock.now_ms()
-                partition.groups[group.id] = Sharing(
-                    group.but(used_at=used_at), writer, self._hub, self._clock
-                )
+                partition.groups[group.id] = Sharing(group, writer, self._hub, self._clock)
 
     def partition_lost(self, number: int) -> None:
         """Give up the groups of a partition: another proxy has them."""

@@ -25,7 +25,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.kafka import clients, group_names, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.push.leases.lease_writer import LeaseWriter
 from edgewake.cloud.push.leases.poll_thread import run_in_thread
@@ -41,6 +41,10 @@ GROUP: Final = "edgewake-push"
 POLL_RECORDS: Final = 500
 RETRY_S: Final = (0.2, 5.0)
 """First and longest wait between attempts to reach Kafka."""
+
+
+class _NameTaken(LocalError):
+    """The group gave our name to another member."""
 
 
 class Owner(Protocol):
@@ -136,6 +140,20 @@ class Membership:
                 log.warning("waiting for Kafka: %s", error, extra={"event": "kafka.away"})
                 self._stop.wait(wait * (0.5 + self._rng.random()))
                 wait = min(wait * 2, RETRY_S[1])
+            except _NameTaken:
+                if self._is_name_in_use():
+                    raise
+                log.warning("fenced, but no proxy has our name", extra={"event": "push.fenced"})
+
+    def _is_name_in_use(self) -> bool:
+        return group_names.is_in_use(
+            self._config,
+            GROUP,
+            self._name,
+            session_s=self._session_timeout_ms / 1000,
+            clock=self._clock,
+            pause=self._stop.wait,
+        )
 
     def _be_member(self) -> None:
         member: Consumer = clients.consumer(
@@ -203,8 +221,8 @@ class Membership:
                 self._call(self._owner.partition_owned, partition, reading.leases, reading.writer)
                 for other in self._owners_of_rows:
                     self._call(other.partition_owned, partition, reading.rows, reading.writer)
-        elif error is not None and error.fatal():
-            raise LocalError(
+        elif error is not None and group_names.is_fenced(error):
+            raise _NameTaken(
                 f"another push proxy runs under the name {self._name!r}: {error.str()}"
             )
         elif error is None and partition in self._reading:  # later records are our own

@@ -28,7 +28,7 @@ from edgewake.cloud.log.filters.filter_syntax import (
     sets_of,
 )
 from edgewake.cloud.rights.names import Names
-from edgewake.cloud.rights.principal import ALL, Action, Grant, Principal, Proof
+from edgewake.cloud.rights.principal import Action, Grant, Principal, Proof
 from edgewake.cloud.rights.rights import End, Rights
 from edgewake.cloud.rights.scope import Part, Scope
 from edgewake.protocol.errors import FilterError
@@ -117,10 +117,10 @@ def _holder(
         return rights.holder(proof)
     if not rights.believes(proof, is_expired=right["expires_at"] <= now):
         return None
-    claims = right.get("claims")
-    # What was kept before claims were is believed until it expires.
-    grants = (ALL,) if claims is None else rights.grants_of(proof, claims)
-    return Principal("kept", grants, proof)
+    claims = right["claims"]
+    if claims is None:  # nobody knows what such a one may do now
+        return None
+    return Principal("kept", rights.grants_of(proof, claims), proof)
 
 
 def over_at(lease: Lease) -> int | None:
@@ -246,8 +246,8 @@ def _shows(scope: Scope | None, other: Scope | None) -> bool:
 
 
 def _sets(text: str) -> list[str]:
-    """The named sets of a right; those of before they were known have none."""
-    return list(orjson.loads(text).get("sets", ())) if text else []
+    """The named sets of a right."""
+    return list(orjson.loads(text)["sets"]) if text else []
 
 
 def _scopes(

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from edgewake.cloud.sequencer.order.absences import Absences
 from edgewake.cloud.sequencer.order.arrival import Arrival, Output
 from edgewake.cloud.sequencer.order.bounds import EPOCHS_MAX, KEYS_MAX, Bounds
 from edgewake.cloud.sequencer.order.changes import Changes
@@ -53,6 +54,7 @@ class FrameOrder:
         self._numbered = NumberedRecords(bounds, self.table, self.changes, self.outcomes)
         self._clocks = DeviceClocks(bounds, self.table, self.changes)
         self._each_once = EachOnce(bounds.things, self.changes)
+        self.absences = Absences(self.changes)
         self._has_things = False
         """Has anything come by a gateway?"""
         self._through = [0] * BLOCKS
@@ -87,7 +89,9 @@ class FrameOrder:
         if not self._has_things:
             return [] if arrival.offset < self.emitted_before else out
         if arrival.offset < self.emitted_before:
-            self._each_once.learn(out or ([] if self._is_held(arrival) else [arrival]))
+            passed = out or ([] if self._is_held(arrival) else [arrival])
+            self._each_once.learn(passed)
+            self.absences.note(passed)
             return []
         return self._new(out)
 
@@ -96,6 +100,7 @@ class FrameOrder:
         found = self._each_once.only_new(out)
         self.outcomes["repeated_reading"] += self._each_once.left_out
         self._each_once.left_out = 0
+        self.absences.note(found)
         return found
 
     def _is_held(self, arrival: Arrival) -> bool:
@@ -190,6 +195,7 @@ class FrameOrder:
                 {key: wide[key] for key in keys if key in wide},
                 {key: contents[key] for key in keys if key in contents},
                 self._each_once.block(block),
+                self.absences.block(block),
             )
         )
 
@@ -206,6 +212,7 @@ class FrameOrder:
         self._numbered.wide |= row.wide
         self._numbered.contents |= row.contents
         self._each_once.load(row.numbers)
+        self.absences.load(row.absences)
         self._through[block] = row.through
 
     def _accept_free(self, arrival: Arrival) -> list[Output]:

@@ -1,4 +1,4 @@
-"""When each device was last seen, for `ew.devices`, and which thing said that it leaves. No I/O."""
+"""When each device was last seen, for `ew.devices`. No I/O."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ REPORTS_MAX: Final = 50
 # devices of one shard that wait for their report; further ones are noted when they send the next
 # time
 DEVICES_MAX: Final = 4096
-# things of one shard that said that they are offline; of more, the first are shown as silent
-OFFLINE_MAX: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -28,6 +26,7 @@ class _Seen:
     readings: Counter[str] = field(default_factory=Counter)
     records: int = 0
     newest: int = 0
+    is_offline: bool = False
 
 
 class Seen:
@@ -37,8 +36,6 @@ class Seen:
         self._devices: dict[tuple[str, str], _Seen] = {}
         self._waiting: dict[tuple[str, str], _Seen] = {}
         """Sent since the last round began; reported in the next."""
-        self._offline: dict[tuple[str, str], int] = {}
-        """Things that said that they are offline → the time of that, ms."""
         self._round_s = float("-inf")
         self._reported_s = float("-inf")
 
@@ -52,18 +49,14 @@ class Seen:
         via: str = "",
         newest: int = 0,
         readings: int = 0,
-        is_online: bool | None = None,
+        is_offline: bool = False,
     ) -> None:
         """Note a record of the device, with the number of its readings.
 
-        `newest`: the latest event time, ms, of what came by the gateway `via`. `is_online`: what a
-        thing says of itself; None: nothing.
+        `newest`: the latest event time, ms, of what came by the gateway `via`. `is_offline`: is the
+        thing by its own word (`absences`)?
         """
         of = (device, via)
-        if is_online is False:
-            self._is_offline(of, newest)
-        elif newest > self._offline.get(of, newest):
-            del self._offline[of]
         seen = self._waiting.get(of)
         if seen is None:
             if len(self._waiting) >= DEVICES_MAX:
@@ -71,18 +64,13 @@ class Seen:
             seen = self._waiting[of] = _Seen()
         seen.newest = max(seen.newest, newest)
         seen.records += 1
+        seen.is_offline = is_offline
         if received_at > seen.last_seen:
             seen.last_seen = received_at
         if sent_at is not None and (seen.skew_ms is None or received_at - sent_at < seen.skew_ms):
             seen.skew_ms = received_at - sent_at
         seen.streams[stream] += 1
         seen.readings[stream] += readings
-
-    def _is_offline(self, of: tuple[str, str], since: int) -> None:
-        before = self._offline.pop(of, 0)
-        if len(self._offline) >= OFFLINE_MAX:
-            del self._offline[next(iter(self._offline))]
-        self._offline[of] = max(since, before)
 
     def is_due(self, now_s: float) -> bool:
         """Is there something to report now?"""
@@ -112,5 +100,5 @@ class Seen:
             records=seen.records,
             via=via,
             newest=seen.newest or None,
-            is_offline=(device, via) in self._offline,
+            is_offline=seen.is_offline,
         )

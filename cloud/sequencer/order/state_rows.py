@@ -6,7 +6,7 @@ A *block row* (key `<partition>|<block>`, two hexadecimal digits) holds every st
 begins with that byte:
 
     version 1 · through 8 · states 4 · slots (45 bytes each, see state_table) · JSON: holes,
-    windows, contents that a slot has no room for, and numbers of things
+    windows, contents that a slot has no room for; of things, numbers and absences
 
 `through`: records of `ew.up` below this offset are in the row, except the ones that wait, which are
 read again.
@@ -28,8 +28,9 @@ from edgewake.cloud.sequencer.order.state_table import SLOT_BYTES
 
 ROW_BYTES_MAX: Final = 512 * 1024
 """Bytes of a block row; below any sensible `max.message.bytes`. At the bound the row leaves out
-numbers of things, then contents, then windows, then holes: after a restart what was in the last
-three would count as a repeat, and what comes by a second gateway would count twice."""
+numbers of things, then which of them are offline, then contents, then windows, then holes: after a
+restart what was in the last three would count as a repeat, what comes by a second gateway would
+count twice, and a late reading would show a thing online that is not."""
 _VERSION: Final = 1
 _HEAD: Final = Struct("<BQI")
 
@@ -56,19 +57,22 @@ class BlockRow:
     contents: Mapping[bytes, Contents]
     numbers: Mapping[bytes, bytes] = field(default_factory=dict)
     """By key: what came of the numbers of a thing (`own_numbers`)."""
+    absences: Mapping[bytes, int] = field(default_factory=dict)
+    """By key: since when a thing is offline, ms (`absences`)."""
 
 
 def encode_block(row: BlockRow) -> bytes:
     """The bytes of a row, at most ROW_BYTES_MAX where the slots alone allow it."""
     head = _HEAD.pack(_VERSION, row.through, len(row.slots)) + b"".join(row.slots)
-    for holes, wide, contents, numbers in (
-        (row.holes, row.wide, row.contents, row.numbers),
-        (row.holes, row.wide, row.contents, {}),
-        (row.holes, row.wide, {}, {}),
-        (row.holes, {}, {}, {}),
-        ({}, {}, {}, {}),
+    for holes, wide, contents, numbers, absences in (
+        (row.holes, row.wide, row.contents, row.numbers, row.absences),
+        (row.holes, row.wide, row.contents, {}, row.absences),
+        (row.holes, row.wide, row.contents, {}, {}),
+        (row.holes, row.wide, {}, {}, {}),
+        (row.holes, {}, {}, {}, {}),
+        ({}, {}, {}, {}, {}),
     ):
-        tail = _tail(holes, wide, contents, numbers)
+        tail = _tail(holes, wide, contents, numbers, absences)
         if len(head) + len(tail) <= ROW_BYTES_MAX:
             return head + tail
     return head
@@ -79,8 +83,9 @@ def _tail(
     wide: Mapping[bytes, int],
     contents: Mapping[bytes, Contents],
     numbers: Mapping[bytes, bytes],
+    absences: Mapping[bytes, int],
 ) -> bytes:
-    if not holes and not wide and not contents and not numbers:
+    if not holes and not wide and not contents and not numbers and not absences:
         return b""
     body: dict[str, Any] = {
         "holes": [
@@ -93,6 +98,7 @@ def _tail(
             for key, one in contents.items()
         ],
         "numbers": [[key.hex(), b64encode(one).decode()] for key, one in numbers.items()],
+        "absences": [[key.hex(), since] for key, since in absences.items()],
     }
     return orjson.dumps(body)
 
@@ -127,6 +133,7 @@ def decode_block(value: bytes) -> BlockRow:
                 for key, ring, before in body["contents"]
             },
             {bytes.fromhex(key): b64decode(text) for key, text in body.get("numbers", ())},
+            {bytes.fromhex(key): since for key, since in body.get("absences", ())},
         )
     except (error, KeyError, TypeError) as problem:
         raise ValueError(f"not a block row: {value[:80]!r}") from problem

@@ -38,8 +38,17 @@ CLOCK_MS_MAX: Final = 60_000
 """Milliseconds that a frame's time may be off our clock; some adapters count from their start."""
 J1939: Final = "j1939"
 """What cantools calls the protocol of messages that are known by their parameter group."""
+PAGES_MAX: Final = 10_000
+"""Messages, senders and pages of which the time of the last one is remembered; some MB. Of more the
+longest quiet are forgotten, and one reading too many of them is taken."""
+CONNECTION: Final = 0xEC00
+"""J1939: the group that announces another one in several frames (TP.CM, SAE J1939-21)."""
 PDU_2: Final = 0xF000
 """J1939: parameter groups from here on have no address in them (SAE J1939-21)."""
+RTS: Final = 16
+"""Begins an announcement to one unit."""
+BAM: Final = 32
+"""Begins an announcement to all."""
 ANSWER_IDS: Final = range(0x7E8, 0x7F0)
 _CURRENT_DATA: Final = 0x01
 _ANSWER: Final = 0x41
@@ -173,15 +182,23 @@ def group_of(number: int) -> int:
     return group if group & 0xFF00 >= PDU_2 else group & 0x3FF00
 
 
+def _is_j1939(database: Any) -> bool:
+    """Does a DBC file say of its whole network that it is J1939? Pure."""
+    attribute = getattr(database.dbc, "attributes", {}).get("ProtocolType")
+    return attribute is not None and str(attribute.value).upper() == "J1939"
+
+
 class Dbc:
     """Messages by a file."""
 
     def __init__(self, config: CanConfig) -> None:
         """Raises ConfigError."""
         self._interval_ms = config.interval_s * 1000
+        self._noted: set[str] = set()
+        """Messages whose units are told."""
         self._taken_ms: dict[tuple[Any, ...], int] = {}
-        """Message, its sender and its page → when the last one was taken: as many as the file and
-        the bus have."""
+        """Message, its sender and its page → when the last one was taken, the oldest first: at most
+        PAGES_MAX."""
         assert config.dbc is not None
         try:
             self._database = cantools.database.load_file(config.dbc)
@@ -189,10 +206,16 @@ class Dbc:
             raise ConfigError(f"dbc = {config.dbc}: {str(error)[:300]}") from error
         self._known: dict[tuple[bool, int], KnownMessage] = {}
         self._groups: dict[int, KnownMessage] = {}
-        """Messages of J1939 by parameter group: who sends them is not in the file."""
+        """Messages of J1939 by parameter group, whoever sends them; of several of one group those
+        of a source address of their own are looked for first."""
+        self._senders: dict[tuple[int, int], KnownMessage] = {}
+        """Messages of J1939 by parameter group and source address."""
+        self._is_j1939 = _is_j1939(self._database)
         for one in self._database.messages:
-            if one.protocol == J1939:
-                self._groups[group_of(one.frame_id)] = one
+            if one.protocol == J1939 or (self._is_j1939 and one.is_extended_frame):
+                group = group_of(one.frame_id)
+                self._groups.setdefault(group, one)
+                self._senders.setdefault((group, one.frame_id & 0xFF), one)
             else:
                 self._known[one.is_extended_frame, one.frame_id] = one
         self._selectors = {
@@ -212,10 +235,14 @@ class Dbc:
         found: list[dict[str, Any]] = []
         for one in messages:
             known = self._of(one)
+            if known is None:
+                self._note_long(one, intake)
             if known is None or one.is_error_frame or one.is_remote_frame:
                 continue
             t = time_of(one, now_ms)
-            sender = (known.name, one.arbitration_id)
+            is_group = known.protocol == J1939 or self._is_j1939
+            # a parameter group's number also says a priority, and perhaps a receiver
+            sender = (known.name, one.arbitration_id & 0xFF if is_group else one.arbitration_id)
             selectors = self._selectors[known.name]
             if not selectors and not self._is_due(sender, t):
                 continue
@@ -230,19 +257,41 @@ class Dbc:
             page = (*sender, *(values.get(name) for name in selectors))
             if selectors and not self._is_due(page, t):
                 continue
+            self._taken_ms.pop(page, None)
+            if len(self._taken_ms) >= PAGES_MAX:
+                del self._taken_ms[next(iter(self._taken_ms))]
             self._taken_ms[page] = t
             meant: dict[str, Any] = {"message": known.name, "t": t}
-            if known.protocol == J1939:
+            if is_group:
                 meant["source_address"] = one.arbitration_id & 0xFF
+            self._note_units(known, intake)
             put_over(values, meant)
             found.append(values)
         return found
+
+    def _note_units(self, known: KnownMessage, intake: Intake) -> None:
+        """Tell the units of a message's signals, once."""
+        if known.name not in self._noted:
+            self._noted.add(known.name)
+            intake.note_units({one.name: one.unit for one in known.signals if one.unit})
+
+    def _note_long(self, one: can.Message, intake: Intake) -> None:
+        """Say which of the file's groups are there and cannot be read."""
+        is_begin = one.is_extended_id and group_of(one.arbitration_id) == CONNECTION
+        if not is_begin or len(one.data) < 8 or one.data[0] not in (BAM, RTS):
+            return
+        group = int.from_bytes(one.data[5:8], "little")
+        if group in self._groups:
+            name = self._groups[group].name
+            intake.remark(f"{name}: in several frames, which are not put together")
 
     def _of(self, one: can.Message) -> KnownMessage | None:
         """The message of the file that a frame is."""
         known = self._known.get((one.is_extended_id, one.arbitration_id))
         if known is None and one.is_extended_id:
-            return self._groups.get(group_of(one.arbitration_id))
+            group = group_of(one.arbitration_id)
+            own = self._senders.get((group, one.arbitration_id & 0xFF))
+            return self._groups.get(group) if own is None else own
         return known
 
     def _is_due(self, page: tuple[Any, ...], t: int) -> bool:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -169,10 +169,14 @@ class OpcUaConfig(SourceConfig):
 class Change:
     """A value that the server told."""
 
-    __slots__ = ("mark", "name", "t", "value")
+    __slots__ = ("is_after_drop", "mark", "name", "t", "value")
 
-    def __init__(self, name: str, value: Any, moment: datetime | None) -> None:
+    def __init__(
+        self, name: str, value: Any, moment: datetime | None, *, is_after_drop: bool = False
+    ) -> None:
+        """`is_after_drop`: did its server drop others before it, for want of room?"""
         self.name, self.value, self.t = name, value, ms_of(moment)
+        self.is_after_drop = is_after_drop
         self.mark = None if moment is None else (moment, str(value))
         """Tells it from other changes of the value."""
 
@@ -226,6 +230,8 @@ class OpcUa:
         """Redundant servers that are not there → why."""
         self._followed: set[str] = set()
         """Addresses of the servers that are subscribed to now."""
+        self._unheard: set[str] = set()
+        """Values that nothing came of yet since nothing was subscribed to."""
 
     async def run(self, intake: Intake) -> None:
         servers = self._config.servers
@@ -269,7 +275,8 @@ class OpcUa:
         """Until the connection is lost. Raises OSError, TimeoutError, ua.UaError."""
         client = await self._client(server)
         async with client:
-            waiting = Waiting(intake, {node.id: node.name for node in self._config.node})
+            names = {node.id: node.name for node in self._config.node}
+            waiting = Waiting(intake, names, self._begin)
             client.uaclient.observer = waiting
             subscription = await client.create_subscription(
                 self._config.publish_s * 1000, waiting, queue_maxsize=WAITING_MAX
@@ -284,23 +291,36 @@ class OpcUa:
             self._away.pop(server.url, None)
             if self._config.also:
                 intake.remark(f"{server.url}: subscribed")
-            waiting.is_after_hole = not self._followed
+            if not self._followed:
+                self._begin()
             self._followed.add(server.url)
             while True:
                 changes = await waiting.next(LOOK_S)
-                await self._take(intake, waiting, changes)
+                await self._take(intake, changes)
                 await client.check_connection()  # waits while the connection is opened again
                 if waiting.is_forgotten or subscription.subscription_id is None:
                     # asyncua's new one leaves out nodes that the server does not have yet
                     raise OSError("the server forgot the subscription")
 
-    async def _take(self, intake: Intake, waiting: Waiting, changes: list[Change]) -> None:
-        known = self._told.names()
-        new = list(filter(self._told.is_new, changes))
-        if changes and waiting.is_after_hole:
-            waiting.is_after_hole = False
-            if any(one.name in known for one in new):
-                intake.miss("changes while nothing was subscribed to")
+    def _begin(self) -> None:
+        """There was a time in which nothing was subscribed to."""
+        self._unheard = set(self._told.names())
+
+    async def _take(self, intake: Intake, changes: list[Change]) -> None:
+        new: list[Change] = []
+        is_missed = False
+        for one in changes:
+            is_new = self._told.is_new(one)
+            # What comes first of a value tells whether it changed; the servers' ways end apart.
+            is_missed = is_missed or (is_new and one.name in self._unheard)
+            self._unheard.discard(one.name)
+            if not is_new:
+                continue  # of redundant servers, another one has told it, and what was before it
+            new.append(one)
+            if one.is_after_drop:
+                intake.refuse(RejectReason.QUOTA, f"{one.name}: the server's queue was full")
+        if is_missed:
+            intake.miss("changes while nothing was subscribed to")
         if readings := intake.check_all([*bodies(new)]):
             await intake.put(readings, position=(self._name, self._told.newest()))
 
@@ -351,21 +371,22 @@ def bodies(changes: Iterable[Change]) -> Iterator[dict[str, Any]]:
 class Waiting(Observer):  # type: ignore[misc]  # asyncua has no types
     """Changes that the server told and that were not taken yet."""
 
-    def __init__(self, intake: Intake, names: dict[str, str]) -> None:
+    def __init__(self, intake: Intake, names: dict[str, str], on_new: Callable[[], None]) -> None:
+        """`on_new`: called where the server forgot the subscription, and there is another one."""
         self._intake = intake
+        self._on_new = on_new
         self._names = {ua.NodeId.from_string(node): name for node, name in names.items()}
         self._changes: deque[Change] = deque()
         """At most WAITING_MAX."""
         self._came = asyncio.Event()
-        self.is_after_hole = False
-        """Was there a time, before the next changes, in which nothing was subscribed to?"""
         self.is_forgotten = False
         """Has the server forgotten the subscription?"""
 
     def on_subscription_event(self, _id: int | None, event: SubscriptionEvent) -> None:
         """Called by asyncua, which makes a new subscription where the server forgot the old."""
         if event is SubscriptionEvent.RECREATED:
-            self.is_after_hole = self.is_forgotten = True
+            self.is_forgotten = True
+            self._on_new()
 
     def datachange_notification(self, node: Any, value: Any, data: Any) -> None:
         """Called by asyncua for each change."""
@@ -377,10 +398,9 @@ class Waiting(Observer):  # type: ignore[misc]  # asyncua has no types
         if not told.StatusCode.is_good():
             self._intake.remark(f"{name}: {told.StatusCode.name}")
             value = None
-        if told.StatusCode.value & OVERFLOW == OVERFLOW:
-            self._intake.refuse(RejectReason.QUOTA, f"{name}: the server's queue was full")
         moment = told.SourceTimestamp or told.ServerTimestamp
-        self._changes.append(Change(name, plain(value), moment))
+        is_after_drop = told.StatusCode.value & OVERFLOW == OVERFLOW
+        self._changes.append(Change(name, plain(value), moment, is_after_drop=is_after_drop))
         self._came.set()
 
     async def next(self, time_s: float) -> list[Change]:

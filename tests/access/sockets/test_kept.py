@@ -22,6 +22,7 @@ from edgewake.cloud.access.sockets.kept import (
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.hub_bounds import Full
 from edgewake.protocol.clock import FakeClock, SystemClock
+from edgewake.protocol.errors import Unavailable
 from tests.access.sockets.talk import places, talk
 from tests.access.world import Server, server
 from tests.feeds import Feed, unique
@@ -163,6 +164,23 @@ async def test_those_who_ask_together_are_answered_together(kafka_config: KafkaC
     assert found == ["c7"] * 100
     other = KeptCursors(kafka_config, "elsewhere", SystemClock())
     assert await other.cursor(holders[-1], "name-39") == "c39"
+
+
+@pytest.mark.services
+async def test_one_write_that_fails_costs_only_its_own_name(kafka_config: KafkaConfig) -> None:
+    """All names were read again from the topic's beginning, while everybody waited."""
+    kept = KeptCursors(kafka_config, "failing", SystemClock())
+    ann, bob = unique("ann"), unique("bob")
+    await kept.keep(ann, "a", "before")
+    await kept.keep(bob, "b", "before")
+    reader = kept._reader
+    asked = (kept.keep(ann, "a", "x" * 4_000_000), kept.keep(bob, "b", "after"))
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(one) for one in found] == [Unavailable, type(None)]
+    assert kept._reader is reader, "it goes on from where it is"
+    assert [kept._table.cursor(key) for key in (f"{ann}|a", f"{bob}|b")] == ["before", "after"]
+    await kept.keep(ann, "a", "again")
+    assert [await kept.cursor(ann, "a"), await kept.cursor(bob, "b")] == ["again", "after"]
 
 
 @pytest.mark.services

@@ -93,22 +93,50 @@ def test_a_new_stream_is_proposed_once_and_accepted_when_its_record_came_back() 
 def test_units_are_proposed_once_for_learnt_fields_that_have_none() -> None:
     """A map's units were shown when it was tried, and never reached a stream."""
     catalogue = a_catalogue()
-    catalogue.learn_units("s", {"speed": "km/h"})
+    catalogue.learn_units("d", "s", {"speed": "km/h"})
     assert catalogue.unpublished() == [], "the stream is not there yet"
-    decided = FieldInfo(type=FieldType.NUMBER, revision=1)
+    decided = FieldInfo(type=FieldType.NUMBER, unit_revision=1)
     fields = {name: FieldInfo(type=FieldType.NUMBER) for name in ("speed", "Inlet_Temp", "x")}
     one = Stream(name="s", fields=fields | {"decided": decided})
     catalogue.follow("s", one.model_dump_json().encode())
     said = {"speed": "km/h", "Inlet/Temp": "°C", "decided": "m", "new": "m", "x": "x" * 33}
-    catalogue.learn_units("s", said)
+    catalogue.learn_units("d", "s", said)
     (proposed,) = catalogue.unpublished()
     units = {name: info.unit for name, info in proposed.fields.items()}
     assert units == {"speed": "km/h", "Inlet_Temp": "°C", "x": "", "decided": ""}
-    catalogue.learn_units("s", said)
+    catalogue.learn_units("d", "s", said)
     assert catalogue.unpublished() == []
-    catalogue.follow("s", proposed.model_dump_json().encode())
-    catalogue.learn_units("s", {"speed": "m/s"})
-    assert catalogue.unpublished() == [], "the first one stays"
+
+
+def test_the_first_says_a_unit_and_another_one_of_it_is_a_problem_that_an_operator_ends() -> None:
+    """Any device set the unit of a field that another one sends."""
+    catalogue = a_catalogue()
+    mine = FieldInfo(type=FieldType.NUMBER, first_device="d", first_via="gw")
+    mapped = mine.model_copy(update={"first_via": "*"})
+    one = Stream(name="s", fields={"a": mine, "b": mine, "mapped": mapped})
+    catalogue.follow("s", one.model_dump_json().encode())
+    catalogue.learn_units("e", "s", {"a": "K", "b": "K"})
+    catalogue.learn_units("e", "s", {"mapped": "K"}, gateway="*")
+    assert catalogue.unpublished() == [], "theirs is not known"
+    catalogue.learn_units("d", "s", {"a": "Cel", "mapped": "m"})
+    catalogue.learn_units("thing", "s", {"b": "%"}, gateway="gw")
+    (said,) = catalogue.unpublished()
+    units = {name: info.unit for name, info in said.fields.items()}
+    assert units == {"a": "Cel", "b": "%", "mapped": "m"}
+    catalogue.follow("s", said.model_dump_json().encode())
+    for _ in range(2):
+        catalogue.learn_units("e", "s", {"a": "K", "b": "%"})
+    (other,) = catalogue.unpublished()
+    assert (other.fields["a"].unit, other.fields["a"].other_unit) == ("Cel", "K by e")
+    assert other.fields["b"].other_unit == ""
+    catalogue.follow("s", other.model_dump_json().encode())
+    unit = {"unit": "K", "unit_revision": 1, "other_unit": ""}
+    decided = other.fields["a"].model_copy(update=unit)
+    catalogue.follow("s", Stream(name="s", fields={"a": decided}).model_dump_json().encode())
+    fresh = a_catalogue()
+    fresh.follow("s", Stream(name="s", fields={"a": decided}).model_dump_json().encode())
+    fresh.learn_units("d", "s", {"a": "Cel"})
+    assert fresh.unpublished() == [], "an operator has the last word"
 
 
 def test_what_an_agent_says_of_fields_is_taken_of_those_that_were_learnt_from_it() -> None:

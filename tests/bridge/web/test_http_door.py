@@ -280,6 +280,30 @@ async def test_while_kafka_is_away_a_client_hears_503_and_then_all_is_taken(here
     assert here.metric("b-away", OUTCOMES % "unavailable") == 3
 
 
+async def test_a_client_that_gives_up_and_repeats_is_counted_once(here: World) -> None:
+    """It does not wait for the 503, and its request is still on its way when it comes again."""
+    url = door(here, "b-hasty")
+    lines = b"web_hasty,host=hasty-1 x=7i"
+    at = f"{url}/write?db=d"
+    assert (await post(at, b"web_hasty,host=hasty-1 x=6i")).status_code == 204
+    here.node.process.freeze()
+    try:
+        async with httpx.AsyncClient(timeout=PATIENCE_S) as others:
+            for _ in range(2):
+                async with httpx.AsyncClient(timeout=0.8) as client:
+                    with pytest.raises(httpx.ReadTimeout):
+                        await client.post(at, content=lines)
+            third = asyncio.create_task(others.post(at, content=lines))
+            await asyncio.to_thread(here.node.process.thaw)
+            assert (await third).status_code == 204
+    finally:
+        here.node.process.thaw()
+    for sent in (lines, b"web_hasty,host=hasty-1 x=8i"):
+        assert (await post(at, sent)).status_code == 204
+    found = await rows(here, "hasty-1", 4)
+    assert [fields["x"] for _, _, fields in found] == [6, 7, 7, 8]
+
+
 async def test_who_sends_too_much_waits_alone_and_what_is_too_large_is_not_held(
     here: World, tmp_path: Path
 ) -> None:

@@ -106,6 +106,24 @@ def test_a_plain_reading_with_an_odd_value_comes_back_with_its_text_beside(revis
     assert (again.value, again.learns) == (found.value, None)
 
 
+@pytest.mark.parametrize("content_type", ["", "application/json", "text/plain; charset=utf-8"])
+def test_an_odd_value_that_can_stand_nowhere_keeps_its_letter(content_type: str) -> None:
+    """Told by its sender to be JSON, it was given back with null in its place and no word."""
+    row = stream(FieldType.NUMBER)
+    row = row.model_copy(
+        update={"fields": row.fields | {"v_odd": row.fields["v"]}},
+    )
+    with pytest.raises(Rejected, match="field 'v': expected a number, found a string"):
+        prepare(letter(content_type=content_type), b'{"v": "warm"}', row, now_ms=NOW)
+
+
+def test_a_frame_is_not_given_back_without_some_of_its_readings() -> None:
+    times = list(range(RECEIVED_AT, RECEIVED_AT + 8))
+    odd = encode(Frame(1, 1, 8, times, {"v": [*range(7), "warm"]}, first_frame=1))
+    with pytest.raises(Rejected, match="field 'v'"):
+        prepare(letter(content_type=FRAME_TYPE), odd, stream(FieldType.NUMBER), now_ms=NOW)
+
+
 def test_a_letter_that_lacks_more_than_a_text_waits_for_its_device() -> None:
     with pytest.raises(AwaitsCatalogueError):
         prepare(letter(), b'{"v": "warm", "w": 1}', stream(FieldType.NUMBER), now_ms=NOW)

@@ -23,7 +23,7 @@ def test_what_is_left_out_stays_and_each_change_takes_precedence_over_what_bridg
             "revision": ROW.revision + 1,
             "fields": {
                 "a": FieldInfo(
-                    type=FieldType.NUMBER, unit="", revision=1, first_device="d", changed_at=9
+                    type=FieldType.NUMBER, unit_revision=1, first_device="d", changed_at=9
                 ),
                 "b": FieldInfo(type=FieldType.STRING, revision=1, changed_at=9),
             },
@@ -35,3 +35,14 @@ def test_what_is_left_out_stays_and_each_change_takes_precedence_over_what_bridg
 def test_a_new_field_needs_a_type() -> None:
     with pytest.raises(Problem, match="has no field 'b': expected its type"):
         changed(ROW, StreamChange(fields={"b": FieldChange(unit="m")}), now=9)
+
+
+def test_a_unit_decides_no_type_and_a_type_no_unit() -> None:
+    """After a unit was set, values of another type were refused for good."""
+    other = FieldInfo(type=FieldType.NUMBER, unit="Cel", other_unit="K by e")
+    row = Stream(name="s", fields={"a": other})
+    united = changed(row, StreamChange(fields={"a": FieldChange(unit="K")}), now=9).fields["a"]
+    assert (united.revision, united.unit_revision) == (0, 1)
+    assert (united.unit, united.other_unit) == ("K", "")
+    typed = changed(row, StreamChange(fields={"a": FieldChange(type="string")}), now=9).fields["a"]
+    assert (typed.revision, typed.unit_revision, typed.other_unit) == (1, 0, "K by e")

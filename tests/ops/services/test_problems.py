@@ -6,11 +6,18 @@ from typing import Any
 
 import pytest
 
-from edgewake.cloud.ops.services.problems import device_problems, loss_problems, problems_of
+from edgewake.cloud.ops.services.problems import (
+    device_problems,
+    loss_problems,
+    problems_of,
+    unit_problems,
+)
 from edgewake.cloud.ops.services.queries import QueryView
 from edgewake.cloud.ops.tables.devices import DevicePresence, DeviceView
 from edgewake.cloud.ops.tables.past import Happening
 from edgewake.cloud.ops.tables.tables import PartView
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, Stream
 from edgewake.protocol.ops.query import QueryState
 from tests.push.builders import lease
 
@@ -98,3 +105,14 @@ def test_losses_and_gaps_of_the_last_hour_are_counted_and_name_who_has_most() ->
 
 def test_tables_that_are_not_read_yet_are_said_first() -> None:
     assert next(problems_of([], [], [], {"json": 1}, is_ready=False)).kind == "operations"
+
+
+def test_a_field_with_two_units_is_a_problem_and_more_of_them_are_counted() -> None:
+    two = FieldInfo(type=FieldType.NUMBER, unit="Cel", other_unit="K by e")
+    one = two.model_copy(update={"other_unit": ""})
+    assert list(unit_problems([Stream(name="s", fields={"a": one})])) == []
+    found = [
+        one.text for one in unit_problems([Stream(name="s", fields=dict.fromkeys("abcde", two))])
+    ]
+    assert found[0].startswith("stream s: the field a is in Cel, and in K by e: expected one unit")
+    assert found[3:] == ["2 more fields have two units"]

@@ -92,8 +92,10 @@ BERLIN = zone_of("Europe/Berlin")
         (TimeRule("auto"), {"timestamp": "0001-01-01T00:00:00Z", "v": 1},
             {"timestamp": "0001-01-01T00:00:00Z", "v": 1}, ["no time found"]),
         (TimeRule("Time"), {"t": 21, "Time": MS}, {"t": MS, "t_": 21}, ["no time in t"]),
+        (TimeRule("Time"), {"t": 21, "t_": 3, "Time": MS}, {"t": MS, "t_": 3, "t__": 21},
+            ["no time in t"]),
     ],
-    ids=range(22),
+    ids=range(23),
 )  # fmt: skip
 def test_the_time_of_a_reading_and_what_is_said_of_it(
     rule: TimeRule, body: dict[str, Any], found: dict[str, Any], said: list[str]

@@ -24,13 +24,29 @@ def test_an_operators_revision_wins_before_and_after() -> None:
     assert merge(learnt, decided) == merge(decided, learnt) == decided
 
 
-def test_a_learnt_field_takes_the_first_unit_that_is_said_and_a_decided_one_none() -> None:
-    bare, kelvin, celsius, decided = (
+def test_a_field_takes_the_first_unit_that_is_said_unless_its_unit_was_decided() -> None:
+    none = FieldInfo(type=FieldType.NUMBER, unit_revision=1)
+    bare, kelvin, celsius, typed, decided = (
         Stream(name="s", fields={"a": one})
-        for one in (field(), field(unit="K"), field(unit="Cel"), field(revision=1))
+        for one in (field(), field(unit="K"), field(unit="Cel"), field(revision=1), none)
     )
     assert merge(bare, kelvin) == merge(kelvin, bare) == merge(kelvin, celsius) == kelvin
     assert merge(decided, kelvin) == merge(kelvin, decided) == decided
+    both = Stream(name="s", fields={"a": field(revision=1, unit="K")})
+    assert merge(typed, kelvin) == merge(kelvin, typed) == both, "its type is another matter"
+
+
+def test_a_decided_unit_and_a_decided_type_win_each_by_itself() -> None:
+    typed = Stream(name="s", fields={"a": field(FieldType.STRING, 1, "Cel")})
+    united = FieldInfo(type=FieldType.NUMBER, unit="K", unit_revision=1)
+    found = {
+        merge(*rows).fields["a"]
+        for rows in (
+            (typed, Stream(name="s", fields={"a": united})),
+            (Stream(name="s", fields={"a": united}), typed),
+        )
+    }
+    assert found == {field(FieldType.STRING, 1, "K").model_copy(update={"unit_revision": 1})}
 
 
 def test_a_field_that_a_later_row_lacks_stays() -> None:

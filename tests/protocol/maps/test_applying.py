@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from edgewake.protocol.errors import ConfigError, RejectReason
+from edgewake.protocol.errors import ConfigError, Rejected, RejectReason
 from edgewake.protocol.maps.applying import Outcome, apply
 from edgewake.protocol.maps.compiling import compile_maps
 from edgewake.protocol.maps.rule import READINGS_MAX, Maps
@@ -302,3 +302,29 @@ def test_a_field_may_say_whether_the_device_is_there(
     text = f'[[map]]\ntopic = "a"\ndevice = "d"\nstream = "s"\nvalue = "x"\npresence = {presence}\n'
     (one,) = apply(compile_maps(text), "a", payload, 0).readings
     assert one.is_there is is_there
+
+
+def test_a_value_that_two_rules_give_is_one_once_it_is_converted() -> None:
+    """`21.5` as text beside 21.5 was a second field."""
+    text = '[map.fields]\n"a" = { name = "x", as = "number" }\n"b" = { name = "x", as = "number" }'
+    assert body(text, {"a": 21.5, "b": "21.5"}) == {"x": 21.5}
+    assert body(text, {"a": 21.5, "b": "22"}) == {"x": 21.5, "x_": 22}
+    assert body(text, {"a": 21.5, "b": "eh"}) == {"x": 21.5, "x_odd": "eh"}
+    assert body(text, {"a": "eh", "b": 3}) == {"x": 3, "x_odd": "eh"}
+
+
+def test_the_text_of_an_odd_value_takes_no_other_fields_place() -> None:
+    text = '[map.fields]\n"a" = "x_odd"\n"b" = { name = "x", as = "number" }'
+    assert body(text, {"a": 1, "b": "eh"}) == {"x_odd": 1, "x": None, "x_odd_": "eh"}
+
+
+def test_attributes_of_an_event_cost_a_map_nothing_that_reads_something_else() -> None:
+    """They were read before any map was asked, and what could not be was refused."""
+
+    def broken() -> dict[str, Any] | None:
+        raise Rejected(RejectReason.JSON, "no JSON")
+
+    outcome = apply(maps(HEAD + 'payload = "number"'), "a/d1", b"21.5", NOW_MS, event=broken)
+    assert [one.body for one in outcome.readings] == [{"value": 21.5}]
+    event = apply(maps(HEAD + 'payload = "cloudevents"'), "a/d1", b"21.5", NOW_MS, event=broken)
+    assert [one.why.reason for one in event.refused] == [RejectReason.JSON], "the control"

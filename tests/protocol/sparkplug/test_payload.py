@@ -96,6 +96,13 @@ def test_a_value_that_its_node_calls_bad_or_stale_is_no_measurement(
     assert [one for one in events if isinstance(one, Odd)] == ([] if is_good else odd)
 
 
+def test_the_text_of_a_bad_value_takes_no_other_metrics_place() -> None:
+    bad = metric_of("speed", 3, field(10, 7) + quality(0))
+    data = field(1, T) + bad + metric_of("speed_odd", 3, field(10, 9)) + field(3, 0)
+    kept = {"speed": None, "speed_odd": 9, "speed_odd_": "7"}
+    assert values(Heard()("NBIRTH", data)) == [kept]
+
+
 def test_the_quality_of_a_template_is_that_of_the_values_in_it() -> None:
     rpm = metric_of("rpm", 3, field(10, 5))
     motor = metric_of("m1", 19, field(18, rpm + field(4, "Motor")), quality(0))

@@ -12,6 +12,7 @@ import random
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,21 @@ from standardwebhooks.webhooks import Webhook
 from edgewake.cloud.calls.sealing import Endpoint
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.log.request import RequestError
 from edgewake.cloud.push.deliveries.courier import Services
-from edgewake.cloud.push.deliveries.deliveries import KEPT_S, SWEEP_S, Deliveries
+from edgewake.cloud.push.deliveries.deliveries import KEPT_S, SWEEP_S, Deliveries, owner_of
+from edgewake.cloud.push.leases import lease_rights
 from edgewake.cloud.push.metrics import Metrics
 from edgewake.cloud.rights.config import ANYBODY_CONFIG
+from edgewake.cloud.rights.names import Names
+from edgewake.cloud.rights.principal import Action, Grant, Principal, Proof
 from edgewake.cloud.rights.rights import Rights
 from edgewake.protocol import topics
+from edgewake.protocol.leases.delivery import DeliveryRequest
 from edgewake.protocol.leases.delivery_record import Delivery, DeliveryState, Letter, encode
+from edgewake.protocol.leases.lease_record import partition_of
 from edgewake.protocol.ops.named_set import NamedSet
+from edgewake.protocol.ops.proof import Kind
 from tests.push.builders import ManualClock, MemoryRows, has_slept, random_bytes, sealer
 from tests.push.receiver import Received, Receiver, receiving
 from tests.push.service import Readings, Service, asked, back, readings, serving
@@ -600,3 +608,71 @@ async def test_one_that_must_be_new_changes_none(push: Service, stream: Readings
         assert (again.status_code, again.json()["secret"]) == (200, None)
         assert (await put(new_name())).status_code == 201
         assert (await put(new_name(), tag='"1"')).status_code == 422
+
+
+async def test_a_letter_that_is_set_aside_while_others_ask_for_a_change_refuses_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It went on while the change was looked at: the letter was shown to who may not see it."""
+    clock, rows = ManualClock(), MemoryRows()
+    sealed = sealer()
+    wide = Principal("anna", (Grant(frozenset(Action), Names.of(["s"])),), Proof(Kind.KEY, b"1"))
+    narrow = replace(wide, grants=(replace(wide.grants[0], devices=Names.of(["car-7"])),))
+    owner = owner_of(wide, "")
+    number = partition_of(owner)
+    row = Delivery(
+        id="ab",
+        owner=owner,
+        name="mine",
+        streams=("s",),
+        cursor="c",
+        endpoint_host="127.0.0.1",
+        sealed=sealed.seal("ab", Endpoint("http://127.0.0.1", "whsec_x", "")),
+        right=lease_rights.right_of(wide, ("s",), Action.READ),
+        state=DeliveryState.ENDED,
+        created_at=0,
+        changed_at=0,
+    )
+
+    class Looks:
+        """A hub and a caller that say yes, after the delivery went on meanwhile."""
+
+        async def check(self, *_: object) -> str:
+            (courier,) = deliveries._all()
+            courier.letters[1] = Letter("ab", 1, '{"device":"car-8"}', "c", "refused", 0)
+            return "127.0.0.1"
+
+        check_filters = check
+
+    looks: Any = Looks()
+    deliveries = Deliveries(
+        Services(
+            looks,
+            looks,
+            sealed,
+            Rights(ANYBODY_CONFIG, clock),
+            clock,
+            random.Random(1),
+            Metrics(CollectorRegistry()),
+            proof_s=1,
+        ),
+        random_bytes=random_bytes,
+        client_share=1,
+    )
+    deliveries.partition_owned(number, {row.key: encode(row)}, rows)
+    (courier,) = deliveries._all()
+    asked = DeliveryRequest.model_validate({"streams": ["s"], "url": "http://127.0.0.1"})
+
+    async def begins(*_: object, **__: object) -> str:
+        return "c"
+
+    monkeypatch.setattr("edgewake.cloud.push.deliveries.deliveries.begin", begins)
+    for change in (
+        lambda: deliveries.enable("mine", narrow, ""),
+        lambda: deliveries.put("mine", asked, narrow, ""),
+    ):
+        courier.letters.clear()
+        with pytest.raises(RequestError, match="dead letters"):
+            await change()
+        assert courier.delivery == row
+        assert not courier._is_stopping, "it goes on as it was"

@@ -28,6 +28,7 @@ class Owner:
         self.leases: dict[int, Mapping[str, Lease]] = {}
         self.writers: dict[int, LeaseWriter] = {}
         self.losses: list[int] = []
+        self.membership: asyncio.Task[None]
         self._writing: list[asyncio.Task[None]] = []
 
     def partition_owned(
@@ -73,7 +74,7 @@ async def member(config: KafkaConfig, name: str) -> AsyncIterator[Owner]:
         rng=random.Random(1),
         session_timeout_s=SESSION_S,
     )
-    task = asyncio.create_task(membership.run())
+    task = owner.membership = asyncio.create_task(membership.run())
     try:
         yield owner
     finally:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.push.peers import Peers
+from edgewake.protocol.errors import LocalError
 from edgewake.protocol.leases.lease_record import PARTITIONS
 from tests.push.leases.owner import CLOCK, fresh, member
+from tests.services import PATIENCE_S
 
 
 async def test_what_was_put_is_there_for_the_next_owner_and_what_was_removed_is_not(
@@ -51,3 +55,28 @@ async def test_two_proxies_share_the_partitions_and_one_takes_over_what_the_othe
         await first.has(PARTITIONS)
         assert all(first.find(one) == one for one in moved)
         await asyncio.gather(*map(first.remove, leases))
+
+
+async def test_of_two_proxies_of_one_name_the_earlier_one_ends_and_says_why(
+    kafka_config: KafkaConfig,
+) -> None:
+    async with member(kafka_config, "push-a") as first:
+        await first.has(PARTITIONS)
+        async with member(kafka_config, "push-a") as second:
+            await second.has(PARTITIONS)
+            with pytest.raises(LocalError, match="another push proxy runs under the name 'push-a'"):
+                async with asyncio.timeout(PATIENCE_S):
+                    await first.membership
+            assert not first.writers
+
+
+async def test_a_proxy_goes_on_when_the_other_one_of_its_name_is_gone(
+    kafka_config: KafkaConfig,
+) -> None:
+    """As after a Kafka that was killed just after it joined, and knows it as it was before."""
+    async with member(kafka_config, "push-a") as first:
+        await first.has(PARTITIONS)
+        async with member(kafka_config, "push-a") as second:
+            await second.has(PARTITIONS)
+        await first.has(0)
+        await first.has(PARTITIONS)

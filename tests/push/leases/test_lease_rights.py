@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -307,8 +308,12 @@ async def test_a_token_that_is_not_expired_needs_its_issuers_key(tmp_path: Path)
     path = write(tmp_path / "issuer.json", key_set(maker))
     issuer = IssuerConfig(issuer=ISSUER, audience=AUDIENCE, jwks_file=path, role="cars")
     rights = Rights(RightsConfig(roles=ROLES, issuers=(issuer,)), clock)
-    lease = leased(await rights.principal(maker.token(device="a")))
+    anna = await rights.principal(maker.token(device="a"))
+    lease = leased(anna)
     assert lease_rights.end_of(lease, rights, now=clock.now_ms()) is None
+    # Without the claims it was believed until it expired, with every right that there is.
+    bare = leased(replace(anna, claims=None))
+    assert lease_rights.end_of(bare, rights, now=clock.now_ms()) is End.REVOKED
     write(path, key_set(Maker(kid="next")))
     rights.look()
     assert lease_rights.end_of(lease, rights, now=clock.now_ms()) is End.REVOKED

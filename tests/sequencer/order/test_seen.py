@@ -2,9 +2,6 @@
 and a large fleet less often.
 """
 
-import pytest
-
-from edgewake.cloud.sequencer.order import seen as order_seen
 from edgewake.cloud.sequencer.order.seen import DEVICES_MAX, REPORT_S, REPORTS_MAX, Seen
 from edgewake.protocol.ops.device import DeviceSeen
 
@@ -66,42 +63,3 @@ def test_what_waits_for_its_report_is_bounded() -> None:
         seen.note(f"d{i}", "s", received_at=1000, sent_at=None)
     reported = sum(len(seen.due(float(second))) for second in range(200))
     assert reported == DEVICES_MAX
-
-
-def offline(seen: Seen, now_s: float) -> list[bool]:
-    return [one.is_offline for one in seen.due(now_s)]
-
-
-def test_a_thing_is_offline_from_its_word_until_it_measures_again() -> None:
-    seen = Seen()
-
-    def note(newest: int, *, is_online: bool | None = None) -> None:
-        seen.note(
-            "m", "s", received_at=9000, sent_at=None, via="gw", newest=newest, is_online=is_online
-        )
-
-    note(1000)
-    assert offline(seen, 0.0) == [False]
-    note(2000, is_online=False)
-    assert offline(seen, REPORT_S) == [True]
-    note(1500)
-    assert offline(seen, 2 * REPORT_S) == [True], "what its gateway had kept of before"
-    note(1000, is_online=True)
-    assert offline(seen, 3 * REPORT_S) == [True], "an older word"
-    note(2001)
-    assert offline(seen, 4 * REPORT_S) == [False]
-    note(3000, is_online=False)
-    note(3001, is_online=True)
-    assert offline(seen, 5 * REPORT_S) == [False]
-
-
-def test_things_that_are_offline_are_remembered_within_a_bound(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(order_seen, "OFFLINE_MAX", 2)
-    seen = Seen()
-    for name in ("a", "b", "c"):
-        seen.note(name, "s", received_at=1, sent_at=None, via="gw", newest=1, is_online=False)
-    assert [(one.device, one.is_offline) for one in seen.due(0.0)] == [
-        ("a", False), ("b", True), ("c", True),
-    ]  # fmt: skip

@@ -58,9 +58,9 @@ def test_the_unit_of_a_point_is_seen_by_its_size(time: int) -> None:
     assert points(f"weather temp=21 {time}") == (found, {})
 
 
-def test_a_point_of_a_clock_that_was_never_set_is_of_now() -> None:
+def test_a_point_of_a_clock_that_was_never_set_is_of_now_and_keeps_what_it_says() -> None:
     ((t, fields),), remarks = points("weather temp=21 12")
-    assert (t, fields) == (NOW_MS, {"measurement": "weather", "temp": 21})
+    assert (t, fields) == (NOW_MS, {"measurement": "weather", "temp": 21, "t_": 12})
     assert remarks == {"no time in time": 1}
 
 

@@ -10,7 +10,12 @@ from typing import Any
 import can
 import pytest
 
+from edgewake.edge.intake.field_book import FieldBook
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
+from edgewake.edge.sources.machines import can_bus
 from edgewake.edge.sources.machines.can_bus import Dbc, time_of
+from edgewake.protocol.clock import FakeClock
 from tests.edge.sources.cage import caged, configured
 from tests.edge.sources.sink import MemorySink, intake_of
 
@@ -166,3 +171,63 @@ def test_a_standard_and_an_extended_frame_of_one_number_are_two_messages(tmp_pat
 def test_a_time_of_an_adapter_that_counts_from_its_start_is_not_taken() -> None:
     assert time_of(can.Message(timestamp=12.5), NOW_MS) == NOW_MS
     assert time_of(can.Message(timestamp=NOW_MS / 1000 - 2), NOW_MS) == NOW_MS - 2000
+
+
+def test_a_group_of_another_priority_is_of_the_same_unit(tmp_path: Path) -> None:
+    speed = [0, 0, 0, 0x80, 0x25]
+    frames = [
+        frame(number, at_ms, *speed, extended=True)
+        for at_ms, number in enumerate((0x0CF00400, 0x18F00400))
+    ]
+    assert [one["t"] for one in read(tmp_path, TRUCK, *frames)] == [NOW_MS]
+
+
+def test_of_one_group_the_message_of_the_source_address_is_looked_for_first(tmp_path: Path) -> None:
+    """The file's last message of a group was that of all."""
+    other = """BO_ 2364539907 Gearbox: 8 Vector__XXX
+ SG_ ShaftSpeed : 24|16@1+ (0.125,0) [0|8031.875] "rpm" ECU
+"""
+    text = TRUCK.replace("BA_DEF_ BO_", other + "BA_DEF_ BO_", 1)
+    speed = [0, 0, 0, 0x80, 0x25]
+    frames = [frame(0x0CF00400 + address, address, *speed, extended=True) for address in (0, 3)]
+    found = [(one["message"], one["source_address"]) for one in read(tmp_path, text, *frames)]
+    assert found == [("EEC1", 0), ("Gearbox", 3)]
+
+
+def test_a_file_that_is_of_j1939_as_a_whole_is_read_by_groups(tmp_path: Path) -> None:
+    text = TRUCK.replace(
+        'BA_DEF_ BO_ "VFrameFormat" ENUM "StandardCAN","ExtendedCAN","reserved","J1939PG";\n',
+        'BA_DEF_ "ProtocolType" STRING ;\n',
+    )
+    text = text.replace(
+        'BA_DEF_DEF_ "VFrameFormat" "J1939PG";',
+        'BA_DEF_DEF_ "ProtocolType" "";\nBA_ "ProtocolType" "J1939";',
+    )
+    found = read(tmp_path, text, frame(0x18F00407, 0, 0, 0, 0, 0x80, 0x25, extended=True))
+    assert [(one["EngineSpeed"], one["source_address"]) for one in found] == [(1200.0, 7)]
+
+
+def test_pages_that_are_remembered_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(can_bus, "PAGES_MAX", 2)
+    frames = [frame(300, n, page, 20, 7) for n, page in enumerate((0, 1, 2, 0, 2))]
+    found = read(
+        tmp_path,
+        PAGES.replace(" SG_ message", ' SG_ CellC m2 : 8|8@1+ (1,0) [0|255] "" ECU\n SG_ message'),
+        *frames,
+    )
+    assert [one["Page"] for one in found] == [0, 1, 2, 0], "the longest quiet one was forgotten"
+
+
+def test_a_group_in_several_frames_is_said_and_units_of_signals_are_known(tmp_path: Path) -> None:
+    (tmp_path / "file.dbc").write_text(TRUCK)
+    dbc = Dbc(configured("can", dbc=str(tmp_path / "file.dbc")))
+    book = FieldBook()
+    intake = Intake("source", MemorySink(), Policy.BLOCK, FakeClock(), book=book)
+    long = frame(0x1CECFF00, 0, 32, 20, 0, 3, 0xFF, 0x04, 0xF0, 0x00, extended=True)
+    other = frame(0x1CECFF00, 0, 32, 20, 0, 3, 0xFF, 0x05, 0xF0, 0x00, extended=True)
+    speed = frame(0x0CF00400, 5, 0, 0, 0, 0x80, 0x25, extended=True)
+    assert len(dbc.bodies([long, other, speed], NOW_MS, intake)) == 1
+    assert intake.remarks == {"EEC1: in several frames, which are not put together": 1}
+    assert book.said() == {"EngineSpeed": {"unit": "rpm"}}

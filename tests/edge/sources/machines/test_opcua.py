@@ -20,9 +20,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from edgewake.edge.sources.config import kind
 from edgewake.edge.sources.machines import opcua
-from edgewake.edge.sources.machines.opcua import TOLD_MAX, Change, OpcUaConfig, Told
+from edgewake.edge.sources.machines.opcua import TOLD_MAX, Change, OpcUa, OpcUaConfig, Told
 from tests.edge.sources.cage import Caged, caged, configured, served
 from tests.edge.sources.machines.redundant_opcua import STEP_MS
+from tests.edge.sources.sink import MemorySink, context, intake_of
 from tests.services import Process, free_ports, port_is_open
 
 SERVER = Path(__file__).parent / "redundant_opcua.py"
@@ -355,3 +356,30 @@ async def test_a_server_is_talked_to_encrypted_and_only_where_it_is_the_known_on
         async with caged(tmp_path / "log3", configured("opcua", **plain)) as one:
             await one.until(lambda: one.supervisor.failures, "a failure: it wants encryption")
             assert one.intake.taken == 0
+
+
+async def _take(source: OpcUa, sink: MemorySink, *changes: Change) -> None:
+    await source._take(intake_of(sink), list(changes))
+
+
+async def test_of_each_value_the_first_change_after_a_hole_says_whether_it_is_missing() -> None:
+    """The first message of a server decided for all values, though not all are in it."""
+    source, sink = OpcUa(config([1, 2]), context()), MemorySink()
+    await _take(source, sink, Change("a", 1, T), Change("b", 1, T))
+    source._begin()
+    await _take(source, sink, Change("a", 1, T))
+    assert sink.lost == {}
+    later = T + timedelta(seconds=9)
+    await _take(source, sink, Change("b", 2, later), Change("b", 3, later))
+    assert sink.lost == {"away": 1}
+    await _take(source, sink, Change("a", 2, later))
+    assert sink.lost == {"away": 1}, "nothing was missing of that one"
+
+
+async def test_what_one_server_dropped_and_another_one_told_is_not_lost() -> None:
+    source, sink = OpcUa(config([1, 2]), context()), MemorySink()
+    await _take(source, sink, Change("a", 1, T))
+    await _take(source, sink, Change("a", 1, T, is_after_drop=True))
+    assert sink.lost == {}
+    await _take(source, sink, Change("a", 2, T, is_after_drop=True))
+    assert sink.lost == {"refused": 1}, "the control"
