@@ -20,7 +20,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from edgewake.edge import status as status_file
-from edgewake.edge.backoff import Backoff
 from edgewake.edge.config import AgentConfig
 from edgewake.edge.downlink.downlink import Downlink
 from edgewake.edge.downlink.feeds import Feeds
@@ -38,9 +37,11 @@ from edgewake.edge.sources.config import SourceConfig, SourceContext
 from edgewake.edge.supervisor import RESTART_MAX_S, RESTART_MIN_S, Supervisor
 from edgewake.edge.uplink.sender import Uplink
 from edgewake.edge.workers import Workers
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.clock import Clock, sleep_or
 from edgewake.protocol.downlink.downlink import ANSWERS, REPLIES, REQUESTS, Answer
 from edgewake.protocol.errors import LocalError
+from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.record import Mode
 from edgewake.protocol.names import THING
 from edgewake.protocol.ops.device import WAITS_CHARS_MAX, DeviceState, DeviceStatus
@@ -53,6 +54,8 @@ log = logging.getLogger("edgewake.agent")
 
 BOOK: Final = "fields:"
 """Prefix of the name under which the log keeps the fields of a stream."""
+NAMED_CHARS_MAX: Final = 500
+"""Characters of the fields that a line of the log names."""
 CONNECTED_S: Final = 5.0
 """Seconds after which an agent usually has its connection, so that the memory for checking
 certificates can be released."""
@@ -119,6 +122,7 @@ class Agent:
             fields=lambda: fields_said(self._books),
             inbox=self._downlink.inbox,
             feeds=self._feeds,
+            on_types=self._decided,
         )
         self._sources: dict[str, Supervisor] = {}
         self._books: dict[str, FieldBook] = {}
@@ -196,17 +200,8 @@ class Agent:
         self, tasks: asyncio.TaskGroup, number: int, config: SourceConfig
     ) -> asyncio.Task[None]:
         name = f"{number} {config.type} {config.stream}"
-        intake = Intake(
-            name,
-            self._sink(config),
-            Policy.BLOCK,
-            self._clock,
-            time=config.time.rule(),
-            book=self._book(config.stream),
-            book_name=BOOK + config.stream,
-            also=_check_of(config),
-        )
-        backoff = Backoff(RESTART_MIN_S, RESTART_MAX_S, self._rng)
+        intake = self._intake(name, config)
+        backoff = Backoff(self._rng, first_s=RESTART_MIN_S, max_s=RESTART_MAX_S)
         context = SourceContext(
             self._config.device,
             self._clock,
@@ -220,11 +215,33 @@ class Agent:
         self._sources[name] = source
         return tasks.create_task(_named(f"source {name}", source.run()), name=f"source {name}")
 
+    def _intake(self, name: str, config: SourceConfig) -> Intake:
+        keys: dict[str, Any] = {
+            "time": config.time.rule(),
+            "book": self._book(config.stream),
+            "book_name": BOOK + config.stream,
+            "also": _check_of(config),
+        }
+        if not config.has_streams:
+            return Intake(name, self._sink(config), Policy.BLOCK, self._clock, **keys)
+        from edgewake.edge.intake.many_streams import ManyStreams
+
+        return ManyStreams(
+            name,
+            self._sink(config),
+            Policy.BLOCK,
+            self._clock,
+            **keys,
+            book_of=partial(self._book, also=config),
+            book_prefix=BOOK,
+            taken=self._config.made_streams | {ANSWERS, REPLIES, REQUESTS, INBOX},
+        )
+
     def _sink(self, config: SourceConfig) -> Sink:
         stream = self._events.stream(config.stream, bytes_max=config.queue_bytes_max)
         if config.mode is not Mode.ACK:
             return self._one_way(config.stream)
-        if config.things == "field":
+        if config.things == "field" and not config.has_streams:
             return LogSink(stream)
         from edgewake.edge.things.sink import ThingSink
 
@@ -233,26 +250,32 @@ class Agent:
             config.stream,
             device=self._config.device,
             things_max=config.things_max,
+            has_devices=config.has_devices,
         )
 
-    def _book(self, stream: str) -> FieldBook:
-        """What is known of a stream's fields, one for all its sources."""
+    def _book(self, stream: str, *, also: SourceConfig | None = None) -> FieldBook:
+        """What is known of a stream's fields, one for all its sources.
+
+        `also`: a source of several streams, which declares fields for all of them.
+        """
         if stream not in self._books:
-            declared = {
-                name: kind
-                for source in self._config.source
-                if source.stream == stream
-                for name, kind in source.fields.items()
-            }
-            renamed = {
-                path: name
-                for source in self._config.source
-                if source.stream == stream
-                for path, name in source.rename.items()
-            }
+            sources = [one for one in self._config.source if one.stream == stream or one is also]
+            declared = {name: kind for source in sources for name, kind in source.fields.items()}
+            renamed = {path: name for source in sources for path, name in source.rename.items()}
             kept = self._events.position(BOOK + stream)
             self._books[stream] = FieldBook(kept, declared, renamed)
         return self._books[stream]
+
+    def _decided(self, stream: str, types: Mapping[str, FieldType]) -> None:
+        """An operator has decided the types of fields that had odd values."""
+        book = self._books.get(stream)
+        changed = [] if book is None else book.decide(types)
+        if changed:
+            named = ", ".join(f"{name} is a {types[name]}" for name in sorted(changed))
+            log.info(
+                "stream %s: %s, as it was decided in the cloud", stream, named[:NAMED_CHARS_MAX],
+                extra={"event": "intake.decided", "stream": stream},
+            )  # fmt: skip
 
     def _one_way(self, stream: str) -> OneWaySink:
         return OneWaySink(

@@ -150,6 +150,13 @@ class AgentConfig(ConfigTable):
             )
 
     @property
+    def made_streams(self) -> frozenset[str]:
+        """Streams that chains and absence rules make, and no source."""
+        return frozenset(
+            {chain.into for chain in self.chain} | {rule.into for rule in self.absence}
+        )
+
+    @property
     def local_streams(self) -> frozenset[str]:
         """Streams that are not sent."""
         made = {chain.into for chain in self.chain if not chain.send} | {

@@ -14,11 +14,11 @@ from collections.abc import Callable, Coroutine
 from enum import StrEnum
 from typing import Any, Final
 
-from edgewake.edge.backoff import Backoff
 from edgewake.edge.error_text import error_text
 from edgewake.edge.intake.intake import Intake
 from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.source import Source
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 
@@ -79,7 +79,7 @@ class Supervisor:
                 await _lived(self._source.run(self._intake))
                 self.state = SourceState.ENDED
             except (Exception, SystemExit) as error:  # whatever a source raises is its own affair
-                self._backoff.connection_lasted(self._clock.monotonic_s() - began_s)
+                self._backoff.lasted(self._clock.monotonic_s() - began_s)
                 await self._wait_after(error)
 
     async def _wait_after(self, error: BaseException) -> None:

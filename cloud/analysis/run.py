@@ -47,9 +47,9 @@ from edgewake.cloud.health import Health
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.queries.lane_kind import APART, KIND_NAMED, LaneKind
 from edgewake.cloud.queries.registry import QueryStatus, statuses
-from edgewake.cloud.retry import Backoff
 from edgewake.cloud.traces.tracer import close, gathered
 from edgewake.protocol import topics
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import LocalError, Unavailable
 from edgewake.protocol.heartbeat import Heartbeat

@@ -17,8 +17,8 @@ from edgewake.cloud.analysis import data_dir_lock
 from edgewake.cloud.analysis.config import AnalysisConfig
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.leadership import Leadership, Role
-from edgewake.cloud.retry import Backoff
 from edgewake.protocol import topics
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.errors import Unavailable
 
 log = logging.getLogger("edgewake.analysis")

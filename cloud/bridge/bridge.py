@@ -48,6 +48,7 @@ from edgewake.cloud.bridge.admission.payers import Payers
 from edgewake.cloud.bridge.admission.records import (
     KafkaRecord,
     catalogue_row,
+    odd_fields,
     too_large,
 )
 from edgewake.cloud.bridge.admission.register import Register
@@ -71,8 +72,8 @@ from edgewake.cloud.bridge.status_rows import StatusRows
 from edgewake.cloud.bridge.traces import BridgeTraces
 from edgewake.cloud.bridge.watch import Watch, last_will
 from edgewake.cloud.health import Health
-from edgewake.cloud.retry import Backoff
 from edgewake.protocol import topics
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.downlink.downlink import FEED
 from edgewake.protocol.downlink.feed import FeedChunk
@@ -149,15 +150,7 @@ class Bridge:
         self._payers = Payers(
             self._allowance, config.gateway, config.knows_devices, clock.monotonic_s()
         )
-        self._refusals = Refusals(
-            config.name,
-            allowance=self._allowance,
-            metrics=self.metrics,
-            clock=clock,
-            traces=traces,
-            answer=self._answer_device,
-            settle=self._note_part,
-        )
+        self._refusals = self._made_refusals()
         self._seen_changes = 0
         self._confirmed_s = clock.monotonic_s()
         """Monotonic clock when Kafka confirmed something last, or nothing was in flight."""
@@ -166,17 +159,7 @@ class Bridge:
         """Monotonic clock at the last poll for Kafka's confirmations."""
         self._work = asyncio.Event()
         self.handover = Handover(register, lambda row: self._writer.write(row, None), clock)
-        self.source = MqttSource(
-            config.mqtt,
-            client_id=client_id(config.kafka.installation, config.name),
-            subscriptions=self._subscriptions,
-            will=last_will(config.kafka.installation, config.name),
-            receive_max=config.inflight_messages_max,
-            on_publish=self._on_publish,
-            our_turn=self.handover.our_turn,
-            backoff=Backoff(rng),
-            clock=clock,
-        )
+        self.source = self._made_source(rng)
         self.feeds = Feeds(config.feed, self._send_chunk, rng)
         self.watch = Watch(
             config.name,
@@ -186,6 +169,32 @@ class Bridge:
             handover=self.handover,
             new_adoption=self._new_adoption,
             clock=clock,
+        )
+
+    def _made_refusals(self) -> Refusals:
+        return Refusals(
+            self._config.name,
+            allowance=self._allowance,
+            metrics=self.metrics,
+            clock=self._clock,
+            traces=self._traces,
+            answer=self._answer_device,
+            settle=self._note_part,
+        )
+
+    def _made_source(self, rng: random.Random) -> MqttSource:
+        """Our session at the broker, which ends when it is another's turn."""
+        config = self._config
+        return MqttSource(
+            config.mqtt,
+            client_id=client_id(config.kafka.installation, config.name),
+            subscriptions=self._subscriptions,
+            will=last_will(config.kafka.installation, config.name),
+            receive_max=config.inflight_messages_max,
+            on_publish=self._on_publish,
+            our_turn=self.handover.our_turn,
+            backoff=Backoff(rng),
+            clock=self._clock,
         )
 
     def _new_adoption(self, session: str, is_wanted_back: Callable[[], bool]) -> Adoption:
@@ -465,6 +474,12 @@ class Bridge:
                 delivery.units,
                 gateway=account.learns_by,
             )
+        is_answered = delivery.response_topic is not None and record.topic == topics.UP
+        if is_answered and not isinstance(packet, Unreadable):
+            odd = odd_fields(packet.content_type, record.value or b"")
+            if odd:
+                stream = topics.parse_up(packet.topic).stream
+                delivery.types = self._catalogue.decided(stream, odd)
         if record.topic == topics.DEVICES and self._is_left_out(record, account, delivery):
             delivery.is_left_out = True
             self._note_part(delivery)

@@ -9,8 +9,6 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import KafkaError
-
 from edgewake.cloud import metrics_port
 from edgewake.cloud.bridge.admission.catalogue import Catalogue
 from edgewake.cloud.bridge.admission.mapped import Mapper
@@ -26,12 +24,13 @@ from edgewake.cloud.bridge.thingsboard.firmware import Firmware
 from edgewake.cloud.bridge.thingsboard.memory import Memory
 from edgewake.cloud.bridge.traces import BridgeTraces
 from edgewake.cloud.kafka import clients, topic_admin
+from edgewake.cloud.kafka.delivery_reports import DeliveryReports
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.kafka.up_places import UNANSWERED
-from edgewake.cloud.retry import Backoff
 from edgewake.cloud.traces.sampling import Sampling
 from edgewake.cloud.traces.tracer import close, gathered, open_tracer
 from edgewake.protocol import topics
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import LocalError, Unavailable
 from edgewake.protocol.maps.map_file import LOOK_S, MapFile
@@ -319,15 +318,10 @@ def _write_row(config: BridgeConfig, key: str, value: bytes) -> None:
         f"{config.name}-register",
         **{"message.timeout.ms": int(REGISTER_S * 1000), "linger.ms": 0},
     )
-    failed: list[KafkaError] = []
-    client.produce(
-        topics.BRIDGES,
-        value,
-        key,
-        on_delivery=lambda error, _message: failed.append(error) if error else None,
-    )
-    if client.flush(REGISTER_S + 1) or failed:
-        raise Unavailable(f"topic {topics.BRIDGES}: {failed[0].str() if failed else 'no answer'}")
+    reports = DeliveryReports()
+    client.produce(topics.BRIDGES, value, key, on_delivery=reports)
+    if client.flush(REGISTER_S + 1) or reports.errors:
+        raise Unavailable(f"topic {topics.BRIDGES}: {reports.why('no answer')}")
 
 
 T = TypeVar("T")

@@ -14,10 +14,11 @@ from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import Producer
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.delivery_reports import DeliveryReports
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.lake.files import Disk
 from edgewake.cloud.lake.manifest import File, Manifest, Partition, Place
@@ -93,21 +94,16 @@ class Erasures:
         return files, rows
 
     def _report(self, row: Erasure, report: Report) -> None:
-        refused: list[KafkaError] = []
-
-        def on_delivery(error: KafkaError | None, _: Message) -> None:
-            if error is not None:
-                refused.append(error)
-
+        reports = DeliveryReports()
         self._producer.produce(
             topics.ERASURES,
             report.model_dump_json().encode(),
             report_key(row.id, PART),
             0,
-            on_delivery=on_delivery,
+            on_delivery=reports,
         )
-        if self._producer.flush(REPORT_S) or refused:
-            why = refused[0].str() if refused else f"no answer within {REPORT_S:g} s"
+        if self._producer.flush(REPORT_S) or reports.errors:
+            why = reports.why(f"no answer within {REPORT_S:g} s")
             raise Unavailable(f"erasure {row.id} is done, but Kafka has no report of it: {why}")
         self._reported.add(row.id)
 

@@ -33,7 +33,7 @@ from edgewake.cloud.lake.manifest import GRACE_S, Fenced, File, Gap, Manifest, P
 from edgewake.cloud.lake.metrics import LakeMetrics
 from edgewake.cloud.lake.pending import Pending
 from edgewake.cloud.lake.sources import Source, is_row, sources_of
-from edgewake.cloud.retry import Backoff
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.ops.erasure import Erasure

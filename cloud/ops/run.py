@@ -8,10 +8,10 @@ import logging
 import os
 import random
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 from pydantic import Field
@@ -164,6 +164,59 @@ async def run(settings: OpsConfig) -> None:
     keys = Keys(settings.key_file)
     encrypted = tls.context(settings.also_cert_file, settings.also_key_file)
     listeners = http_part.bind_all((settings.host, *settings.also_hosts), settings.port)
+    known = _known(settings)
+    follower = Follower(settings.kafka, _store(settings), known.clock, random.Random())
+    login = desk_of(settings.login, known.clock)
+    clients = Clients(settings.trusted_proxies)
+    services = _services(settings, known, _access(keys, clients, login, known.clock))
+    logger.addHandler(services.audit)
+    works = {
+        **_works(known, services),
+        "summaries": follower.run(),
+        "look": _look(known.tables, known.ring, keys, known.clock),
+        "live-end": _close_at(stop, known.ring),
+        **({} if login is None else {"login": login.run()}),
+    }
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            background = [tasks.create_task(work, name=name) for name, work in works.items()]
+            await http_part.serve(
+                HostCheck(make_app(services), settings.public_names),
+                listeners,
+                encrypted=encrypted,
+                stop=stop,
+                on_ready=lambda: _log_ready(settings),
+                connections=Connections(clients=clients),
+            )
+            for task in background:
+                task.cancel()
+    finally:
+        await services.lookup.close()
+        await services.replayer.close()
+        services.summaries.close()
+        services.writer.close()
+        known.history.close()
+        logger.removeHandler(services.audit)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What this server knows, how it hears of it, and whether it judges alerts."""
+
+    clock: Clock
+    ready: asyncio.Event
+    tables: OpsTables
+    letters: DeadLetterIndex
+    sealer: sealing.Sealer | None
+    sender: Sender
+    judging: Judging
+    history: HistoryLog
+    ring: EventRing
+    reader: Reader
+
+
+def _known(settings: OpsConfig) -> _Known:
+    """The tables, with the reader that fills them from Kafka."""
     clock, ready, letters = SystemClock(), asyncio.Event(), DeadLetterIndex()
     tables = OpsTables(requests=RequestTable(served=settings.requests))
     sealer = (
@@ -172,8 +225,7 @@ async def run(settings: OpsConfig) -> None:
     caller = webhook.Caller(clock, allow_hosts=settings.alert_hosts)
     sender = Sender(lambda: tables.alerts.destinations, sealer, caller, settings.alert_hosts, clock)
     judging = Judging(settings.kafka, tables, sender, clock, _alert_id, ready)
-    judge = judging.judge
-    history = HistoryLog(settings.kafka, clock, lambda: judge.leads)
+    history = HistoryLog(settings.kafka, clock, lambda: judging.judge.leads)
     ring = EventRing(secrets.token_hex(4), history.past)
     arrivals = _Arrivals(tables, history, ring, ready, clock)
     reader = Reader(
@@ -184,86 +236,55 @@ async def run(settings: OpsConfig) -> None:
         rng=random.Random(),
         ready=ready,
     )
+    return _Known(clock, ready, tables, letters, sealer, sender, judging, history, ring, reader)
+
+
+def _services(settings: OpsConfig, known: _Known, access: Access) -> Services:
+    """What the routes use."""
+    clock, tables = known.clock, known.tables
     lookup = KafkaLookup(settings.kafka, clock)
-    replayer = LetterReplayer(settings.kafka, clock)
     writer = TableWriter(settings.kafka, tables, clock)
     registry = QueryService(
         settings.kafka,
         writer,
         tables,
         clock=clock,
-        new_id=lambda: secrets.token_hex(4),
+        new_id=_id,
         check=_check,
         access_urls=settings.access_urls,
     )
-
-    async def make_topic(name: str) -> None:
-        await writer.blocking(lambda: topic_admin.ensure_topics(settings.kafka, [name]))
-
-    editor = CatalogueEditor(writer, tables, clock, make_topic)
-    store = settings.data_dir / "summaries.db"
-    follower, summaries = (
-        Follower(settings.kafka, store, clock, random.Random()),
-        SummaryReads(store),
-    )
-    eraser = EraserDesk(
-        settings.kafka,
-        writer,
-        tables,
-        registry,
-        clock,
-        new_id=lambda: secrets.token_hex(4),
-        settle_s=settings.erase_settle_s,
-        has_lake=lambda: (settings.lake_dir / manifest.NAME).exists(),
-    )
-    down = DeviceCommands(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(8))
-    requests = Replies(writer, tables, clock=clock)
-    alerts = AlertDesk(
-        writer,
-        tables,
-        clock=clock,
-        new_id=_alert_id,
-        random_bytes=os.urandom,
-        sealer=sealer,
-        sender=sender,
-        allow_hosts=settings.alert_hosts,
-    )
-    system = SystemLook(tables, registry, letters, lookup, clock, history.past, ready)
-    problems = ProblemDesk(writer, tables, system, clock, lambda: judge.leads)
-    desk = desk_of(settings.login, clock)
-    clients_of = Clients(settings.trusted_proxies)
-    client_desk = ClientDesk(writer, tables, clock)
-    audit = AuditRing()
-    logger.addHandler(audit)
-    services = Services(
+    past, ready = known.history.past, known.ready
+    system = SystemLook(tables, registry, known.letters, lookup, clock, past, ready)
+    judge = known.judging.judge
+    return Services(
         tables=tables,
-        alerts=alerts,
+        alerts=_alerts(settings, known, writer),
         system=system,
         boards=BoardDesk(writer, tables, clock),
         named=NamedDesk(writer, tables, clock),
-        clients=client_desk,
-        audit=audit,
+        clients=ClientDesk(writer, tables, clock),
+        audit=AuditRing(),
         registry=registry,
-        previews=PreviewDesk(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(4)),
-        repairs=RepairDesk(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(4)),
-        down=down,
-        requests=requests,
-        editor=editor,
+        previews=PreviewDesk(writer, tables, clock=clock, new_id=_id),
+        repairs=RepairDesk(writer, tables, clock=clock, new_id=_id),
+        down=DeviceCommands(writer, tables, clock=clock, new_id=lambda: secrets.token_hex(8)),
+        requests=Replies(writer, tables, clock=clock),
+        editor=_editor(settings, known, writer),
         retention=RetentionDesk(settings.kafka, writer, clock),
-        eraser=eraser,
+        eraser=_eraser(settings, known, writer, registry),
         writer=writer,
         lookup=lookup,
-        letters=letters,
-        replayer=replayer,
-        ring=ring,
-        past=history.past,
-        problems=problems,
-        access=_access(keys, clients_of, desk, clock),
+        letters=known.letters,
+        replayer=LetterReplayer(settings.kafka, clock),
+        ring=known.ring,
+        past=past,
+        problems=ProblemDesk(writer, tables, system, clock, lambda: judge.leads),
+        access=access,
         clock=clock,
         metrics=_metrics(settings, tables, clock),
         ready=ready,
-        health=reader.health,
-        summaries=summaries,
+        health=known.reader.health,
+        summaries=SummaryReads(_store(settings)),
         asking=Asking(settings.lake_dir, settings.kafka),
         credentials=None
         if settings.password_file is None
@@ -276,42 +297,69 @@ async def run(settings: OpsConfig) -> None:
         http_intake=settings.http_intake,
         enrolling_url=_network_url(settings),
     )
-    works = {
-        "reader": reader.run(),
-        "summaries": follower.run(),
-        "look": _look(tables, ring, keys, clock),
-        "answers": down.keep_answers(),
-        "requests": requests.run(ready),
+
+
+def _works(known: _Known, services: Services) -> dict[str, Coroutine[Any, Any, None]]:
+    """What the services do in the background until the server stops, by the names of tasks."""
+    tables, ready, clock = known.tables, known.ready, known.clock
+    judge, system = known.judging.judge, services.system
+    clean_ups = (services.registry.clean_up, services.clients.clean_up)
+    return {
+        "reader": known.reader.run(),
+        "answers": services.down.keep_answers(),
+        "requests": services.requests.run(ready),
         "settle": _settle_when(ready),
-        "clean-up": _clean_up((registry.clean_up, client_desk.clean_up), ready, clock),
-        "alerts": judging.run(),
-        "erasures": eraser.run(ready),
+        "clean-up": _clean_up(clean_ups, ready, clock),
+        "alerts": known.judging.run(),
+        "erasures": services.eraser.run(ready),
         "levels": look_again_and_again(judge, tables, system, clock),
-        "problems": problems.run(),
-        "history": history.run(),
-        "live-end": _close_at(stop, ring),
-        **({} if desk is None else {"login": desk.run()}),
+        "problems": services.problems.run(),
+        "history": known.history.run(),
     }
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            background = [tasks.create_task(work, name=name) for name, work in works.items()]
-            await http_part.serve(
-                HostCheck(make_app(services), settings.public_names),
-                listeners,
-                encrypted=encrypted,
-                stop=stop,
-                on_ready=lambda: _log_ready(settings),
-                connections=Connections(clients=clients_of),
-            )
-            for task in background:
-                task.cancel()
-    finally:
-        await lookup.close()
-        await replayer.close()
-        summaries.close()
-        writer.close()
-        history.close()
-        logger.removeHandler(audit)
+
+
+def _alerts(settings: OpsConfig, known: _Known, writer: TableWriter) -> AlertDesk:
+    return AlertDesk(
+        writer,
+        known.tables,
+        clock=known.clock,
+        new_id=_alert_id,
+        random_bytes=os.urandom,
+        sealer=known.sealer,
+        sender=known.sender,
+        allow_hosts=settings.alert_hosts,
+    )
+
+
+def _editor(settings: OpsConfig, known: _Known, writer: TableWriter) -> CatalogueEditor:
+    async def make_topic(name: str) -> None:
+        await writer.blocking(lambda: topic_admin.ensure_topics(settings.kafka, [name]))
+
+    return CatalogueEditor(writer, known.tables, known.clock, make_topic)
+
+
+def _eraser(
+    settings: OpsConfig, known: _Known, writer: TableWriter, registry: QueryService
+) -> EraserDesk:
+    return EraserDesk(
+        settings.kafka,
+        writer,
+        known.tables,
+        registry,
+        known.clock,
+        new_id=_id,
+        settle_s=settings.erase_settle_s,
+        has_lake=lambda: (settings.lake_dir / manifest.NAME).exists(),
+    )
+
+
+def _store(settings: OpsConfig) -> Path:
+    """The file of the store of summaries."""
+    return settings.data_dir / "summaries.db"
+
+
+def _id() -> str:
+    return secrets.token_hex(4)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,13 @@ import logging
 import os
 import random
 import ssl
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 from pydantic import Field
 
@@ -21,7 +24,7 @@ from edgewake.cloud.client_share import SHARE_DEFAULT, Clients, NetworkText
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.cursor_keys import KeyFile
 from edgewake.cloud.login.config import LoginConfig
-from edgewake.cloud.login.reader import people_of
+from edgewake.cloud.login.reader import People, people_of
 from edgewake.cloud.push.app import make_app
 from edgewake.cloud.push.counting.watchers import Watchers
 from edgewake.cloud.push.deliveries import routes as delivery_routes
@@ -46,7 +49,7 @@ from edgewake.cloud.web.connections import CONNECTIONS_MAX, Connections
 from edgewake.cloud.web.file_limit import raise_file_limit
 from edgewake.cloud.web.host import HostCheck
 from edgewake.protocol import config, log
-from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.errors import ConfigError
 
 logger = logging.getLogger("edgewake.push")
@@ -131,8 +134,68 @@ async def run(settings: PushConfig) -> None:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(LOOKUP_THREADS, "lookup"))
     encrypted = tls.context(settings.also_cert_file, settings.also_key_file)
     listeners = http_part.bind_all((settings.host, *settings.also_hosts), settings.port)
+    registry = CollectorRegistry()
+    parts = _made(settings, registry)
+    clients = Clients(settings.trusted_proxies)
+    app = _app(settings, parts, registry, clients)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            background = [
+                tasks.create_task(http_part.named(name, coroutine), name=name)
+                for name, coroutine in parts.lives().items()
+            ]
+            await http_part.serve(
+                HostCheck(app, settings.public_names),
+                listeners,
+                encrypted=encrypted,
+                stop=stop,
+                on_ready=lambda: _log_ready(settings),
+                connections=connections_of(settings, clients),
+            )
+            for task in background:
+                task.cancel()
+    finally:
+        await parts.proxy.close()
+        await parts.peers.close()
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What a push proxy is made of."""
+
+    clock: Clock
+    keys: KeyFile
+    watch: Watchers
+    rights: Rights
+    people: People | None
+    proxy: Proxy
+    deliveries: Deliveries
+    groups: Groups
+    member: Membership
+    expulsions: Expulsions
+    reads: LeaseReads
+    peers: Peers
+
+    def lives(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """What runs until the proxy stops, by the name of its task."""
+        return {
+            "membership": self.member.run(),
+            "reads": self.reads.run(),
+            "watch": self.watch.run(),
+            "cursor-keys": self.keys.run(self.clock),
+            "leases": self.proxy.run(),
+            "expulsions": self.expulsions.run(),
+            "deliveries": self.deliveries.run(),
+            "groups": self.groups.run(),
+            "rights": self.rights.run(),
+            **({} if self.people is None else {"login": self.people.desk.run()}),
+        }
+
+
+def _made(settings: PushConfig, registry: CollectorRegistry) -> _Parts:
+    """Makes all parts, and connects those that hear of each other. Nothing runs yet."""
     own_url = settings.url or f"http://{settings.host}:{settings.port}"
-    clock, rng, registry = SystemClock(), random.Random(), CollectorRegistry()
+    clock, rng = SystemClock(), random.Random()
     sealer = sealing.load(settings.lease_key_file, os.urandom)
     caller = Caller(clock, allow_hosts=settings.allow_hosts, tls=_tls(settings.ca_file))
     keys = KeyFile(settings.cursor_key_file)
@@ -152,42 +215,22 @@ async def run(settings: PushConfig) -> None:
         clock=clock,
     )
     metrics.behind.set_function(lambda: watch.behind)
-    rights = Rights(
-        checked(
-            settings.rights,
-            hosts=(settings.host, *settings.also_hosts),
-            public_names=settings.public_names,
-            trusted_proxies=settings.trusted_proxies,
-            has_login=settings.login is not None,
-        ),
-        clock,
-    )
-    people = people_of(settings.login, rights, clock)
-    services = Services(
-        watch, caller, sealer, clock, rng, metrics, rights, settings.session_timeout_s
-    )
+    rights = _rights(settings, clock)
+    session_s = settings.session_timeout_s
+    share = settings.address_share
     proxy = Proxy(
-        services,
+        Services(watch, caller, sealer, clock, rng, metrics, rights, session_s),
         random_bytes=os.urandom,
         leases_max=settings.leases_max,
-        client_share=settings.address_share,
+        client_share=share,
     )
-    session_s = settings.session_timeout_s
+    proof_s = session_s / PROOFS_PER_SESSION
     deliveries = Deliveries(
-        DeliveryServices(
-            watch.hub,
-            caller,
-            sealer,
-            rights,
-            clock,
-            rng,
-            metrics,
-            proof_s=session_s / PROOFS_PER_SESSION,
-        ),
+        DeliveryServices(watch.hub, caller, sealer, rights, clock, rng, metrics, proof_s=proof_s),
         random_bytes=os.urandom,
-        client_share=settings.address_share,
+        client_share=share,
     )
-    groups = Groups(watch.hub, clock, random_bytes=os.urandom, client_share=settings.address_share)
+    groups = Groups(watch.hub, clock, random_bytes=os.urandom, client_share=share)
     member = Membership(
         settings.kafka,
         settings.name,
@@ -200,54 +243,54 @@ async def run(settings: PushConfig) -> None:
     )
     expulsions = Expulsions(proxy, deliveries, groups, clock)
     watch.hub.catalogue.on_ending = expulsions.hear
-    reads = LeaseReads(settings.kafka, settings.name, on_read=proxy.client_reads, rng=rng)
-    peers = Peers(settings.kafka, clock, own_url)
-    clients = Clients(settings.trusted_proxies)
-    connections = connections_of(settings, clients)
+    return _Parts(
+        clock=clock,
+        keys=keys,
+        watch=watch,
+        rights=rights,
+        people=people_of(settings.login, rights, clock),
+        proxy=proxy,
+        deliveries=deliveries,
+        groups=groups,
+        member=member,
+        expulsions=expulsions,
+        reads=LeaseReads(settings.kafka, settings.name, on_read=proxy.client_reads, rng=rng),
+        peers=Peers(settings.kafka, clock, own_url),
+    )
+
+
+def _rights(settings: PushConfig, clock: Clock) -> Rights:
+    """Who may ask for what. Raises ConfigError where others reach this part and nothing says so."""
+    return Rights(
+        checked(
+            settings.rights,
+            hosts=(settings.host, *settings.also_hosts),
+            public_names=settings.public_names,
+            trusted_proxies=settings.trusted_proxies,
+            has_login=settings.login is not None,
+        ),
+        clock,
+    )
+
+
+def _app(
+    settings: PushConfig, parts: _Parts, registry: CollectorRegistry, clients: Clients
+) -> FastAPI:
+    """The application with the routes of leases, deliveries and groups."""
     app = make_app(
-        proxy,
-        peers,
+        parts.proxy,
+        parts.peers,
         registry,
         clients=clients,
         allow_origins=settings.allow_origins,
-        progress=lambda: _progress(member, proxy),
-        rights=rights,
-        people=people,
-        clock=clock,
+        progress=lambda: _progress(parts.member, parts.proxy),
+        rights=parts.rights,
+        people=parts.people,
+        clock=parts.clock,
     )
-    delivery_routes.add_to(app, deliveries, clients)
-    group_routes.add_to(app, groups, clients, rights)
-    parts = {
-        "membership": member.run(),
-        "reads": reads.run(),
-        "watch": watch.run(),
-        "cursor-keys": keys.run(clock),
-        "leases": proxy.run(),
-        "expulsions": expulsions.run(),
-        "deliveries": deliveries.run(),
-        "groups": groups.run(),
-        "rights": rights.run(),
-        **({} if people is None else {"login": people.desk.run()}),
-    }
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            background = [
-                tasks.create_task(http_part.named(name, coroutine), name=name)
-                for name, coroutine in parts.items()
-            ]
-            await http_part.serve(
-                HostCheck(app, settings.public_names),
-                listeners,
-                encrypted=encrypted,
-                stop=stop,
-                on_ready=lambda: _log_ready(settings),
-                connections=connections,
-            )
-            for task in background:
-                task.cancel()
-    finally:
-        await proxy.close()
-        await peers.close()
+    delivery_routes.add_to(app, parts.deliveries, clients)
+    group_routes.add_to(app, parts.groups, clients, parts.rights)
+    return app
 
 
 def connections_of(settings: PushConfig, clients: Clients) -> Connections:

@@ -22,7 +22,6 @@ from typing import Final, NamedTuple
 from confluent_kafka import KafkaException, Message
 
 from edgewake.cloud.kafka import clients, group_names, topic_admin
-from edgewake.cloud.retry import Backoff
 from edgewake.cloud.sequencer.config import SequencerConfig
 from edgewake.cloud.sequencer.lag import READY_LAG_S, Lag, lag
 from edgewake.cloud.sequencer.membership import Membership, NameTaken
@@ -36,6 +35,7 @@ from edgewake.cloud.sequencer.transactions import SessionTransactions
 from edgewake.cloud.sequencer.up_reader import UpReader
 from edgewake.cloud.traces.tracer import open_tracer
 from edgewake.protocol import topics
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 

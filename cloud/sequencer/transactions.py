@@ -30,10 +30,11 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.delivery_reports import DeliveryReports
 from edgewake.protocol import topics
 
 log = logging.getLogger("edgewake.sequencer")
@@ -81,15 +82,10 @@ class SessionTransactions:
         self._write_claims(shards, None, timeout_s)
 
     def _write_claims(self, shards: Collection[int], value: bytes | None, timeout_s: float) -> None:
-        errors: list[KafkaError] = []
-
-        def told(error: KafkaError | None, _: Message) -> None:
-            if error is not None:
-                errors.append(error)
-
+        reports = DeliveryReports()
         for shard in shards:
             self._claims.produce(
-                topics.SEQUENCE, value, claim_key(self.id), shard, on_delivery=told
+                topics.SEQUENCE, value, claim_key(self.id), shard, on_delivery=reports
             )
         if self._claims.flush(timeout_s):
             raise KafkaException(
@@ -97,8 +93,8 @@ class SessionTransactions:
                     KafkaError._TIMED_OUT, f"no answer within {timeout_s:g} s to who serves shards"
                 )
             )
-        if errors:
-            raise KafkaException(errors[0])
+        if reports.errors:
+            raise KafkaException(reports.errors[0])
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

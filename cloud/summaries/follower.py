@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import orjson
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.delivery_reports import DeliveryReports
 from edgewake.cloud.kafka.metadata import partition_counts
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.cloud.summaries.intake import taken
@@ -59,7 +60,7 @@ class Follower:
         self._clock = clock
         self._rng = rng
         self._stop = threading.Event()
-        self._undelivered: KafkaError | None = None
+        self._reports = DeliveryReports()
         self.refused = 0
         """Records and device sketches that could not be read."""
 
@@ -220,21 +221,18 @@ class Follower:
         key: bytes | str,
         headers: list[tuple[str, bytes]] | None = None,
     ) -> None:
-        producer.produce(topic, value, key, headers=headers or [], on_delivery=self._on_delivery)
+        producer.produce(topic, value, key, headers=headers or [], on_delivery=self._reports)
         producer.poll(0)
-
-    def _on_delivery(self, error: KafkaError | None, _message: Message) -> None:
-        self._undelivered = self._undelivered or error
 
     def _flush(self, producer: Producer) -> None:
         """Wait until all is in Kafka.
 
         Raises Unavailable, after which nothing of it counts as done.
         """
-        left, error = producer.flush(FLUSH_S), self._undelivered
-        self._undelivered = None
-        if left or error is not None:
-            raise Unavailable(f"Kafka takes no summaries: {error.str() if error else 'no answer'}")
+        left, reports = producer.flush(FLUSH_S), self._reports
+        self._reports = DeliveryReports()
+        if left or reports.errors:
+            raise Unavailable(f"Kafka takes no summaries: {reports.why('no answer')}")
 
 
 def _key_of(step: Step, record: Record) -> _Key:

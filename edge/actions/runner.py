@@ -22,7 +22,6 @@ from edgewake.edge.actions.action import Action
 from edgewake.edge.actions.alert import Alert
 from edgewake.edge.actions.config import AnyAction
 from edgewake.edge.actions.progress import Outcome
-from edgewake.edge.backoff import Backoff
 from edgewake.edge.error_text import error_text
 from edgewake.edge.log.consumer import Consumer, LogRenewedError
 from edgewake.edge.log.event_log import EventLog
@@ -31,6 +30,7 @@ from edgewake.edge.log.forgetting import forget_others
 from edgewake.edge.log.keeping.work import Failpoint, no_failpoint
 from edgewake.edge.log.tables.consumers import Missed
 from edgewake.edge.things.streams import streams_of
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.topics import stream_and_thing
 
@@ -74,7 +74,7 @@ class ActionRunner:
         self._when = None if config.when is None else _condition(config.when)
         self._events = events
         self._clock = clock
-        self._backoff = Backoff(RETRY_MIN_S, RETRY_MAX_S, rng)
+        self._backoff = Backoff(rng, first_s=RETRY_MIN_S, max_s=RETRY_MAX_S)
         self._failpoint = failpoint
         self._progress = progress.Progress()
         self._next_s = 0.0
@@ -165,7 +165,7 @@ class ActionRunner:
                 self._say("waiting", f"the way there: {self._error}")
                 self._next_s = self._clock.monotonic_s() + self._backoff.next_s()
             else:
-                self._backoff.connection_lasted(self._clock.monotonic_s() - began_s)
+                self._backoff.lasted(self._clock.monotonic_s() - began_s)
                 return act
 
     def _aging(self, alert: Alert) -> Callable[[], float]:

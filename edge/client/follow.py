@@ -25,11 +25,11 @@ from urllib.parse import urljoin, urlsplit
 import httpx
 import orjson
 
-from edgewake.edge.backoff import Backoff
 from edgewake.edge.client.asked import Options, Published, asked
 from edgewake.edge.client.credentials import Credentials, may_follow, without_password
 from edgewake.edge.client.sse import Event, Parser, SseError
 from edgewake.edge.retry_after import retry_after_s
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.cursor import TEXT_MAX
 from edgewake.protocol.errors import RemoteError
@@ -159,7 +159,7 @@ class Follower:
         self._patient = patient
         self._on_notice = on_notice
         self._clock = clock or SystemClock()
-        self._backoff = Backoff(BACKOFF_MIN_S, BACKOFF_MAX_S, rng or random.Random())
+        self._backoff = Backoff(rng or random.Random(), first_s=BACKOFF_MIN_S, max_s=BACKOFF_MAX_S)
         self._was_connected = False
         self._streamed_s = -math.inf
         """When a stream was open last."""
@@ -338,7 +338,7 @@ class Follower:
         """
         if attempt.opened:
             self._streamed_s = self._clock.monotonic_s()
-            self._backoff.connection_lasted(self._streamed_s - attempt.began_s)
+            self._backoff.lasted(self._streamed_s - attempt.began_s)
         wait_s = max(self._backoff.next_s(), attempt.retry_s or 0.0, self._next_server()[1])
         self._on_notice(Lost(server, attempt.why, wait_s))
         await self._clock.sleep(wait_s)

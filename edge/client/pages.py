@@ -16,7 +16,6 @@ from typing import Final
 import httpx
 import orjson
 
-from edgewake.edge.backoff import Backoff
 from edgewake.edge.client.asked import Options, asked
 from edgewake.edge.client.credentials import Credentials, without_password
 from edgewake.edge.client.follow import (
@@ -30,6 +29,7 @@ from edgewake.edge.client.follow import (
     detail_of,
 )
 from edgewake.edge.retry_after import retry_after_s
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.cursor import TEXT_MAX
 from edgewake.protocol.leases.lease import Subscription
@@ -81,7 +81,7 @@ class Pages:
         self._asked = asked(wanted, Options(), start, None)
         self._on_notice = on_notice
         self._clock = clock or SystemClock()
-        self._backoff = Backoff(BACKOFF_MIN_S, BACKOFF_MAX_S, rng or random.Random())
+        self._backoff = Backoff(rng or random.Random(), first_s=BACKOFF_MIN_S, max_s=BACKOFF_MAX_S)
         self._turn = 0
         self._limit = LIMIT
 
@@ -109,7 +109,7 @@ class Pages:
                     response, body = await self._answer(http, server, cursor)
                 if response.status_code == 200:
                     page = _page_of(body)
-                    self._backoff.connection_lasted(PAGE_S)
+                    self._backoff.reset()
                     if self._clock.monotonic_s() - began_s <= PAGE_S * QUICK_PART:
                         self._limit = min(LIMIT, 2 * self._limit)
                     return page

@@ -25,7 +25,6 @@ from typing import Final
 import httpx
 
 from edgewake.edge import durable_file
-from edgewake.edge.backoff import Backoff
 from edgewake.edge.client import lease
 from edgewake.edge.client.credentials import Credentials, without_password
 from edgewake.edge.client.follow import (
@@ -42,6 +41,7 @@ from edgewake.edge.client.follow import (
 )
 from edgewake.edge.client.lease import BadAnswer, Kept, WakeUp
 from edgewake.edge.retry_after import retry_after_s
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.leases.lease import TTL_DEFAULT_S, Subscription, WakePolicy
@@ -102,7 +102,7 @@ class Sleeper:
         self._place = place
         self._on_notice = on_notice
         self._clock = clock or SystemClock()
-        self._backoff = Backoff(BACKOFF_MIN_S, BACKOFF_MAX_S, rng or random.Random())
+        self._backoff = Backoff(rng or random.Random(), first_s=BACKOFF_MIN_S, max_s=BACKOFF_MAX_S)
         self._new_key = new_key
         self._turn = 0
         self._renewed_s = float("-inf")
@@ -133,7 +133,7 @@ class Sleeper:
                 elif answer.status != 204:
                     raise FollowError(answer.told)
                 lasted_s = self._clock.monotonic_s() - asked_s
-                self._backoff.connection_lasted(lasted_s)
+                self._backoff.lasted(lasted_s)
                 if lasted_s < WAIT_S / 2:
                     # Two others have this lease, too, and each question ends an older one.
                     await self._pause(why)

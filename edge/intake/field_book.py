@@ -130,6 +130,21 @@ class FieldBook:
         self._kinds[name] = kind
         self.version += 1
 
+    def decide(self, types: Mapping[str, FieldType]) -> Sequence[str]:
+        """An operator has decided these types; returns the fields that had another one.
+
+        What the configuration declares stays.
+        """
+        declared = self._declared
+        changed = [
+            name
+            for name, kind in types.items()
+            if ALL not in declared and name not in declared and self._kinds.get(name) is not kind
+        ]
+        for name in changed:
+            self.learn(name, types[name])
+        return changed
+
     def sound(self, fields: dict[str, Scalar]) -> tuple[dict[str, Scalar], Sequence[str]]:
         """Convert the fields to their types.
 

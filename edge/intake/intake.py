@@ -527,8 +527,11 @@ class Intake:
         self.dropped += count
         self._sink.lose_these(readings, LossReason.QUEUE_FULL)
 
-    def note_units(self, units: Mapping[str, str]) -> None:
-        """Remember what is known of fields' units. `units`: path → unit."""
+    def note_units(self, units: Mapping[str, str], stream: str = "") -> None:  # noqa: ARG002
+        """Remember what is known of fields' units. `units`: path → unit.
+
+        `stream`: the one whose fields they are, where the source gives several.
+        """
         if units:
             self._book.note_units(units)
 

@@ -216,66 +216,24 @@ class EventLog:
         self._changed: set[asyncio.Future[None]] = set()
         self._consumers: dict[str, Consumer] = {}
         self._latest: dict[str, Reading] = {}
-        flags = config.mode.flags
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._owner = own_directory(directory)
-        if (foreign := set_foreign_aside(directory)) is not None:
-            log.error(
-                "%s was not an event log; it was renamed to %s",
-                directory / LOG_NAME,
-                foreign.name,
-                extra={"event": "log.foreign"},
-            )
-        limits = Limits(
-            quota_bytes=_quota_bytes(config),
-            consumer_bytes=config.consumer_bytes,
-            copies_sent=flags.copies_sent,
-            missing=CORRUPT if flags.is_durable else NOT_LOGGED,
-            readings_max=uplink.frame_readings_max,
-            bytes_max=uplink.frame_bytes_max,
-            window_frames=uplink.inflight_frames_max,
-            window_bytes=uplink.inflight_bytes_max,
-            lanes=self._lanes,
-            local=local,
-            lane_quotas=config.lane_quotas(),
-            clock_wait_s=config.clock_wait_s,
+        _say_foreign(directory)
+        open_store = partial(
+            LogStore,
+            directory,
+            _limits(config, uplink, self._lanes, local),
+            clock,
+            boot=boot_id,
+            new_epoch=lambda previous, now_ms: next_epoch(previous, now_ms=now_ms, rng=rng),
+            failpoint=failpoint,
+            is_durable=config.mode.flags.is_durable,
         )
-
-        def epoch_after(previous: int, now_ms: int) -> int:
-            return next_epoch(previous, now_ms=now_ms, rng=rng)
-
-        def open_store() -> LogStore:
-            return LogStore(
-                directory,
-                limits,
-                clock,
-                boot=boot_id,
-                new_epoch=epoch_after,
-                failpoint=failpoint,
-                is_durable=flags.is_durable,
-            )
-
-        def opener(error: BaseException | None) -> LogStore:
-            if error is not None and is_damage(error):
-                set_aside(directory)
-            try:
-                return open_store()
-            except LOG_ERRORS as damage:
-                if not is_damage(damage):
-                    raise
-                log.error(
-                    "the event log is damaged and set aside: %s",
-                    damage,
-                    extra={"event": "log.damaged"},
-                )
-                set_aside(directory)
-                return open_store()
-
         try:
-            if not flags.is_durable:
+            if not config.mode.flags.is_durable:
                 end_durable_log(directory)
             self._writer = LogWriter(
-                opener,
+                partial(_opened, directory, open_store),
                 directory,
                 config,
                 clock,
@@ -550,6 +508,56 @@ def _registration(
     name: str, streams: Sequence[str], at_end: bool
 ) -> Callable[[LogStore], ConsumerState]:
     return lambda store: store.register(name, streams, at_end=at_end)
+
+
+def _say_foreign(directory: Path) -> None:
+    """Sets another program's file aside and logs it."""
+    foreign = set_foreign_aside(directory)
+    if foreign is not None:
+        log.error(
+            "%s was not an event log; it was renamed to %s",
+            directory / LOG_NAME,
+            foreign.name,
+            extra={"event": "log.foreign"},
+        )
+
+
+def _limits(
+    config: LogConfig, uplink: FrameBounds, lanes: Mapping[str, Lane], local: frozenset[str]
+) -> Limits:
+    flags = config.mode.flags
+    return Limits(
+        quota_bytes=_quota_bytes(config),
+        consumer_bytes=config.consumer_bytes,
+        copies_sent=flags.copies_sent,
+        missing=CORRUPT if flags.is_durable else NOT_LOGGED,
+        readings_max=uplink.frame_readings_max,
+        bytes_max=uplink.frame_bytes_max,
+        window_frames=uplink.inflight_frames_max,
+        window_bytes=uplink.inflight_bytes_max,
+        lanes=lanes,
+        local=local,
+        lane_quotas=config.lane_quotas(),
+        clock_wait_s=config.clock_wait_s,
+    )
+
+
+def _opened(
+    directory: Path, open_store: Callable[[], LogStore], error: BaseException | None
+) -> LogStore:
+    """The store, opened again after `error`; where it is damaged, a new one in its place."""
+    if error is not None and is_damage(error):
+        set_aside(directory)
+    try:
+        return open_store()
+    except LOG_ERRORS as damage:
+        if not is_damage(damage):
+            raise
+        log.error(
+            "the event log is damaged and set aside: %s", damage, extra={"event": "log.damaged"}
+        )
+        set_aside(directory)
+        return open_store()
 
 
 def _quota_bytes(config: LogConfig) -> int:

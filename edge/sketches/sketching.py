@@ -19,7 +19,6 @@ from typing import Any, Final
 
 import orjson
 
-from edgewake.edge.backoff import Backoff
 from edgewake.edge.log.consumer import Chunk, Consumer, LogRenewedError
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.forgetting import SKETCHES as PREFIX
@@ -30,6 +29,7 @@ from edgewake.edge.sketches import windows
 from edgewake.edge.sketches.config import SketchConfig
 from edgewake.edge.sketches.workshop import MakerGone, Workshop, workshop
 from edgewake.edge.things.streams import made_of, streams_of
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import LocalError
 from edgewake.protocol.sketches.sketch import STREAM, DeviceSketch, SketchKind
@@ -71,7 +71,7 @@ class Sketcher:
         self._of_things = of_things
         self._events = events
         self._clock = clock
-        self._backoff = Backoff(RESTART_MIN_S, RESTART_MAX_S, rng)
+        self._backoff = Backoff(rng, first_s=RESTART_MIN_S, max_s=RESTART_MAX_S)
         self._windows = self._resumed(None)
         self._ended: set[str] = set()
         """Streams of the log of which a window is over since the last commit."""
@@ -98,7 +98,7 @@ class Sketcher:
                 self._say("log_renewed", str(error))
             except MakerGone as error:
                 self._restarts += 1
-                self._backoff.connection_lasted(self._clock.monotonic_s() - began_s)
+                self._backoff.lasted(self._clock.monotonic_s() - began_s)
                 self._say("restarted", f"{error}: made again from the log")
                 await self._clock.sleep(self._backoff.next_s())
             finally:

@@ -177,6 +177,11 @@ class SourceConfig(ConfigTable):
         """Are things devices of their own?"""
         return self.things == "devices"
 
+    @property
+    def has_streams(self) -> bool:
+        """Does it give readings of several streams?"""
+        return False
+
     def source(self, context: SourceContext) -> Source:
         """Make the source. Whatever it raises is said, and it is asked again later."""
         raise NotImplementedError
@@ -184,6 +189,19 @@ class SourceConfig(ConfigTable):
     def owns(self) -> str | None:
         """What no second source may read too, in words; None: anybody may."""
         return None
+
+
+STREAMS_NEED: Final = (
+    '`streams = "all"` is for readings that are kept, sent and of the lane normal: expected no '
+    "`mode`, `send` or `lane` with it"
+)
+
+
+def check_streams(config: SourceConfig) -> None:
+    """May it give readings of several streams? Raises ValueError."""
+    is_usual = config.mode is Mode.ACK and config.send and config.lane is Lane.NORMAL
+    if config.has_streams and not is_usual:
+        raise ValueError(STREAMS_NEED)
 
 
 def kinds() -> dict[str, EntryPoint]:

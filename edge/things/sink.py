@@ -1,7 +1,7 @@
-"""Passes readings of things behind this device into the log.
+"""Passes readings of several streams, and of things behind this device, into the log.
 
 Each thing has a stream of its own, `power/of/meter-7`, so that numbers, gaps, quotas and frames are
-the thing's.
+the thing's. A reading of another stream than its source's says so under STREAM.
 
 What one call brings of several things becomes durable together, with the place of its source.
 """
@@ -17,6 +17,7 @@ from typing import Any, Final
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.keeping.work import Commit
 from edgewake.edge.log.tables.codec import Reading
+from edgewake.edge.things.streams import STREAM
 from edgewake.protocol.frames.frame import Scalar
 from edgewake.protocol.maps.names import device_name
 from edgewake.protocol.names import THING
@@ -31,18 +32,31 @@ TOO_MANY: Final = "too_many_things"
 class ThingSink:
     """Mode `ack`: the event log, by things. A reading without a thing is the device's own."""
 
-    def __init__(self, events: EventLog, stream: str, *, device: str, things_max: int) -> None:
+    def __init__(
+        self,
+        events: EventLog,
+        stream: str,
+        *,
+        device: str,
+        things_max: int,
+        has_devices: bool = True,
+    ) -> None:
         """At most `things_max` things have streams here; readings of others are lost.
 
-        A gap of the device's own stream says how many.
+        A gap of the device's own stream says how many. A thing counts once for each of the source's
+        streams. `has_devices`: are things devices of their own, or is each reading this device's?
         """
         self._events = events
         self._stream = stream
         self._device = device
         self._things_max = things_max
+        self._has_devices = has_devices
         self._own = events.stream(stream)
-        names = map(stream_and_thing, events.streams())
-        self._things = {thing for of, thing in names if of == stream and thing}
+        self._things: set[str] = set()
+        """Streams of things here."""
+        self._streams: set[str] = set()
+        """Streams whose things are in `_things`."""
+        self._look_for_things(stream)
         self._newest: Future[None] | None = None
         """When the last call's readings are durable, those before it are, too."""
         self._wanted: tuple[str, ...] = (stream,)
@@ -80,7 +94,12 @@ class ThingSink:
 
     def _note(self, names: Iterable[str]) -> None:
         """These have streams here now."""
-        self._things |= {thing for thing in map(_thing_of, names) if thing}
+        self._things |= {name for name in names if stream_and_thing(name)[1]}
+
+    def _look_for_things(self, stream: str) -> None:
+        """Find the things that the log has of a stream that is seen for the first time."""
+        self._streams.add(stream)
+        self._note(name for name in self._events.streams() if stream_and_thing(name)[0] == stream)
 
     def _leave(
         self,
@@ -108,16 +127,17 @@ class ThingSink:
     def _by_stream(self, readings: Sequence[Reading]) -> tuple[dict[str, list[Reading]], int]:
         """The readings by stream of the log, and how many are of things beyond the bound."""
         found: dict[str, list[Reading]] = {}
-        things = set(self._things)
+        things = self._things if not self._has_devices else set(self._things)
         too_many = 0
-        for reading in readings:
-            thing = self._named(reading[1])
-            if thing and thing not in things:
+        for marked in readings:
+            stream, reading = self._placed(marked)
+            thing = self._named(reading[1]) if self._has_devices else ""
+            name = of_thing(stream, thing) if thing else stream
+            if thing and name not in things:
                 if len(things) >= self._things_max:
                     too_many += 1
                     continue
-                things.add(thing)
-            name = of_thing(self._stream, thing) if thing else self._stream
+                things.add(name)
             found.setdefault(name, []).append(_without_thing(reading) if thing else reading)
         if too_many:
             log.warning(
@@ -127,6 +147,16 @@ class ThingSink:
                 extra={"event": "things.too_many", "stream": self._stream},
             )
         return found, too_many
+
+    def _placed(self, reading: Reading) -> tuple[str, Reading]:
+        """The stream of a reading, and the reading itself."""
+        t, fields = reading
+        stream = fields.get(STREAM)
+        if not isinstance(stream, str):
+            return self._stream, reading
+        if self._has_devices and stream not in self._streams:
+            self._look_for_things(stream)
+        return stream, (t, {name: value for name, value in fields.items() if name != STREAM})
 
     def _named(self, fields: Mapping[str, Scalar]) -> str:
         """The thing of a reading; empty where it is the device's own."""
@@ -138,10 +168,6 @@ class ThingSink:
         except (ValueError, OverflowError):  # an integer may be larger than any float
             return ""
         return "" if name == self._device else name
-
-
-def _thing_of(name: str) -> str:
-    return stream_and_thing(name)[1]
 
 
 def _without_thing(reading: Reading) -> Reading:

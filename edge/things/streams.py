@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from edgewake.protocol.topics import of_all_things, of_thing, stream_and_thing
+
+STREAM: Final = "\0stream"
+"""Says of an object or a reading on its way into the log which stream it is of, where that is not
+its source's own; no field can be called so."""
 
 
 def streams_of(stream: str, *, of_things: bool) -> list[str]:

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from edgewake.edge.backoff import SETTLED_S, Backoff
 from edgewake.edge.log.keeping.lanes import Lane
+from edgewake.protocol.backoff import SETTLED_S, Backoff
 
 DAY_MS: Final = 86_400_000
 MINUTE_MS: Final = 60_000
@@ -98,7 +98,7 @@ class Brokers:
 
         Away from home, home is tried every `home_after_s`.
         """
-        self._backoffs = [Backoff(minimum_s, maximum_s, rng) for _ in range(count)]
+        self._backoffs = [Backoff(rng, first_s=minimum_s, max_s=maximum_s) for _ in range(count)]
         self._until_s = [float("-inf")] * count
         self._failures = [0] * count
         """In a row, of each."""
@@ -131,7 +131,7 @@ class Brokers:
     def ended(self, index: int, now_s: float, *, lasted_s: float = 0.0) -> None:
         """It ended, or was never opened."""
         self._home_due_s = None
-        self._backoffs[index].connection_lasted(lasted_s)
+        self._backoffs[index].lasted(lasted_s)
         self._failures[index] = 1 + (0 if lasted_s >= SETTLED_S else self._failures[index])
         self._until_s[index] = now_s + self._backoffs[index].next_s()
 

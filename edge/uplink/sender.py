@@ -51,8 +51,10 @@ from edgewake.protocol.errors import ConfigError, RejectReason, RemoteError, Una
 from edgewake.protocol.frames import compact
 from edgewake.protocol.frames.ack import Ack, Later, decode_joined
 from edgewake.protocol.frames.compact import COMPACT_TYPE, Compact
+from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.mqtt import PACKET_BYTES_MAX
 from edgewake.protocol.ops.device import DeviceStatus, FieldsSaid
+from edgewake.protocol.topics import stream_and_thing
 
 log = logging.getLogger("edgewake.uplink")
 
@@ -84,11 +86,14 @@ class Uplink:
         fields: Callable[[], FieldsSaid] = dict,
         inbox: Inbox | None = None,
         feeds: Feeds | None = None,
+        on_types: Callable[[str, Mapping[str, FieldType]], None] = lambda _stream, _types: None,
     ) -> None:
         """`inbox` gets the cloud's messages beside its answers, `feeds` other devices' readings.
 
-        `fields`: see `Presence`.
+        `fields`: see `Presence`. `on_types`: hears the types that operators have decided of a
+        stream's fields.
         """
+        self._on_types = on_types
         self._config = config
         self._events = events
         self._clock = clock
@@ -533,6 +538,8 @@ class Uplink:
         freed = self.session.on_ack(key, ack, self._clock.monotonic_s())
         if freed is None:
             return
+        if ack.types:
+            self._on_types(stream_and_thing(key.stream)[0], ack.types)
         self._events.free(freed.key, freed.rejected)
         if freed.rejected is None:
             self.acked += 1

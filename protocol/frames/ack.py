@@ -11,6 +11,10 @@ Payload (JSON):
     {"later":"field_type","retry_after_ms":30000,"detail":"…"}   not now: the cloud keeps nothing of
                                                                  it; send it again after that time
 
+An answer `kept` also has `"types": {"speed": "number"}` where the message had odd values of fields
+(`speed_odd`) whose types an operator has decided: an agent whose first value was another one learns
+it so.
+
 A device that names `ew/v1/<device>/acks` as its response topic gets what is due to it in one
 message, each answer beside its correlation data, which then must be text; a token alone means kept:
 
@@ -23,13 +27,15 @@ A device frees a frame on the first two, and on nothing else: an MQTT PUBACK pro
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import orjson
 
 from edgewake.protocol.errors import RejectReason, RemoteError
+from edgewake.protocol.frames.field_type import FieldType
 
 DETAIL_CHARS_MAX: Final = 500
 """The longest explanation, characters; the rest is cut off."""
@@ -98,15 +104,22 @@ class Later(NamedTuple):
         )
 
 
+NO_TYPES: Final[Mapping[str, FieldType]] = MappingProxyType({})
+
+
 class Ack(NamedTuple):
     """An acknowledgement, positive (`rejected` is None) or final refusal."""
 
     token: AckToken
     rejected: RejectReason | None = None
     detail: str = ""
+    types: Mapping[str, FieldType] = NO_TYPES
+    """Decided types of fields that had odd values."""
 
     def encode(self) -> bytes:
         """The payload."""
+        if self.rejected is None and self.types:
+            return orjson.dumps({"token": str(self.token), "types": self.types})
         if self.rejected is None:
             return f'{{"token":"{self.token}"}}'.encode()
         return orjson.dumps(
@@ -147,12 +160,20 @@ def _answer(body: Any) -> Ack | Later:
     rejected, detail = body.get("rejected"), str(body.get("detail", ""))
     token = AckToken.parse(body["token"])
     if rejected is None:
-        return Ack(token, None, detail)
+        return Ack(token, None, detail, _types(body.get("types")))
     try:
         return Ack(token, RejectReason(rejected), detail)
     except ValueError:
         # Devices are upgraded last: a reason that we do not know yet refuses as well.
         return Ack(token, RejectReason.UNKNOWN, f"{rejected!s:.64}: {detail}")
+
+
+def _types(said: Any) -> Mapping[str, FieldType]:
+    """Those that we know: devices are upgraded last."""
+    if not isinstance(said, dict):
+        return NO_TYPES
+    known = {kind.value: kind for kind in FieldType}
+    return {name: known[kind] for name, kind in said.items() if kind in known}
 
 
 def _later_reason(text: Any) -> LaterReason:
@@ -175,7 +196,7 @@ def joined(answers: Iterable[tuple[bytes, Ack | Later]]) -> Iterator[bytes]:
     parts: list[bytes] = []
     size = 2
     for correlation, answer in answers:
-        is_kept = isinstance(answer, Ack) and answer.rejected is None
+        is_kept = isinstance(answer, Ack) and answer.rejected is None and not answer.types
         body = b'"%b"' % str(answer.token).encode() if is_kept else answer.encode()  # type: ignore[union-attr]
         part = b'["%b",%b]' % (correlation, body)
         if size + len(part) + 1 > JOINED_BYTES_MAX and parts:

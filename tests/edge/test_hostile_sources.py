@@ -11,11 +11,11 @@ from typing import Any
 import orjson
 import pytest
 
-from edgewake.edge.backoff import SETTLED_S, Backoff
 from edgewake.edge.intake.intake import Intake, OneWaySink
 from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.supervisor import RESTART_MAX_S, RESTART_MIN_S, SourceState, Supervisor
+from edgewake.protocol.backoff import SETTLED_S, Backoff
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import Unavailable
 from tests.edge.helpers import lose
@@ -70,7 +70,7 @@ def supervised(
     taken: list[Reading] = []
     clock = clock or FakeClock()
     intake = Intake("source", OneWaySink(taken.extend, lose), Policy.BLOCK, clock)
-    backoff = Backoff(RESTART_MIN_S, RESTART_MAX_S, random.Random(1))
+    backoff = Backoff(random.Random(1), first_s=RESTART_MIN_S, max_s=RESTART_MAX_S)
     return (
         Supervisor(
             "source",
@@ -153,7 +153,7 @@ async def test_one_that_exits_while_it_is_made_is_made_again() -> None:
         return Acting(clock)
 
     intake = Intake("source", OneWaySink(lambda _: None, lose), Policy.BLOCK, clock)
-    one = Supervisor("source", make, intake, clock, Backoff(1, 60, random.Random(1)))
+    one = Supervisor("source", make, intake, clock, Backoff(random.Random(1), first_s=1, max_s=60))
     await one.run()
     assert (one.state, one.error, len(made)) == (SourceState.ENDED, "SystemExit: no licence", 2)
 
@@ -170,7 +170,8 @@ async def test_a_stop_is_no_failure_even_for_one_that_turns_it_into_one() -> Non
 
     clock = FakeClock()
     intake = Intake("source", OneWaySink(lambda _: None, lose), Policy.BLOCK, clock)
-    one = Supervisor("source", Sulking, intake, clock, Backoff(1, 60, random.Random(1)))  # type: ignore[arg-type]
+    backoff = Backoff(random.Random(1), first_s=1, max_s=60)
+    one = Supervisor("source", Sulking, intake, clock, backoff)
     running = asyncio.create_task(one.run())
     for _ in range(5):
         await asyncio.sleep(0)

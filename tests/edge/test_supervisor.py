@@ -7,12 +7,12 @@ import random
 
 import pytest
 
-from edgewake.edge.backoff import Backoff
 from edgewake.edge.intake.intake import Intake, OneWaySink
 from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.sources.source import Source
 from edgewake.edge.supervisor import RESTART_MAX_S, RESTART_MIN_S, SourceState, Supervisor
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import Unavailable
 from tests.edge.helpers import lose
@@ -53,7 +53,7 @@ def supervised(make: Source | type[Source], taken: list[Reading], clock: FakeClo
         lambda: make,
         intake,
         clock,
-        Backoff(RESTART_MIN_S, RESTART_MAX_S, random.Random(1)),
+        Backoff(random.Random(1), first_s=RESTART_MIN_S, max_s=RESTART_MAX_S),
     )  # type: ignore[arg-type, return-value]
 
 
@@ -93,7 +93,11 @@ async def test_a_source_that_cannot_be_made_is_asked_again() -> None:
 
     intake = Intake("source", OneWaySink(taken.extend, lose), Policy.BLOCK, clock)
     one = Supervisor(
-        "source", make, intake, clock, Backoff(RESTART_MIN_S, RESTART_MAX_S, random.Random(1))
+        "source",
+        make,
+        intake,
+        clock,
+        Backoff(random.Random(1), first_s=RESTART_MIN_S, max_s=RESTART_MAX_S),
     )
     await one.run()
     assert (asked, len(taken), one.failures) == (3, 1, 2)

@@ -20,17 +20,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, TypeAlias
 
 import orjson
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaException, Producer
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.delivery_reports import DeliveryReports
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.log.hub_bounds import Full
 from edgewake.protocol import topics
@@ -232,15 +232,19 @@ class KeptCursors:
         unanswered = _unavailable(f"no answer within {WRITE_S:.0f} s")
         before = {ask.key: self._table.get(ask.key) for ask in asks}
         answers: dict[_Ask, str | Exception | None] = {}
+        reports: dict[_Ask, DeliveryReports] = {}
         for ask in asks:
             why = self._table.refusal(ask.key)
             answers[ask] = unanswered if why is None else Full(why)
             if why is None:
                 try:
-                    self._produce(producer, ask, partial(answers.__setitem__, ask))
+                    reports[ask] = self._produce(producer, ask)
                 except (BufferError, KafkaException) as error:
                     answers[ask] = _unavailable(error)
         producer.flush(WRITE_S)
+        for ask, report in reports.items():
+            if report.are_in():
+                answers[ask] = _unavailable(report.errors[0]) if report.errors else None
         failed = {ask.key for ask, answer in answers.items() if type(answer) is Unavailable}
         if failed:
             self._undo(failed, before, answers)
@@ -260,19 +264,16 @@ class KeptCursors:
             if answer is None and ask.key in failed:
                 self._table.take(ask.key, ask.value)
 
-    def _produce(
-        self, producer: Producer, ask: _Ask, answer: Callable[[Exception | None], None]
-    ) -> None:
-        def on_delivery(error: KafkaError | None, _: Message) -> None:
-            answer(None if error is None else _unavailable(error))
-
+    def _produce(self, producer: Producer, ask: _Ask) -> DeliveryReports:
+        reports = DeliveryReports()
         for old in self._table.old(ask.holder):
             producer.produce(topics.CURSORS, key=old, value=None, partition=0)
             self._table.take(old, None)
         producer.produce(
-            topics.CURSORS, key=ask.key, value=ask.value, partition=0, on_delivery=on_delivery
+            topics.CURSORS, key=ask.key, value=ask.value, partition=0, on_delivery=reports
         )
         self._table.take(ask.key, ask.value)  # the bounds hold for those behind it, too
+        return reports
 
     def _read(self) -> None:
         if self._reader is None:

@@ -59,10 +59,10 @@ from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.metadata import partition_counts
 from edgewake.cloud.kafka.mortal import Admin
 from edgewake.cloud.kafka.offsets import ranges as offset_ranges
-from edgewake.cloud.retry import Backoff
 from edgewake.cloud.summaries import late_part
 from edgewake.cloud.summaries.summary import Record, Step
 from edgewake.protocol import topics
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import EdgewakeError
 from edgewake.protocol.frames.field_type import FieldType

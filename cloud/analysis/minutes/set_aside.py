@@ -14,7 +14,7 @@ import random
 from collections.abc import Collection
 from typing import Final
 
-from edgewake.cloud.retry import Backoff
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.clock import Clock
 
 log = logging.getLogger("edgewake.analysis")

@@ -35,7 +35,7 @@ from edgewake.cloud.analysis.results.transaction import Ends
 from edgewake.cloud.analysis.schedule.slow import Cost, Slow, slow_one
 from edgewake.cloud.queries.lane_kind import LaneKind
 from edgewake.cloud.queries.query import Registered
-from edgewake.cloud.retry import Backoff
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import EdgewakeError
 from edgewake.protocol.frames.field_type import FieldType

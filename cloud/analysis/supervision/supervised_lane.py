@@ -8,7 +8,7 @@ from edgewake.cloud.analysis.lanes.counters import Counters
 from edgewake.cloud.analysis.lanes.failures import Trouble
 from edgewake.cloud.analysis.lanes.lane import Lane
 from edgewake.cloud.analysis.results.emitted_rows import EmittedRows
-from edgewake.cloud.retry import Backoff
+from edgewake.protocol.backoff import Backoff
 
 
 @dataclass

@@ -34,7 +34,7 @@ from edgewake.cloud.analysis.supervision.starts import Starts
 from edgewake.cloud.analysis.supervision.supervised_lane import SupervisedLane
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.queries.lane_kind import LaneKind
-from edgewake.cloud.retry import Backoff
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import LocalError
 

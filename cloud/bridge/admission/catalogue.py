@@ -13,7 +13,7 @@ operator can help the refusal is NotNow, else it is final.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from edgewake.cloud.bridge.admission.allowance import BY_MAPS, BY_NOBODY, Account
@@ -356,6 +356,14 @@ class Catalogue:
             wanted = row.model_copy(update={"fields": {**row.fields, **found}})
             pending = self._unpublished.get(stream)
             self._unpublished[stream] = wanted if pending is None else merge(pending, wanted)
+
+    def decided(self, stream: str, names: Iterable[str]) -> Mapping[str, FieldType]:
+        """The types of these fields that an operator has decided."""
+        row = self._confirmed.get(stream)
+        fields = {} if row is None else row.fields
+        return {
+            name: fields[name].type for name in names if name in fields and fields[name].revision
+        }
 
     def is_waiting(self, stream: str) -> bool:
         """Is something of this stream proposed that has not come back?"""

@@ -5,6 +5,7 @@ No I/O.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -31,6 +32,9 @@ TRUNCATED_BYTES: Final = 64 * 1024
 lowered."""
 
 _STATUS_SLASHES: Final = topics.status("").count("/")
+_OUR_TYPES: Final = "application/vnd.edgewake"
+_ODD_MARK: Final = b'_odd":['
+_ODD_FIELD: Final = re.compile(rb'"([A-Za-z0-9_]{1,64})_odd":\[')
 _STATUS_END: Final = "/status"
 
 device_in = lru_cache(maxsize=65_536)(topics.device_in)
@@ -58,6 +62,15 @@ class KafkaRecord(NamedTuple):
 def is_status(topic: str) -> bool:
     """Does a device say on it whether it is there?"""
     return topic.endswith(_STATUS_END) and topic.count("/") == _STATUS_SLASHES
+
+
+def odd_fields(content_type: str | None, value: bytes) -> Sequence[str]:
+    """The fields that have texts of odd values beside them in a record of an agent's frame."""
+    if _ODD_MARK not in value:
+        return ()
+    if not (content_type or "").startswith(_OUR_TYPES):
+        return ()  # a plain device keeps no types
+    return [name.decode() for name in _ODD_FIELD.findall(value)]
 
 
 def record_of(

@@ -19,7 +19,8 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from edgewake.protocol.errors import RejectReason
-from edgewake.protocol.frames.ack import Ack, AckToken, Later
+from edgewake.protocol.frames.ack import NO_TYPES, Ack, AckToken, Later
+from edgewake.protocol.frames.field_type import FieldType
 
 
 class Delivery:
@@ -39,6 +40,7 @@ class Delivery:
         "response_topic",
         "since_s",
         "stored_at",
+        "types",
         "units",
     )  # fmt: skip
 
@@ -69,6 +71,8 @@ class Delivery:
         """Partition and offset, once Kafka has it."""
         self.later: Later | None = None
         """Kafka never gets it: the device is asked to send it again later."""
+        self.types: Mapping[str, FieldType] = NO_TYPES
+        """Decided types, of fields that have odd values in it."""
         self.units: Mapping[str, str] | None = None
         """Units of the fields of its reading, as far as its map or device says them."""
         self.is_left_out = False
@@ -120,7 +124,10 @@ class Delivery:
             return None
         partition, offset = self.stored_at
         ack = Ack(
-            AckToken(partition, offset, dead=self.rejected is not None), self.rejected, self.detail
+            AckToken(partition, offset, dead=self.rejected is not None),
+            self.rejected,
+            self.detail,
+            self.types,
         )
         return Answer(self.response_topic, self.correlation_data, ack)
 

@@ -26,7 +26,7 @@ from edgewake.cloud.bridge.mqtt.mqtt_connection import (
     OnPublish,
 )
 from edgewake.cloud.bridge.mqtt.subscriptions import Subscriptions
-from edgewake.cloud.retry import Backoff
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.broker import password_of, tls_of
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import RemoteError

@@ -32,7 +32,7 @@ from edgewake.cloud.bridge.mqtt.mqtt_connection import (
     ConnectRefused,
 )
 from edgewake.cloud.bridge.sparkplug.host_parts import parts_of
-from edgewake.cloud.retry import Backoff
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.broker import password_of, tls_of
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Rejected, RejectReason, RemoteError

@@ -13,10 +13,11 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from edgewake.cloud.kafka import clients, metadata, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.delivery_reports import DeliveryReports
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.ops.letters.letter_replay import REPLAYS_MAX, FirstKept, Replay, Replays
 from edgewake.protocol import topics
@@ -190,7 +191,7 @@ class _Writer:
 
         Raises KafkaException or Unavailable.
         """
-        answers: list[tuple[KafkaError | None, Message]] = []
+        reports = DeliveryReports()
         self.producer.produce(
             topic,
             value,
@@ -198,16 +199,15 @@ class _Writer:
             partition,
             timestamp=timestamp,
             headers=headers,
-            on_delivery=lambda *answer: answers.append(answer),
+            on_delivery=reports,
         )
         with clients.fatal_errors():
             self.producer.flush(KAFKA_S)
-        if not answers:
+        if not reports.are_in():
             raise Unavailable(f"topic {topic}: Kafka did not confirm the record in time")
-        error, message = answers[0]
-        if error is not None:
-            raise KafkaException(error)
-        return int(message.offset() or 0)
+        if reports.errors:
+            raise KafkaException(reports.errors[0])
+        return reports.offsets[0]
 
 
 def _row(

@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaException, Producer
 from pydantic import BaseModel
 
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.delivery_reports import DeliveryReports
 from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
@@ -57,15 +58,7 @@ class TableWriter:
         await self.blocking(lambda: self._produce(topic, key, None))
 
     def _produce(self, topic: str, key: str, value: bytes | None) -> int:
-        failed: list[KafkaError] = []
-        offsets: list[int] = []
-
-        def on_delivery(error: KafkaError | None, message: Message) -> None:
-            if error is not None:
-                failed.append(error)
-            else:
-                offsets.append(message.offset())
-
+        reports = DeliveryReports()
         producer = self._producer or clients.producer(
             self._config,
             "ops-tables-writer",
@@ -73,18 +66,15 @@ class TableWriter:
         )
         self._producer = None  # One that fails may never reach a broker again.
         try:
-            producer.produce(topic, key=key, value=value, partition=0, on_delivery=on_delivery)
+            producer.produce(topic, key=key, value=value, partition=0, on_delivery=reports)
             producer.flush(WRITE_TIMEOUT_S + 1)
         except (KafkaException, BufferError) as error:
             raise Unavailable(f"{topic}: {key!r}: {error}") from error
-        if offsets:
-            self._producer = producer
-        else:
-            raise Unavailable(
-                f"{topic}: {key!r}: "
-                f"{failed[0].str() if failed else 'Kafka did not confirm it in time'}"
-            )
-        return offsets[0]
+        if not reports.offsets:
+            why = reports.why("Kafka did not confirm it in time")
+            raise Unavailable(f"{topic}: {key!r}: {why}")
+        self._producer = producer
+        return reports.offsets[0]
 
     def blocking(self, work: Callable[[], T]) -> Awaitable[T]:
         """Runs a blocking call in the writer's thread."""

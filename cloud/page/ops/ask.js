@@ -14,7 +14,7 @@ const NOTHING = { answer: null, faults: [], began: null };
 /** A first question that has an answer here: about the stream that sends most now, else about any. */
 function firstOf(streams) {
   const [first] = streams.toSorted((a, b) => (b.readings_per_s ?? 0) - (a.readings_per_s ?? 0));
-  return first ? `SELECT * FROM ${first.name} ORDER BY t DESC LIMIT 20` : "SELECT 6 * 7 AS answer";
+  return first ? `SELECT * FROM "${first.name}" ORDER BY t DESC LIMIT 20` : "SELECT 6 * 7 AS answer";
 }
 
 export function Ask({ params }) {
@@ -46,13 +46,24 @@ function Question({ first }) {
     setState((before) => (before.faults.length ? { ...before, faults: [] } : before));
   };
   const { answer, faults, began } = state;
-  const rows = answer?.rows.map((row) => Object.fromEntries(answer.columns.map(({ name, type }, i) => [name, shown(row[i], type)])));
+  const columns = answer ? keysOf(answer.columns) : [];
+  const rows = answer?.rows.map((row) => Object.fromEntries(answer.columns.map(({ type }, i) => [columns[i], shown(row[i], type)])));
   return html`<section class="card"><${SqlEditor} id="sql" label="One SELECT over streams, queries and summaries, past and present" first=${first} faults=${faults} onText=${write} onSend=${ask} />
       <p class="actions"><button type="button" class="primary" disabled=${began !== null} onClick=${ask}>Ask</button>
         ${began === null ? html`<small>Ctrl + Enter</small>` : html`<button type="button" onClick=${() => stopper.current?.abort()}>Stop</button><${Waiting} since=${began} />`}</p></section>
     ${answer && html`<section class="card" aria-busy=${began !== null}><h2>Answer <small>${counted(rows.length, "rows")} in ${answer.seconds.toFixed(2)} s${answer.is_cut ? ", there are more" : ""}</small></h2>
-      ${rows.length ? html`<div class="console answer"><${Table} rows=${rows} columns=${answer.columns.map(({ name }) => name)} caption="Answer" /></div>` : html`<p class="quiet">No row is like that.</p>`}
+      ${rows.length ? html`<div class="console answer"><${Table} rows=${rows} columns=${columns} caption="Answer" /></div>` : html`<p class="quiet">No row is like that.</p>`}
       <p class="quiet">${stands(answer)}${answer.columns.some(({ type }) => isTime(type)) && ` Times are those of ${Intl.DateTimeFormat().resolvedOptions().timeZone}.`}</p></section>`}`;
+}
+
+/** The columns of an answer, each by a name of its own: two of the same name are two. */
+function keysOf(columns) {
+  const seen = new Map();
+  return columns.map(({ name }) => {
+    const nth = (seen.get(name) ?? 0) + 1;
+    seen.set(name, nth);
+    return nth === 1 ? name : `${name} (${nth})`;
+  });
 }
 
 const isTime = (type) => type.startsWith("TIMESTAMP");

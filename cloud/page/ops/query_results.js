@@ -61,7 +61,7 @@ export function Results({ query }) {
           ...columns.map((one) => [one, words(one), { number: isNumber(one), view: ({ newest }) => cell(newest[one], one) }]),
           ["state", "state", { view: (row) => html`<${Standing} row=${row} columns=${numbers} />` }],
         ]} /></div>`}
-      <p class="actions"><a class="button" href=${`#/boards?${new URLSearchParams({ source: name, ...(numbers.length && { field: numbers[0] }) })}`}>Put on a board</a><a class="button" href=${`#/ask?sql=${enc(`SELECT * FROM ${name} ORDER BY window_end DESC LIMIT 100`)}`}>Ask in SQL</a>
+      <p class="actions"><a class="button" href=${`#/boards?${new URLSearchParams({ source: name, ...(numbers.length && { field: numbers[0] }) })}`}>Put on a board</a><a class="button" href=${`#/ask?sql=${enc(`SELECT * FROM "${name}" ORDER BY window_end DESC LIMIT 100`)}`}>Ask in SQL</a>
         <a class="button" href=${`#/queries/new?text=${enc(`-- name: ${name}_more\n-- description: Of the results of ${name}\nSELECT * FROM ${name}\n`)}`}>Use these results in a query</a></p>
       <${Ways} of=${[["in a terminal", `edgewake tail ${name}`], ["as curl", `curl -N '${query.events_urls[0] ?? `http://ACCESS-SERVER${query.events_path}`}?from=-15m'`], ...programsOf(query, { name, back: "-15m" })]} /></section>`;
 }

@@ -38,7 +38,7 @@ export function Stream({ name, params }) {
         ["read by", html`<a href=${`#/clients?stream=${enc(name)}`}>clients</a>`],
         ["see it", html`<a href=${`#/boards?source=${enc(name)}`}>put on a board</a>`],
         ["be told", html`<a href=${`#/alerts?new=1&stream=${enc(name)}`}>alert on this</a>`],
-        ["ask", html`<a href=${`#/ask?sql=${enc(`SELECT * FROM ${name} ORDER BY t DESC LIMIT 20`)}`}>its newest readings by SQL</a>`],
+        ["ask", html`<a href=${`#/ask?sql=${enc(`SELECT * FROM "${name}" ORDER BY t DESC LIMIT 20`)}`}>its newest readings by SQL</a>`],
       ]} />
       <${Fields} stream=${stream} />
       <${Decide} key=${`decided ${name}`} stream=${stream} again=${loaded.again} />

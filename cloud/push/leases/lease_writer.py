@@ -17,10 +17,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.delivery_reports import DeliveryReports
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import EdgewakeError, Unavailable
@@ -136,12 +137,7 @@ class LeaseWriter:
             _settle(batch, None)
 
     def _commit(self, batch: list[_Change]) -> None:
-        failed: list[KafkaError] = []
-
-        def on_delivery(error: KafkaError | None, _: Message) -> None:
-            if error is not None:
-                failed.append(error)
-
+        reports = DeliveryReports()
         try:
             with clients.fatal_errors():
                 self._producer.begin_transaction()
@@ -151,13 +147,13 @@ class LeaseWriter:
                         key=change.key,
                         value=change.value,
                         partition=self.partition,
-                        on_delivery=on_delivery,
+                        on_delivery=reports,
                     )
                 self._producer.commit_transaction(WRITE_TIMEOUT_S)
         except KafkaException as error:
             self._abort(error.args[0])
-        if failed:
-            raise Unavailable(f"leases: {failed[0].str()}")
+        if reports.errors:
+            raise Unavailable(f"leases: {reports.errors[0].str()}")
 
     def _abort(self, error: KafkaError) -> None:
         """Abort the transaction; raises NotOwner where we were fenced, else Unavailable."""

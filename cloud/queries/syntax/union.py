@@ -30,7 +30,8 @@ def unite(select: exp.Select, faults: Faults) -> None:
     union = _union(select, table)
     if union is None:
         return
-    first: Any = union.find(exp.Table)
+    # Depth first: of three streams and more the last one lies least deep.
+    first: Any = union.find(exp.Table, bfs=False)
     if first is not None:  # also where it is refused, so that one fault is told of it
         first = first.copy()
         source.set("this", first)

@@ -41,8 +41,14 @@ J1939: Final = "j1939"
 PAGES_MAX: Final = 10_000
 """Messages, senders and pages of which the time of the last one is remembered; some MB. Of more the
 longest quiet are forgotten, and one reading too many of them is taken."""
+CONNECTION: Final = 0xEC00
+"""J1939: the group that announces another one in several frames (TP.CM, SAE J1939-21)."""
 PDU_2: Final = 0xF000
 """J1939: parameter groups from here on have no address in them (SAE J1939-21)."""
+RTS: Final = 16
+"""Begins an announcement to one unit."""
+BAM: Final = 32
+"""Begins an announcement to all."""
 ANSWER_IDS: Final = range(0x7E8, 0x7F0)
 _CURRENT_DATA: Final = 0x01
 _ANSWER: Final = 0x41
@@ -188,6 +194,8 @@ class Dbc:
     def __init__(self, config: CanConfig) -> None:
         """Raises ConfigError."""
         self._interval_ms = config.interval_s * 1000
+        self._noted: set[str] = set()
+        """Messages whose units are told."""
         self._taken_ms: dict[tuple[Any, ...], int] = {}
         """Message, its sender and its page → when the last one was taken, the oldest first: at most
         PAGES_MAX."""
@@ -227,6 +235,8 @@ class Dbc:
         found: list[dict[str, Any]] = []
         for one in messages:
             known = self._of(one)
+            if known is None:
+                self._note_long(one, intake)
             if known is None or one.is_error_frame or one.is_remote_frame:
                 continue
             t = time_of(one, now_ms)
@@ -254,9 +264,26 @@ class Dbc:
             meant: dict[str, Any] = {"message": known.name, "t": t}
             if is_group:
                 meant["source_address"] = one.arbitration_id & 0xFF
+            self._note_units(known, intake)
             put_over(values, meant)
             found.append(values)
         return found
+
+    def _note_units(self, known: KnownMessage, intake: Intake) -> None:
+        """Tell the units of a message's signals, once."""
+        if known.name not in self._noted:
+            self._noted.add(known.name)
+            intake.note_units({one.name: one.unit for one in known.signals if one.unit})
+
+    def _note_long(self, one: can.Message, intake: Intake) -> None:
+        """Say which of the file's groups are there and cannot be read."""
+        is_begin = one.is_extended_id and group_of(one.arbitration_id) == CONNECTION
+        if not is_begin or len(one.data) < 8 or one.data[0] not in (BAM, RTS):
+            return
+        group = int.from_bytes(one.data[5:8], "little")
+        if group in self._groups:
+            name = self._groups[group].name
+            intake.remark(f"{name}: in several frames, which are not put together")
 
     def _of(self, one: can.Message) -> KnownMessage | None:
         """The message of the file that a frame is."""

@@ -10,6 +10,7 @@ from typing import Any
 import mqtt5
 
 from edgewake.edge.intake.intake import Intake
+from edgewake.edge.things.streams import STREAM
 from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.frames.field_names import put_over
 from edgewake.protocol.maps.applying import Mapped, Outcome, apply
@@ -36,18 +37,21 @@ class SourceMaps:
         text: str | None = None,
         others: frozenset[str] = frozenset(),
         has_devices: bool = False,
+        has_streams: bool = False,
     ) -> None:
         """`takes_all`: are readings of other streams taken too? Raises ConfigError.
 
         `text`: a map file's text, in place of its path. `others`: streams that have sources.
-        `has_devices`: are things devices of their own, with a presence?
+        `has_devices`: are things devices of their own, with a presence? `has_streams`: is each
+        reading of the stream that its map gives?
         """
         self._file = MapFile(path, presets, zone=zone, text=text)
         self._stream = stream
         self._others = others - {stream}
         self._has_devices = has_devices
+        self._has_streams = has_streams
         self._crossing = Crossing(self._file.maps.filters)
-        if not takes_all:
+        if not takes_all and not has_streams:
             _check_stream(self._file.maps, stream)
 
     @property
@@ -69,14 +73,24 @@ class SourceMaps:
         return apply(self._file.maps, topic, payload, now_ms, document=document)
 
     def all_bodies(self, readings: Sequence[Mapped], named: str) -> list[dict[str, Any]]:
-        """The objects of readings of whatever stream; that of another one is the field `named`."""
+        """The objects of readings of whatever stream.
+
+        The name of another one is the field `named`, where all of them are in one.
+        """
         found: list[dict[str, Any]] = []
         for one in readings:
-            other = {} if one.stream in ("", self._stream) else {named: one.stream}
-            body = self._of_thing(one)
-            put_over(body, other)
+            body = self._body(one)
+            if not self._has_streams and one.stream not in ("", self._stream):
+                put_over(body, {named: one.stream})
             found.append(body)
         return found
+
+    def _body(self, reading: Mapped) -> dict[str, Any]:
+        """The object, which says its stream where the source has several."""
+        body = self._of_thing(reading)
+        if stream := self.other(reading):
+            body[STREAM] = stream
+        return body
 
     def bodies(
         self, intake: Intake, packet: mqtt5.PublishPacket, now_ms: int
@@ -89,7 +103,7 @@ class SourceMaps:
             return []
         event = partial(binary_event, payload, packet.content_type, packet.user_properties)
         outcome = apply(maps, topic, payload, now_ms, event=event)
-        own = [one for one in outcome.readings if one.stream in ("", self._stream)]
+        own = [one for one in outcome.readings if self._is_own(one.stream)]
         if self._is_of_another(outcome):
             return []
         for one in outcome.refused:
@@ -97,8 +111,18 @@ class SourceMaps:
         for what in outcome.remarks:
             intake.remark(what)
         for reading in own:
-            intake.note_units(reading.units)
-        return [self._of_thing(one) for one in own]
+            intake.note_units(reading.units, self.other(reading))
+        return [self._body(one) for one in own]
+
+    def other(self, reading: Mapped) -> str:
+        """The stream of a reading, where that is another one than the source's own."""
+        is_other = self._has_streams and reading.stream != self._stream
+        return reading.stream if is_other else ""
+
+    def _is_own(self, stream: str) -> bool:
+        if stream in ("", self._stream):
+            return True
+        return self._has_streams and stream not in self._others
 
     def _of_thing(self, reading: Mapped) -> dict[str, Any]:
         """The object, with the device of the map, its number and its presence as fields."""
@@ -122,24 +146,26 @@ class SourceMaps:
         return one.stream is not None and one.stream.constant in self._others
 
 
-def check_presets(presets: Sequence[str], stream: str) -> None:
-    """Are there such presets, and do they give this stream? Raises ValueError."""
+def check_presets(presets: Sequence[str], stream: str | None) -> None:
+    """Are there such presets, and do they give this stream? None: any. Raises ValueError."""
     try:
         _check_stream(compile_presets(presets), stream)
     except ConfigError as error:
         raise ValueError(str(error)) from error
 
 
-def check_text(text: str, stream: str) -> None:
-    """Is it a map file, and does it give this stream? Raises ValueError."""
+def check_text(text: str, stream: str | None) -> None:
+    """Is it a map file, and does it give this stream? None: any. Raises ValueError."""
     try:
         _check_stream(compile_maps(text, "maps_text"), stream)
     except ConfigError as error:
         raise ValueError(str(error)) from error
 
 
-def _check_stream(maps: Maps, stream: str) -> None:
+def _check_stream(maps: Maps, stream: str | None) -> None:
     """Can the maps give a source of this stream anything? Raises ConfigError."""
+    if stream is None:
+        return
     texts = [one.stream for one in maps.maps if not one.is_ignored]
     known = {one.constant for one in texts if one is not None}
     if None in texts or None in known or stream in known:

@@ -21,7 +21,7 @@ from edgewake.edge.intake.intake import Intake
 from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.sources.address import BUFFER_BYTES, connected
-from edgewake.edge.sources.config import SourceConfig, SourceContext
+from edgewake.edge.sources.config import SourceConfig, SourceContext, check_streams
 from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked, found
 from edgewake.edge.sources.mqtt.recent_packets import PACKETS_MAX, RecentPackets
 from edgewake.protocol import topics
@@ -100,6 +100,10 @@ class MqttSubscribeConfig(SourceConfig):
     maps_text: str | None = None
     """What a map file says, in place of its path: settings that the cloud sets bring their maps
     along so."""
+    streams: Literal["own", "all"] = "own"
+    """Which readings of the maps are taken. own: those of `stream`; all: every stream that the maps
+    give, each as if it had a source of its own, up to 32 (`ManyStreams`). Streams of other sources
+    here are left to these; what a map gives without a stream is of `stream`, and so are losses."""
     field: Annotated[str, Check(_field)] = "value"
     """Field of a message that is one value (`21.5`, `true`, text) and no JSON object."""
     client_id: Annotated[str, Length(1, CLIENT_ID_CHARS_MAX)] | None = None
@@ -121,14 +125,22 @@ class MqttSubscribeConfig(SourceConfig):
         given = [self.topic, self.maps, self.presets or None, self.maps_text]
         if sum(one is not None for one in given) != 1:
             raise ValueError("expected one of `topic`, `maps`, `maps_text` and `presets`")
+        if self.has_streams and self.topic is not None:
+            raise ValueError('streams = "all": expected `maps`, `maps_text` or `presets` with it')
+        check_streams(self)
+        wanted = None if self.has_streams else self.stream
         if self.maps_text is not None:
             from edgewake.edge.sources.mqtt.mqtt_maps import check_text
 
-            check_text(self.maps_text, self.stream)
+            check_text(self.maps_text, wanted)
         if self.presets:
             from edgewake.edge.sources.mqtt.mqtt_maps import check_presets
 
-            check_presets(self.presets, self.stream)
+            check_presets(self.presets, wanted)
+
+    @property
+    def has_streams(self) -> bool:
+        return self.streams == "all"
 
     def source(self, context: SourceContext) -> MqttSubscribe:
         return MqttSubscribe(self, context)
@@ -161,6 +173,7 @@ class MqttSubscribe:
                 text=config.maps_text,
                 others=context.streams,
                 has_devices=config.has_devices,
+                has_streams=config.has_streams,
             )
         self._template = TopicTemplate.parse(config.topic or "#")
         self._client_id = config.client_id or client_id_of(context.device, config.stream)

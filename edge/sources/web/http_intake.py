@@ -30,7 +30,7 @@ import orjson
 from edgewake.edge.intake.intake import Intake
 from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.tables.codec import Reading
-from edgewake.edge.sources.config import SourceConfig, SourceContext
+from edgewake.edge.sources.config import SourceConfig, SourceContext, check_streams
 from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked, found
 from edgewake.edge.sources.web.http_request import Refusal, Wanted, wanted
 from edgewake.edge.sources.web.recent_keys import RecentKeys
@@ -89,7 +89,11 @@ class HttpIntakeConfig(SourceConfig):
     """Presets whose maps read what comes (docs/devices.md; `edgewake map presets` lists them);
     `all` stands for the six of clients that send by HTTP: `influx`, `otlp`, `cloudevents`,
     `senml`, `owntracks`, `thingsboard`. What comes is in the source's stream; a
-    stream that the map gives is the field `kind`, a device `thing`."""
+    stream that the map gives is the field `kind` (or see `streams`), a device `thing`."""
+    streams: Literal["own", "all"] = "own"
+    """Where a reading goes for which the maps give another stream. own: into `stream`, with the
+    other name in the field `kind`; all: into that stream, as if it had a source of its own, up to
+    32 of them (`ManyStreams`). Losses are of `stream`."""
     maps: Path | None = None
     """Map file, in place of `presets`; a request's path is its topic. Read again when it
     changes."""
@@ -110,6 +114,9 @@ class HttpIntakeConfig(SourceConfig):
             raise ValueError("host: expected an address") from error
         if not loopback and self.token_file is None and self.tokens_file is None:
             raise ValueError("host: to listen beyond this machine set token_file")
+        if self.has_streams and not self.has_maps:
+            raise ValueError('streams = "all": expected `presets` or `maps` with it')
+        check_streams(self)
         if self.presets and self.maps is not None:
             raise ValueError("expected `presets` or `maps`; a map file names its own presets")
         if self.tokens_file is not None and not self.has_maps:
@@ -122,6 +129,10 @@ class HttpIntakeConfig(SourceConfig):
                 compile_presets(self.map_presets)
             except ConfigError as error:
                 raise ValueError(str(error)) from error
+
+    @property
+    def has_streams(self) -> bool:
+        return self.streams == "all"
 
     @property
     def has_maps(self) -> bool:
@@ -264,6 +275,8 @@ class HttpIntake:
             request.refuse(-1, one.why, one.readings)
         for what in said.remarks:
             intake.remark(what)
+        for stream, units in said.units:
+            intake.note_units(units, stream)
         return said.items
 
     async def _put(self, intake: Intake, request: Taking, readings: Sequence[Reading]) -> bool:
@@ -471,6 +484,7 @@ def _mapped(config: HttpIntakeConfig) -> MappedRequests:
         zone=config.time.zone,
         takes_all=True,
         has_devices=config.has_devices,
+        has_streams=config.has_streams,
     )
     tokens = None if config.tokens_file is None else DeviceTokens(config.tokens_file)
     return MappedRequests(maps, tokens, config.body_bytes_max)

@@ -27,8 +27,8 @@ from edgewake.protocol.maps.http_identity import identified, refusal
 from edgewake.protocol.names import THING
 
 STREAM: Final = "kind"
-"""Field with the stream that a map gives, where it is another one than the source's: all that comes
-at one port is in one stream."""
+"""Field with the stream that a map gives, where it is another one than the source's, and all that
+comes at the port is in one stream."""
 
 
 NO_QUESTIONS: Final = (
@@ -42,6 +42,8 @@ class Bodies(NamedTuple):
     """The contents of a request."""
 
     items: Sequence[dict[str, Any]]
+    units: Sequence[tuple[str, Mapping[str, str]]]
+    """Units of fields, each with the stream where that is not the source's own."""
     refused: Sequence[Unmapped]
     remarks: Sequence[str]
 
@@ -98,6 +100,7 @@ class MappedRequests:
         coding = request.head.headers.get("content-encoding", "")
         plain = unpacked(body, coding, self._body_bytes_max)
         items: list[dict[str, Any]] = []
+        units: list[tuple[str, Mapping[str, str]]] = []
         unmapped: list[Unmapped] = []
         remarks: list[str] = []
         for message in messages(request.form, request.head, plain, now_ms):
@@ -106,6 +109,7 @@ class MappedRequests:
             if request.head.device:  # who shows a device's own token is that device
                 found = [one | {THING: request.head.device} for one in found]
             items += found
+            units += [(self.maps.other(one), one.units) for one in outcome.readings if one.units]
             unmapped += outcome.refused
             remarks += outcome.remarks
-        return Bodies(items, unmapped, remarks)
+        return Bodies(items, units, unmapped, remarks)

@@ -263,3 +263,15 @@ def test_the_text_of_an_odd_value_takes_no_other_fields_place() -> None:
     assert book.sound({"a": 1, "a_odd": 5}) == ({"a": 1, "a_odd": 5}, [])
     found, odd = book.sound({"a": "x", "a_odd": 7})
     assert (found, list(odd)) == ({"a": None, "a_odd": 7, "a_odd_": "x"}, ["a"])
+
+
+def test_a_type_that_was_decided_in_the_cloud_is_known_and_kept_and_a_declared_one_stays() -> None:
+    """An agent whose first value was a text wrote `x_odd` for ever."""
+    book = FieldBook(None, {"mine": FieldType.STRING})
+    book.sound({"x": "fast", "mine": "a"})
+    book.kept()
+    assert book.decide({"x": FieldType.NUMBER, "mine": FieldType.NUMBER}) == ["x"]
+    assert book.has_news
+    assert book.sound({"x": 3}) == ({"x": 3}, [])
+    assert FieldBook(book.encode()).sound({"x": 3}) == ({"x": 3}, [])
+    assert book.decide({"x": FieldType.NUMBER}) == []

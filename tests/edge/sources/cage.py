@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from edgewake.edge.backoff import Backoff
 from edgewake.edge.downlink.feeds import Feeds
 from edgewake.edge.intake.field_book import FieldBook
 from edgewake.edge.intake.intake import Intake, LogSink
@@ -22,6 +21,7 @@ from edgewake.edge.log.keeping.work import no_failpoint
 from edgewake.edge.sources.config import SourceConfig, SourceContext, kind
 from edgewake.edge.supervisor import Supervisor
 from edgewake.edge.uplink.config import UplinkConfig
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.clock import SystemClock
 from tests.edge.helpers import Sent, frame_of
 from tests.services import PATIENCE_S
@@ -109,7 +109,7 @@ async def caged(
         lambda: config.source(context),
         intake,
         clock,
-        Backoff(0.01, 0.05, random.Random(1)),
+        Backoff(random.Random(1), first_s=0.01, max_s=0.05),
         policy=config.policy,
     )
     task = asyncio.create_task(supervisor.run())

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-from edgewake.edge.backoff import Backoff
 from edgewake.edge.config import AgentConfig
 from edgewake.edge.intake.intake import Intake, LogSink
 from edgewake.edge.intake.intake_policy import Policy
@@ -27,6 +26,7 @@ from edgewake.edge.sources import config as sources
 from edgewake.edge.sources.config import BUILT_IN, SourceContext, kind
 from edgewake.edge.status import read_log
 from edgewake.edge.supervisor import Supervisor
+from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.config import load
 from edgewake.protocol.errors import ConfigError, LocalError
@@ -177,7 +177,7 @@ async def test_the_policy_of_the_configuration_is_stronger_than_the_sources_own(
                 lambda: source.source(context),
                 intake,
                 clock,
-                Backoff(1, 1, random.Random(1)),
+                Backoff(random.Random(1), first_s=1, max_s=1),
                 policy=policy,
             )
             task = asyncio.create_task(one.run())

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.edge.backoff import SETTLED_S
 from edgewake.edge.liveness import Outgoing
 from edgewake.edge.log.keeping.lanes import PART, SHARE, Lane, Window
 from edgewake.edge.mqtt_link import TooLarge
@@ -34,6 +33,7 @@ from edgewake.edge.uplink.schedule import (
     Hours,
     closed_lanes,
 )
+from edgewake.protocol.backoff import SETTLED_S
 
 MOST = 256 << 10
 

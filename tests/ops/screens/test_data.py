@@ -353,13 +353,17 @@ async def test_a_first_question_has_an_answer_and_its_times_are_local_ones(
     eventually(lambda: ops.client.get(f"/v1/streams/{stream}"))
     await visit.open("#/ask")
     await expect(page.locator("#sql")).to_contain_text("ORDER BY t DESC LIMIT 20")
-    asked = (await page.locator("#sql").inner_text()).split()[3]
+    asked = (await page.locator("#sql").inner_text()).split()[3].strip('"')
     assert ops.client.get(f"/v1/streams/{asked}").is_success
     await visit.open("#/ask?sql=SELECT make_timestamp_ms(0) AS began, 1 AS one")
     await page.get_by_role("button", name="Ask", exact=True).click()
     answer = page.get_by_role("region", name="Answer")
     await expect(answer.locator("tbody td").first).to_have_text(re.compile("1970, 00:00:00"))
     await expect(page.get_by_text("Times are those of UTC.")).to_be_visible()
+    await visit.open("#/ask?sql=SELECT 1 AS one, 2 AS one, 3 AS one")
+    await page.get_by_role("button", name="Ask", exact=True).click()
+    await expect(answer.locator("thead th")).to_have_text(["one", "one (2)", "one (3)"])
+    await expect(answer.locator("tbody td")).to_have_text(["1", "2", "3"])
     assert visit.complaints == []
 
 

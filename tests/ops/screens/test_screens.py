@@ -102,7 +102,7 @@ async def test_a_stream_shows_its_fields_and_leads_to_sql(
     await expect(visit.page.get_by_role("region", name="Fields")).to_contain_text("km/h")
     await visit.page.get_by_role("link", name="its newest readings by SQL").click()
     await expect(visit.page.locator("#sql")).to_have_text(
-        f"SELECT * FROM {stream} ORDER BY t DESC LIMIT 20"
+        f'SELECT * FROM "{stream}" ORDER BY t DESC LIMIT 20'
     )
 
 

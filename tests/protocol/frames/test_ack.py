@@ -17,6 +17,7 @@ from edgewake.protocol.frames.ack import (
     is_joinable,
     joined,
 )
+from edgewake.protocol.frames.field_type import FieldType
 
 
 @given(st.integers(0, 10_000), st.integers(0, 2**63 - 1), st.booleans())
@@ -137,3 +138,12 @@ def test_a_reason_that_is_newer_than_the_device_refuses_or_postpones_as_well() -
     assert refused == Ack(AckToken(0, 17, dead=True), RejectReason.UNKNOWN, "colour: too blue")
     later = decode_answer(b'{"later":"moon","retry_after_ms":5}')
     assert later == Later(LaterReason.BUSY, 5)
+
+
+def test_an_answer_says_types_that_were_decided_and_only_those_that_are_known() -> None:
+    ack = Ack(AckToken(2, 7), types={"speed": FieldType.NUMBER})
+    assert decode_answer(ack.encode()) == ack
+    (payload,) = joined([(b"a", ack), (b"b", Ack(AckToken(2, 8)))])
+    assert decode_joined(payload) == [(b"a", ack), (b"b", Ack(AckToken(2, 8)))]
+    newer = decode_answer(b'{"token":"2.7","types":{"a":"colour","b":"string"}}')
+    assert newer == Ack(AckToken(2, 7), types={"b": FieldType.STRING})

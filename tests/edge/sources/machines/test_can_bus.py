@@ -10,8 +10,12 @@ from typing import Any
 import can
 import pytest
 
+from edgewake.edge.intake.field_book import FieldBook
+from edgewake.edge.intake.intake import Intake
+from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.machines import can_bus
 from edgewake.edge.sources.machines.can_bus import Dbc, time_of
+from edgewake.protocol.clock import FakeClock
 from tests.edge.sources.cage import caged, configured
 from tests.edge.sources.sink import MemorySink, intake_of
 
@@ -214,3 +218,16 @@ def test_pages_that_are_remembered_are_bounded(
         *frames,
     )
     assert [one["Page"] for one in found] == [0, 1, 2, 0], "the longest quiet one was forgotten"
+
+
+def test_a_group_in_several_frames_is_said_and_units_of_signals_are_known(tmp_path: Path) -> None:
+    (tmp_path / "file.dbc").write_text(TRUCK)
+    dbc = Dbc(configured("can", dbc=str(tmp_path / "file.dbc")))
+    book = FieldBook()
+    intake = Intake("source", MemorySink(), Policy.BLOCK, FakeClock(), book=book)
+    long = frame(0x1CECFF00, 0, 32, 20, 0, 3, 0xFF, 0x04, 0xF0, 0x00, extended=True)
+    other = frame(0x1CECFF00, 0, 32, 20, 0, 3, 0xFF, 0x05, 0xF0, 0x00, extended=True)
+    speed = frame(0x0CF00400, 5, 0, 0, 0, 0x80, 0x25, extended=True)
+    assert len(dbc.bodies([long, other, speed], NOW_MS, intake)) == 1
+    assert intake.remarks == {"EEC1: in several frames, which are not put together": 1}
+    assert book.said() == {"EngineSpeed": {"unit": "rpm"}}
