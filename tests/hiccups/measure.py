@@ -179,11 +179,12 @@ class Measure:
             row.readings_s = max(seen.reading_s.values()) - healed_s
         if row.final_s is None and seen.final_s is not None:
             row.final_s = seen.final_s - healed_s
-        if row.health_s is None:
-            unready = await self.world.unready(client)
-            row.said |= unready
-            if not unready:
-                row.health_s = time.monotonic() - healed_s
+        unready = await self.world.unready(client)
+        row.said |= unready
+        if unready:  # a part says what is in its way after a few seconds only
+            row.health_s = None
+        elif row.health_s is None:
+            row.health_s = time.monotonic() - healed_s
         if row.final_s is None and time.monotonic() - healed_s > TOLD_S:
             await self._ask_of_query(row)
 

@@ -11,8 +11,8 @@ handed to it at once; all that is left of its filter runs on that alone.
 
 Looking and handing out stop when their time is up and go on at their next turn. `passed` moves only
 when all that was found up to there is handed out: nobody is told a position whose events he has yet
-to get. What is found for a view whose readers are not there, because they connect, read older
-records or still write what they got before, waits for them (`edgewake.cloud.log.following.missed`).
+to get. A view at work reads by itself; what is found meanwhile it reads, too. What is found for a
+view whose readers still write what they got before waits for them.
 """
 
 from __future__ import annotations
@@ -268,14 +268,13 @@ class Lookout:
 
     def covers(self, positions: Positions) -> bool:
         """Has who stands there passed all that the look-out has passed?"""
-        return self.has_passed(positions, [stream.passed for stream in self.streams])
+        return self._has_passed(positions, [stream.passed for stream in self.streams])
 
     def is_yet_to_look(self, positions: Positions) -> bool:
         """Will it look at all that comes after these positions?"""
-        return self.has_passed(positions, self.end)
+        return self._has_passed(positions, self.end)
 
-    def has_passed(self, positions: Positions, others: Sequence[Row]) -> bool:
-        """Is nothing between these positions and those of others, or are they further on?"""
+    def _has_passed(self, positions: Positions, others: Sequence[Row]) -> bool:
         return all(
             tail.has_passed(position, other)
             for stream, row, marks in zip(self.streams, positions, others, strict=True)

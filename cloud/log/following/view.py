@@ -9,8 +9,8 @@ come, and only if somebody waits for them; an indexed one only when the index
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Final, Generic, Protocol, TypeVar, cast
 
@@ -19,7 +19,6 @@ from edgewake.cloud.log.decode import Decoder
 from edgewake.cloud.log.following.block_slots import BlockSlots
 from edgewake.cloud.log.following.cohort import Cohort, Lost, Member
 from edgewake.cloud.log.following.fan_out import Candidate, Lookout
-from edgewake.cloud.log.following.missed import Missed, MissedBytes
 from edgewake.cloud.log.following.subscriber import Subscriber, ViewEnded, ViewFailed
 from edgewake.cloud.log.following.turns import IsTimeUp, Turns
 from edgewake.cloud.log.reader import CHUNK_BYTES, Batch, Reader, Step
@@ -33,6 +32,9 @@ log = logging.getLogger("edgewake.hub")
 C_co = TypeVar("C_co", covariant=True)
 C = TypeVar("C")
 _numbers: Final = count()
+MISSED_MAX: Final = 32
+"""Events that are kept for a view whose subscribers are on their way, a KB each; with more they
+read by themselves, each all that came since."""
 
 
 class Encoding(Protocol[C_co]):
@@ -69,7 +71,6 @@ class Shared:
     call_later: Callable[[float, Callable[[], None]], object]
     on_cohorts: Callable[[int], None]
     """Told of cohorts more, or less, that read."""
-    missed: MissedBytes = field(default_factory=MissedBytes)
 
 
 class View(Generic[C]):
@@ -102,20 +103,21 @@ class View(Generic[C]):
         self._covered: set[Cohort] = set()
         """Parked ones that are woken only for what the index finds."""
         self.lookout: Lookout | None = None
-        """The index of an indexed view."""
-        self.end_key: Key | None = None
-        """Where nothing is left to read, until records come that show something."""
-        self._missed = Missed(shared.missed)
-        """What the index has found while some of its subscribers were not there to get it."""
+        """The index of an indexed view; set before its first subscriber."""
+        self._rest_key: Key | None = None
+        """Where nothing is left to read but `_missed`, until records come that show something."""
+        self._missed: list[Candidate] = []
+        """What the index has found since then while nobody was there to get it."""
+        self._missed_end: Positions = ()
+        """How far the index had looked when it found the last of it."""
         self._live_key: Key | None = None
         """Where the latest chunk of new records ended."""
         self._members = plan.members()
 
-    def look_by(self, lookout: Lookout | None) -> None:
-        """Be found by an index from now on; before its first subscriber, or after `renew`."""
-        self.lookout = lookout
-        if lookout is not None:
-            self._missed.begin(lookout.end)
+    @property
+    def end_key(self) -> Key | None:
+        """Where nothing is left to read."""
+        return None if self._missed else self._rest_key
 
     def key(self, positions: Positions) -> Key:
         """The canonical form of positions."""
@@ -146,8 +148,7 @@ class View(Generic[C]):
                 if self.lookout is not None:  # nothing was shown since
                     cohort.positions = self.lookout.moved(positions)
                 self._rest(cohort)
-            elif self._is_told_from(positions):
-                self._shared.on_cohorts(1)
+            elif key == self._rest_key:
                 self._catch_up(cohort)
             elif self.lookout is not None and self.lookout.is_yet_to_look(positions):
                 cohort.is_parked = True
@@ -174,12 +175,11 @@ class View(Generic[C]):
         """One subscriber less; the last one takes the view with it."""
         self.subscribers.discard(subscriber)
         if not self.subscribers:
-            self._missed.forget()
             self._on_empty()
 
     def on_records(self) -> None:
         """Records of its streams came: who waits for them goes on."""
-        self.end_key = None
+        self._set_rest(None)
         parked, self._parked = self._parked, set()
         for cohort in parked:
             if cohort.subscribers:
@@ -191,23 +191,20 @@ class View(Generic[C]):
     def on_found(self, found: Sequence[Candidate], end: Positions, end_key: Key) -> None:
         """What the index found: all that those who are covered may be shown before `end`."""
         covered = list(filter(self._has_come_along, list(self._covered)))
-        away = len(self.subscribers) - sum(len(cohort.subscribers) for cohort in covered)
-        self.end_key = None
+        if not covered and self._rest_key is not None:
+            self._miss(found, end)
+            return
+        self._set_rest(None)
         try:
-            is_all = [self._hand_out(cohort, found, end, end_key) for cohort in covered]
+            for cohort in covered:
+                self._hand_out(cohort, found, end, end_key)
         except Exception as error:
             # A filter that fails on some value, or an encoding: it must not reach other views.
             self.fail(error)
-            return
-        if away or not all(is_all):
-            self._missed.add(found, end)
-        else:
-            self._missed.begin(end)
 
     def uncover(self, which: Callable[[Positions], bool] = lambda _: True) -> None:
         """Let covered cohorts that stand there read on by themselves."""
-        self.end_key = None
-        self._missed.forget()
+        self._set_rest(None)
         for cohort in list(filter(self._has_come_along, list(self._covered))):
             if not which(cohort.positions):
                 continue
@@ -230,7 +227,6 @@ class View(Generic[C]):
         """No more comes."""
         if self.ended is None:
             self.ended = error
-            self._missed.forget()
             at_rest = len(self._parked) + len(self._covered)
             self._shared.on_cohorts(at_rest - len(self._cohorts))
             for subscriber in self.subscribers:
@@ -340,50 +336,51 @@ class View(Generic[C]):
         at records that nobody may read before their tick, does not end there.
         """
         is_covered = self.lookout is None or self.lookout.covers(positions)
-        self.end_key = key if is_covered else None
-        if (
-            self.lookout is not None
-            and is_covered
-            and self._missed.start is None
-            and not self.lookout.is_overrun(positions)
-        ):
-            self._missed.begin(positions)
+        self._set_rest(key if is_covered else None)
 
-    def _is_told_from(self, positions: Positions) -> bool:
-        """Is all that the index found after these positions at hand?"""
-        start = self._missed.start
-        return (
-            self.lookout is not None
-            and start is not None
-            and self.lookout.has_passed(positions, start)
-        )
+    def _set_rest(self, key: Key | None) -> None:
+        self._rest_key = key
+        self._missed = []
+
+    def _miss(self, found: Sequence[Candidate], end: Positions) -> None:
+        """Keep what was found while all subscribers are on their way, e.g. write what they got.
+
+        With too much for that they read by themselves.
+        """
+        self._missed += found
+        self._missed_end = end
+        if len(self._missed) > MISSED_MAX:
+            self._set_rest(None)
 
     def _catch_up(self, cohort: Cohort) -> None:
-        """Make a chunk of what was missed, for a cohort that stands where it is told from."""
+        """Make a chunk of what was missed, for a cohort that comes back to where it was missed."""
 
         def hand_out(is_time_up: IsTimeUp) -> bool:
             is_there = self.has(cohort) and bool(cohort.subscribers)
-            if not is_there or self.lookout is None or not self._is_told_from(cohort.positions):
+            if not is_there or self.lookout is None or cohort.key != self._rest_key:
                 return cohort.work(is_time_up)
-            is_last = len(cohort.subscribers) == len(self.subscribers)
-            looked = self.lookout.moved(self._missed.end)
+            found, looked = self._missed, self.lookout.moved(self._missed_end)
+            end = _furthest(cohort.positions, looked)
             try:
-                batch, is_all = self._shown(cohort.positions, self._missed.found, looked)
-                if batch.steps:
-                    self.finish(cohort, batch, is_at_end=is_all)
+                steps = self._shown(cohort, found)
+                if steps is None:
+                    return cohort.work(is_time_up)
+                if steps:
+                    self.finish(cohort, Batch(cohort.positions, end, steps), is_at_end=True)
+                    return False
             except Exception as error:  # as in `on_found`
                 self.fail(error)
                 return False
-            if is_all and is_last:
-                self._missed.begin(looked)
-            if not batch.steps:  # e.g. because it was read before it was found
-                cohort.positions, cohort.is_parked = batch.end, True
-                self._shared.on_cohorts(-1)
-                self._rest(cohort)
-                self._wake(list(cohort.subscribers), live=False)
+            # Nothing of it was for who comes back, e.g. because it was read before it was found.
+            self._missed = []
+            cohort.positions, cohort.is_parked = end, True
+            self._shared.on_cohorts(-1)
+            self._rest(cohort)
+            self._wake(list(cohort.subscribers), live=False)
             return False
 
         cohort.is_live = True
+        self._shared.on_cohorts(1)
         self._shared.turns.add(hand_out, live=True)
 
     def _rest(self, cohort: Cohort) -> None:
@@ -419,34 +416,38 @@ class View(Generic[C]):
 
     def _hand_out(
         self, cohort: Cohort, found: Sequence[Candidate], end: Positions, end_key: Key
-    ) -> bool:
-        """Make the chunk of what was found for a covered cohort; False: of as much as one holds."""
-        batch, is_all = self._shown(cohort.positions, found, end)
-        if not batch.steps:
-            return True
+    ) -> None:
+        """Make the chunk of what was found for a covered cohort.
+
+        With too much for one it reads on by itself.
+        """
+        steps = self._shown(cohort, found)
+        if steps == []:
+            return
         self._covered.discard(cohort)
         cohort.is_parked = False
+        if steps is None:
+            self._start(cohort, live=True)
+            return
         cohort.is_live = True
         self._shared.on_cohorts(1)
-        self.finish(cohort, batch, is_at_end=is_all, end_key=end_key if batch.end == end else None)
-        return is_all
+        ahead = _furthest(cohort.positions, end)
+        batch = Batch(cohort.positions, ahead, steps)
+        self.finish(cohort, batch, is_at_end=True, end_key=end_key if ahead == end else None)
 
-    def _shown(
-        self, start: Positions, found: Iterable[Candidate], end: Positions
-    ) -> tuple[Batch, bool]:
-        """What of it is shown from `start` on, as much as a chunk holds; is that all?"""
+    def _shown(self, cohort: Cohort, found: Sequence[Candidate]) -> list[Step] | None:
+        """What of it is shown to a cohort; None: too much for one chunk."""
         steps: list[Step] = []
         room = CHUNK_BYTES
-        wanted = iter([one for one in found if one.before >= start[one.stream][one.partition]])
-        for one in wanted:
-            shown = self.plan.show(one.event, one.stream)
-            if shown is not None:
-                steps.append(Step(shown, one.stream, one.partition, one.after))
-                room -= len(shown.data) + self.encoding.event_bytes
-                if room <= 0:
-                    break
-        left = list(wanted)
-        return Batch(start, _before_all(left, _furthest(start, end)), steps), not left
+        for one in found:
+            if one.before >= cohort.positions[one.stream][one.partition]:
+                shown = self.plan.show(one.event, one.stream)
+                if shown is not None:
+                    steps.append(Step(shown, one.stream, one.partition, one.after))
+                    room -= len(shown.data) + self.encoding.event_bytes
+                    if room <= 0:
+                        return None
+        return steps
 
     def _start(self, cohort: Cohort, *, live: bool) -> None:
         cohort.is_live = live
@@ -470,9 +471,6 @@ class View(Generic[C]):
             self._rest(cohort)
             if not was_live:
                 self._wake(list(cohort.subscribers), live=False)
-        elif self._is_told_from(cohort.positions):
-            cohort.release()
-            self._catch_up(cohort)
         else:
             self._shared.turns.add(cohort.work, live=was_live)
 
@@ -503,14 +501,6 @@ class View(Generic[C]):
 
         if subscribers:
             self._shared.turns.add(wake, live=live)
-
-
-def _before_all(found: Iterable[Candidate], end: Positions) -> Positions:
-    """The end of what comes before all of it."""
-    rows = list(map(list, end))
-    for one in found:
-        rows[one.stream][one.partition] = min(rows[one.stream][one.partition], one.before)
-    return tuple(map(tuple, rows))
 
 
 def _furthest(one: Positions, other: Positions) -> Positions:

@@ -106,7 +106,7 @@ class Views:
             view.on_records()
 
     def _index(self, view: View[Any], entries: Sequence[Followed]) -> None:
-        view.look_by(self._fan_out.add(view, entries))
+        view.lookout = self._fan_out.add(view, entries)
         for entry in entries:
             entry.unindexed.discard(view)
             if view.lookout is None:

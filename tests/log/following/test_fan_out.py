@@ -8,25 +8,21 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from typing import Any, cast
-from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgewake.cloud.log import reader as reader_module
 from edgewake.cloud.log.chunks import Chunk, Chunks
 from edgewake.cloud.log.decode import DATA, Decoder, Record
-from edgewake.cloud.log.following import view as view_module
 from edgewake.cloud.log.following.block_slots import BlockSlots
 from edgewake.cloud.log.following.fan_out import Candidate, FanOut
 from edgewake.cloud.log.following.followed import Followed, FollowedStreams
-from edgewake.cloud.log.following.missed import CANDIDATE_BYTES, MissedBytes
 from edgewake.cloud.log.following.subscriber import Subscriber
 from edgewake.cloud.log.following.turns import Turns
-from edgewake.cloud.log.following.view import Shared, View
+from edgewake.cloud.log.following.view import MISSED_MAX, Shared, View
 from edgewake.cloud.log.hub_bounds import HubBounds
 from edgewake.cloud.log.kafka_reader import ReachedEnd
-from edgewake.cloud.log.reader import CHUNK_BYTES, Batch
+from edgewake.cloud.log.reader import Batch
 from edgewake.cloud.log.replay import Block, BlockKey, OnAnswer, Replay
 from edgewake.cloud.log.subscription import Plan, Positions
 from edgewake.cloud.log.tail import RECORD_OVERHEAD_BYTES, Tail
@@ -41,9 +37,6 @@ from tests.log.following.strategies import (
     plans,
     source_of,
 )
-
-A_CANDIDATE = CANDIDATE_BYTES + 100
-"""The bytes of an event that was missed, roughly."""
 
 
 class Numbers:
@@ -89,7 +82,7 @@ class World:
     share in.
     """
 
-    def __init__(self, step: float, tail_bytes: int, missed: int = 100, of_view: int = 50) -> None:
+    def __init__(self, step: float, tail_bytes: int) -> None:
         bounds = HubBounds(tail_bytes=tail_bytes, tails_bytes=tail_bytes * 2)
         self.log: dict[tuple[str, int], list[Record]] = {
             (name, p): [] for name in NAMES for p in range(PARTITIONS)
@@ -111,7 +104,6 @@ class World:
             horizon=lambda: self.streams.horizon,
             call_later=lambda seconds, call: asyncio.get_running_loop().call_soon(call),
             on_cohorts=self.count,
-            missed=MissedBytes(missed * A_CANDIDATE, of_view * A_CANDIDATE),
         )
         self.fan_out = FanOut(decoder, self.turns, horizon=lambda: self.streams.horizon)
         for name in NAMES:
@@ -157,7 +149,7 @@ class World:
             made: View[list[int]] = View(
                 chosen, [e.tails for e in entries], Numbers(), self.shared, on_empty=on_empty
             )
-            made.look_by(self.fan_out.add(made, entries))
+            made.lookout = self.fan_out.add(made, entries)
             if made.lookout is None:
                 for entry in entries:
                     entry.unindexed.add(made)
@@ -224,24 +216,16 @@ steps = st.one_of(
     st.lists(steps, max_size=60),
     st.sampled_from([0.0, 0.05, 0.15]),
     st.sampled_from([1 << 20, 4 * (RECORD_OVERHEAD_BYTES + 10)]),
-    st.sampled_from([(100, 50), (100, 1), (1, 1)]),
-    st.sampled_from([CHUNK_BYTES, 120]),
 )
 @settings(max_examples=examples(600))
 def test_what_is_delivered_is_what_the_plain_evaluation_shows(
-    chosen: list[Plan],
-    story: list[Any],
-    step: float,
-    tail_bytes: int,
-    missed: tuple[int, int],
-    chunk_bytes: int,
+    chosen: list[Plan], story: list[Any], step: float, tail_bytes: int
 ) -> None:
-    """`missed`: events that are kept for all views, and for one, while its readers are away."""
-    with patch.object(view_module, "CHUNK_BYTES", chunk_bytes):
-        asyncio.run(_tell(chosen, story, World(step, tail_bytes, *missed)))
+    asyncio.run(_tell(chosen, story, step, tail_bytes))
 
 
-async def _tell(chosen: list[Plan], story: list[Any], world: World) -> World:
+async def _tell(chosen: list[Plan], story: list[Any], step: float, tail_bytes: int) -> World:
+    world = World(step, tail_bytes)
     readers = [Reader(world, 0, chosen[0])]
     for what, a, b, more in story:
         if what == "send":
@@ -273,7 +257,6 @@ async def _tell(chosen: list[Plan], story: list[Any], world: World) -> World:
     assert not world.fan_out.views
     assert not world.fan_out._streams
     assert world.failed == []
-    assert world.shared.missed.held == 0
     return world
 
 
@@ -392,9 +375,6 @@ async def _settle_alone(world: World, reader: Reader) -> None:
         await asyncio.sleep(0)
 
 
-MISSED = 40
-
-
 def test_what_is_found_while_a_reader_writes_waits_for_it_and_nobody_reads_all() -> None:
     asyncio.run(_busy_reader())
 
@@ -405,7 +385,7 @@ async def _busy_reader() -> None:
     await _settle(world, [reader])
     (view,) = world.views.values()
     view.reader = _refuse  # type: ignore[method-assign]
-    for n in range(MISSED):
+    for n in range(MISSED_MAX + 1):
         world.send("one", 0, [(DATA, {"device": "a", "n": n}), (DATA, {"device": "b", "n": n})])
         world.tick()
         await _some_turns()
@@ -413,57 +393,9 @@ async def _busy_reader() -> None:
     for _ in range(3):
         reader.read()
         await _some_turns()
-    assert len(reader.found) == MISSED
+    assert len(reader.found) == MISSED_MAX + 1
     assert reader.subscriber.is_live
     assert not world.failed
-
-
-def test_who_misses_more_than_is_kept_reads_only_what_is_not() -> None:
-    asyncio.run(_away_for_long())
-
-
-async def _away_for_long() -> None:
-    """It reads up to where it is told from, and no further."""
-    world = World(0.0, 1 << 20, missed=10)
-    reader = Reader(world, 0, a_plan("device = 'a'", None))
-    await _settle(world, [reader])
-    (view,) = world.views.values()
-    for n in range(MISSED):
-        world.send("one", 0, [(DATA, {"device": "a", "n": n}), (DATA, {"device": "b", "n": n})])
-        world.tick()
-        await _some_turns()
-    assert world.shared.missed.held <= world.shared.missed.most
-    read: list[int] = []
-    make = view.reader
-
-    def counted(positions: Positions) -> Any:
-        read.append(positions[0][0][0])
-        return make(positions)
-
-    with patch.object(view, "reader", counted), patch.object(reader_module, "BORDER_BYTES", 1):
-        await _settle(world, [reader])
-    assert len(reader.found) == MISSED
-    assert MISSED / 2 < len(read) < MISSED - 5, read
-
-
-def test_who_connects_while_the_server_is_busy_reads_nothing_that_was_found_for_it() -> None:
-    asyncio.run(_connecting())
-
-
-async def _connecting() -> None:
-    """Each of thousands read by itself all that came between its view and its first question."""
-    world = World(0.0, 1 << 20)
-    world.send("one", 0, [(DATA, {"device": "b", "n": 0})])
-    world.tick()
-    reader = Reader(world, 0, a_plan("device = 'a'", None))
-    (view,) = world.views.values()
-    for n in range(20):
-        world.send("one", 0, [(DATA, {"device": "a", "n": n}), (DATA, {"device": "b", "n": n})])
-        world.tick()
-        await _some_turns()
-    with patch.object(view, "reader", _refuse):
-        await _settle(world, [reader])
-    assert len(reader.found) == 20
 
 
 def _refuse(_: Positions) -> Any:
