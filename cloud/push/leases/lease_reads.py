@@ -83,7 +83,7 @@ class LeaseReads:
                 for message in consumer.consume(POLL_RECORDS, 0.1):
                     error = message.error()
                     if error is not None and error.code() in GONE:
-                        raise Unavailable(f"lease reads: {error.str()}")  # read anew
+                        raise Unavailable(f"lease reads: {error.str()}")  # read from the end again
                     if error is None and message.value() is not None:
                         try:
                             found.append(
