@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
@@ -13,6 +14,8 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.ops.alert import Note
 from edgewake.protocol.ops.query import Registration
+
+log = logging.getLogger("edgewake.alerts")
 
 
 class Tables(Protocol):
@@ -82,6 +85,10 @@ class Judging:
             tried = await self._sender.send(note)
         except OSError as error:  # no process could be started
             tried = Tried(note.id, f"not tried: {error}")
+        except Exception as error:
+            # What is not reported would be under way for ever, and in the way of all others.
+            log.exception("note %s", note.id, extra={"event": "alerts.note_died"})
+            tried = Tried(note.id, f"not tried: {error!r}")
         self.judge.news.put(tried)
 
 

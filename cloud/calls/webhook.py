@@ -172,7 +172,7 @@ def _retry_after_s(value: str, now_ms: int) -> float | None:
         return float(value[:9])
     try:
         return max(0.0, parsedate_to_datetime(value).timestamp() - now_ms / 1000)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None
 
 

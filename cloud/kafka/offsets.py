@@ -22,6 +22,9 @@ from edgewake.cloud.kafka.metadata import warm_metadata
 from edgewake.cloud.kafka.mortal import Admin
 from edgewake.protocol.errors import Unavailable
 
+GONE: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+"""What a consumer without a group says of a partition whose next record is not kept any more. It
+says so once, and reads it no further."""
 LEADER_S: Final = 0.05
 """Seconds between two questions for a new topic's leader."""
 _NO_LEADER_YET: Final = frozenset(

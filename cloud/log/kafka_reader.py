@@ -21,6 +21,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.metadata import warm_metadata
+from edgewake.cloud.kafka.offsets import GONE
 from edgewake.cloud.log.decode import Record
 from edgewake.cloud.traces.events import Traced
 from edgewake.cloud.traces.tracer import of_headers
@@ -34,7 +35,6 @@ BATCH_RECORDS: Final = 500
 BATCHES_AHEAD: Final = 2
 POLL_S: Final = 0.05
 """Seconds that a new assignment waits at most."""
-GONE: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,7 +227,7 @@ def _known(settings: OpsConfig) -> _Known:
     judging = Judging(settings.kafka, tables, sender, clock, _alert_id, ready)
     history = HistoryLog(settings.kafka, clock, lambda: judging.judge.leads)
     ring = EventRing(secrets.token_hex(4), history.past)
-    arrivals = _Arrivals(tables, history, ring, ready, clock)
+    arrivals = _Arrivals(tables, history, ring, clock)
     reader = Reader(
         settings.kafka,
         letters=letters,
@@ -369,19 +369,18 @@ class _Arrivals:
     tables: OpsTables
     history: HistoryLog
     ring: EventRing
-    ready: asyncio.Event
     clock: Clock
 
-    def on_changes(self, changes: list[Change]) -> None:
-        """Rows of the history go there, all others into the tables, and their events to readers."""
+    def on_changes(self, changes: list[Change], is_news: bool) -> None:
+        """Rows of the history go there, all others into the tables, and news to readers, too."""
         now = self.clock.now_ms()
         for change in changes:
             if change.topic == topics.HISTORY:
                 self.history.take(change)
         changes = [change for change in changes if change.topic != topics.HISTORY]
-        self.tables.is_loaded = self.ready.is_set()
+        self.tables.is_loaded = is_news
         events = apply(self.tables, changes, now=now)
-        if self.tables.is_loaded:
+        if is_news:
             self.ring.publish(events)
 
     def on_offsets(

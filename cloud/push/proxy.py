@@ -10,7 +10,7 @@ import asyncio
 import hmac
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from edgewake.cloud.calls import webhook
 from edgewake.cloud.calls.sealing import Endpoint
@@ -87,6 +87,15 @@ class Granted:
     is_new: bool
 
 
+@dataclass(slots=True)
+class _Granting:
+    """Requests of one lease that are granted one after the other."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    users: int = 0
+    """Those who have the lock or wait for it; the last of them forgets it."""
+
+
 class Proxy:
     """The leases of this process. Every method runs on the event loop."""
 
@@ -105,7 +114,7 @@ class Proxy:
         self._metrics = services.metrics
         self._random_bytes = random_bytes
         self._bound = Bound("leases", leases_max, client_share)
-        self._granting: dict[str, asyncio.Lock] = {}
+        self._granting: dict[str, _Granting] = {}
         self._granting_to: Counter[str] = Counter()
         waker = Waker(services)
         self._leases = waker.manager = LeaseManager(
@@ -158,19 +167,21 @@ class Proxy:
         lease_id = (
             self._own_id() if idempotency_key is None else lease_requests.id_of_key(idempotency_key)
         )
-        lock = self._granting.setdefault(lease_id, asyncio.Lock())
+        granting = self._granting.setdefault(lease_id, _Granting())
+        granting.users += 1
         is_anybody = reader.proof.kind is Kind.ANONYMOUS
         client = self._sealer.client_of(address if is_anybody else f"reader {reader.name}")
         self._granting_to[client] += 1
         try:
-            async with lock:
+            async with granting.lock:
                 return await self._grant(lease_id, request, client, reader)
         finally:
             self._granting_to[client] -= 1
             if not self._granting_to[client]:
                 del self._granting_to[client]
-            if not lock.locked():
-                self._granting.pop(lease_id, None)
+            granting.users -= 1
+            if not granting.users:
+                del self._granting[lease_id]
 
     async def _grant(
         self, lease_id: str, request: LeaseRequest, client: str, reader: Principal

@@ -91,6 +91,16 @@ def test_a_secret_of_the_wrong_length_or_form_is_refused(secret: str) -> None:
             formatdate(NOW_MS / 1000 + 60, usegmt=True),
             Failed("the endpoint answered 503", 60.0, status=503),
         ),
+        (
+            503,
+            "Mon, 01 Jan 99999999999 00:00:00 GMT",
+            Failed("the endpoint answered 503", status=503),
+        ),
+        (
+            429,
+            "Mon, 01 Jan 2024 00:00:00 +99999999999999999999",
+            Failed("the endpoint answered 429", status=429),
+        ),
         (503, "soon", Failed("the endpoint answered 503", status=503)),
         (503, "-1", Failed("the endpoint answered 503", status=503)),
     ],

@@ -684,3 +684,34 @@ async def test_a_death_at_any_write_loses_no_wake_up_and_repeats_one_with_the_sa
         assert opened.url == receiver.url
         assert all(len(same) == 1 for same in bodies.values())
         assert len(receiver.calls) - len(bodies) <= 1
+
+
+async def test_equal_requests_are_granted_one_by_one_also_behind_one_that_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with world() as w:
+        fails, goes_on = asyncio.Event(), asyncio.Event()
+        puts: list[str] = []
+        put = w.store.put
+
+        async def slow_put(stored: lease_record.Lease) -> None:
+            puts.append(stored.id)
+            if len(puts) == 1:
+                await fails.wait()
+                raise Unavailable("Kafka is away")
+            await goes_on.wait()
+            await put(stored)
+
+        monkeypatch.setattr(w.store, "put", slow_put)
+        first, second = (asyncio.create_task(w.grant(idempotency_key="key-1")) for _ in range(2))
+        await until(lambda: len(puts) == 1)
+        fails.set()
+        with pytest.raises(Unavailable):
+            await first
+        third = asyncio.create_task(w.grant(idempotency_key="key-1"))
+        await settle(w)
+        goes_on.set()
+        granted = await asyncio.gather(second, third)
+        assert len({each.endpoint.token for each in granted}) == 1
+        assert [each.is_new for each in granted] == [True, False]
+        assert w.proxy._granting == {}

@@ -87,6 +87,8 @@ RETRY_S: Final = (0.2, 5.0)
 class Reader:
     """Reads the tables; `on_changes` and `on_offsets` are called on the event loop.
 
+    `on_changes` gets changes, and whether they are news: not so while tables are read from their
+    beginning, at the start or again after Kafka was away.
     `on_offsets` gets the offsets of all topics, and the sequencers' offsets in each partition of
     `ew.up`; None: Kafka did not tell them.
     """
@@ -96,7 +98,7 @@ class Reader:
         config: KafkaConfig,
         *,
         letters: DeadLetterIndex,
-        on_changes: Callable[[list[Change]], None],
+        on_changes: Callable[[list[Change], bool], None],
         on_offsets: Callable[[dict[str, TopicOffsets], Mapping[int, int] | None], None],
         rng: random.Random,
         ready: asyncio.Event,
@@ -207,15 +209,19 @@ class Reader:
         return count > 0
 
     def _hand_over(self, messages: list[Message]) -> None:
+        """Raises KafkaException where a partition is read no further."""
         changes = []
+        is_news = not self._unread
         for message in messages:
             error = message.error()
             if error is None:
                 changes.append(self._change(message))
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._unread.discard((message.topic(), message.partition()))
+            elif error.code() in offsets.GONE:
+                raise KafkaException(error)
         if changes:
-            self._apply(changes)
+            self._apply(changes, is_news)
         if not self._unread and not self.ready.is_set():
             self._tell(self.ready.set)
 
@@ -246,7 +252,7 @@ class Reader:
             message.topic(), key, message.value(), (), message.offset(), message.partition()
         )
 
-    def _apply(self, changes: list[Change]) -> None:
+    def _apply(self, changes: list[Change], is_news: bool) -> None:
         """Waits until the event loop has applied the changes.
 
         A table of 100,000 rows is applied in batches, between which other tasks run.
@@ -255,7 +261,7 @@ class Reader:
 
         def apply() -> None:
             try:
-                self._on_changes(changes)
+                self._on_changes(changes, is_news)
             finally:
                 applied.set()
 

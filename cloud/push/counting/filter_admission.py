@@ -48,8 +48,13 @@ class _Listed:
 class FilterAdmission:
     """The filters that were admitted for one set of streams."""
 
-    def __init__(self, known: Known, clock: Clock, has_leases_behind: Callable[[], bool]) -> None:
-        """While `has_leases_behind`, any admitted filter may belong to such a lease."""
+    def __init__(
+        self, known: Callable[[], Known], clock: Clock, has_leases_behind: Callable[[], bool]
+    ) -> None:
+        """`known` is asked each time: counting that starts over has other filters.
+
+        While `has_leases_behind`, any admitted filter may belong to such a lease.
+        """
         self._known = known
         self._clock = clock
         self._has_leases_behind = has_leases_behind
@@ -69,7 +74,7 @@ class FilterAdmission:
         `scanned` bounds the filters that are evaluated for every event, `values` what long lists
         hold.
         """
-        if where is None or self._known.get(where) is not None:
+        if where is None or self._known().get(where) is not None:
             return None
         demand = demand_of(parse_where(where))
         if demand is None:
@@ -84,7 +89,7 @@ class FilterAdmission:
         self._lists = {
             one: listed
             for one, listed in self._lists.items()
-            if self._known.get(one) is not None or self._may_be_stored(listed.at, now)
+            if self._known().get(one) is not None or self._may_be_stored(listed.at, now)
         }
         others = [listed for one, listed in self._lists.items() if one != where]
         held = sum(listed.count for listed in others if listed.client == client)
@@ -99,16 +104,16 @@ class FilterAdmission:
         self._admitted = {
             one: at
             for one, at in self._admitted.items()
-            if self._known.get(one) is None and self._may_be_stored(at, now)
+            if self._known().get(one) is None and self._may_be_stored(at, now)
         }
         self._askers = {
             one: who
             for one, who in self._askers.items()
-            if one in self._admitted or self._known.get(one) is not None
+            if one in self._admitted or self._known().get(one) is not None
         }
         if where not in self._admitted:
             held = sum(who == client for who in self._askers.values())
-            refused = bound.refusal(total=self._known.scanned + len(self._admitted), held=held)
+            refused = bound.refusal(total=self._known().scanned + len(self._admitted), held=held)
             if refused is not None:
                 return refused
             self._askers[where] = client

@@ -24,7 +24,7 @@ from edgewake.cloud.log.following.subscriber import Subscriber, ViewEnded
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.hub_bounds import HubBounds
 from edgewake.cloud.log.reader import Batch, Step
-from edgewake.cloud.log.request import OnGap, Request, normal
+from edgewake.cloud.log.request import OnGap, Request, RequestError, normal
 from edgewake.cloud.log.resume import LOSSES
 from edgewake.cloud.log.subscription import Plan, Positions
 from edgewake.cloud.push.counting.filter_admission import VALUES_MAX, FilterAdmission
@@ -208,7 +208,7 @@ class StreamWatcher:
         self._matcher: Matcher[Tally] = Matcher(hub.catalogue.named)
         self._cursors: dict[Counter, str] = {}
         """Leases that are not at the live end yet, and where they are to begin."""
-        self.filters = FilterAdmission(self._matcher, clock, lambda: bool(self._cursors))
+        self.filters = FilterAdmission(lambda: self._matcher, clock, lambda: bool(self._cursors))
         self._new: list[Counter] = []
         self._far: list[tuple[Counter, Positions]] = []
         self._has_new = asyncio.Event()
@@ -284,7 +284,8 @@ class StreamWatcher:
         """Follow the streams; True when nobody needs it any more."""
         try:
             plan = await self._hub.open(Subscription(streams=self.streams), ANYBODY)
-        except LookupError as error:
+        except (LookupError, RequestError) as error:
+            # A stream that is not there, or they have more partitions together than may be read.
             await self._fail_all(str(error.args[0]))
             return self._end_if_idle()
         try:

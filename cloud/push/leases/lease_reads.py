@@ -19,6 +19,7 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
 from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.kafka.offsets import GONE
 from edgewake.cloud.push.leases.poll_thread import run_in_thread
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Unavailable
@@ -80,15 +81,18 @@ class LeaseReads:
             while not self._stop.is_set():
                 found = []
                 for message in consumer.consume(POLL_RECORDS, 0.1):
-                    if message.error() is None and message.value() is not None:
+                    error = message.error()
+                    if error is not None and error.code() in GONE:
+                        raise Unavailable(f"lease reads: {error.str()}")  # read from the end again
+                    if error is None and message.value() is not None:
                         try:
                             found.append(
                                 (message.key().decode(), lease_read.decode(message.value()))
                             )
-                        except ValueError as error:
+                        except ValueError as wrong:
                             log.error(
                                 "a lease's read cannot be read: %s",
-                                error,
+                                wrong,
                                 extra={"event": "push.read_unreadable"},
                             )
                 if found and not self._loop.is_closed():

@@ -247,6 +247,8 @@ class LeaseManager:
         task = asyncio.create_task(self._guarded(work, name), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # A task that is cancelled before its first step never awaits its work.
+        task.add_done_callback(lambda _: work.close())
         return task
 
     async def _guarded(self, work: Coroutine[Any, Any, None], name: str) -> None:
@@ -270,6 +272,7 @@ class LeaseManager:
         before = self.leases.get(managed.lease.id)
         if before is not None:
             self._forget_client(before.lease.client)
+            self.stop_counting(before)
         self.leases[managed.lease.id] = managed
         self.clients[managed.lease.client] += 1
         self._metrics.leases.set(len(self.leases))

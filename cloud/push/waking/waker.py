@@ -19,7 +19,9 @@ one for a lease that was ended meanwhile.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from functools import partial
 from typing import Final
 
 from edgewake.cloud.calls import sealing, webhook
@@ -72,17 +74,19 @@ class Waker:
                 self._queue.end(host)
             else:
                 managed.call = self.manager.spawn(self._wake(managed, host), f"wake-{lease_id}")
+                # Not in the task itself: one that is cancelled before its first step runs nothing.
+                managed.call.add_done_callback(partial(self._ended, managed, host))
         return True
 
     async def _wake(self, managed: ManagedLease, host: str) -> None:
-        try:
-            is_due = managed.lease.state is LeaseState.DUE
-            if is_due and self.manager.ended_right(managed) is None:
-                await self._make_and_call(managed, host)
-        finally:
-            managed.is_waking, managed.call = False, None
-            self._queue.end(host)
-            self.manager.look_at(managed.lease.id)
+        is_due = managed.lease.state is LeaseState.DUE
+        if is_due and self.manager.ended_right(managed) is None:
+            await self._make_and_call(managed, host)
+
+    def _ended(self, managed: ManagedLease, host: str, _: asyncio.Task[None]) -> None:
+        managed.is_waking, managed.call = False, None
+        self._queue.end(host)
+        self.manager.look_at(managed.lease.id)
 
     async def _make_and_call(self, managed: ManagedLease, host: str) -> None:
         is_stored = managed.lease.pending is not None

@@ -28,7 +28,7 @@ class World:
 
     def __init__(self, *, lists: int = 2, share: float = 1) -> None:
         self.known, self.clock, self.is_behind = Filters(), FakeClock(), False
-        self.admission = FilterAdmission(self.known, self.clock, lambda: self.is_behind)
+        self.admission = FilterAdmission(lambda: self.known, self.clock, lambda: self.is_behind)
         self.scanned = Bound("scanned", 2, share)
         self.values = Bound("values", lists * (VALUES_FREE + 1), share)
 
@@ -81,3 +81,13 @@ def test_one_client_has_its_share() -> None:
     assert not w.refuses("speed > 2", "other")
     assert [w.refuses(listed(0)), w.refuses(listed(1000))] == [False, True]
     assert not w.refuses(listed(1000), "other")
+
+
+def test_what_counts_are_the_filters_of_those_who_count_now() -> None:
+    w = World()
+    w.known.scanned = 2
+    assert w.refuses("speed > 1")
+    w.known = Filters()  # counting has started over
+    assert not w.refuses("speed > 1")
+    w.known.scanned = 2
+    assert w.refuses("speed > 2")

@@ -13,9 +13,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.clients import admin
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.log import subscription
 from edgewake.cloud.push.counting.tally import Counter
 from edgewake.cloud.push.counting.watchers import Watchers
 from edgewake.cloud.rights.principal import ANYBODY
@@ -212,3 +215,22 @@ async def test_a_stream_that_is_not_there_fails_its_leases_with_its_name(
         await until(lambda: lost.failed is not None)
         assert "no_such_stream" in str(lost.failed)
         assert failed == ["1"]
+
+
+async def test_streams_with_more_partitions_than_may_be_read_fail_their_leases_and_no_others(
+    kafka_config: KafkaConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with watching(kafka_config) as watchers:
+        grown, other = new_stream(kafka_config), new_stream(kafka_config)
+        cursors = [await live_cursor(watchers, stream) for stream in (grown, other)]
+        most = subscription.PARTITIONS_MAX
+        monkeypatch.setattr(subscription, "PARTITIONS_MAX", 0)
+        lost = Counter("1", streams=(grown.stream,), on_change=lambda _: None)
+        watchers.add(lost, cursors[0])
+        await until(lambda: lost.failed is not None)
+        assert "partitions together" in str(lost.failed)
+        monkeypatch.setattr(subscription, "PARTITIONS_MAX", most)
+        served = Counter("2", streams=(other.stream,), on_change=lambda _: None)
+        watchers.add(served, cursors[1])
+        await until(lambda: not served.is_behind)
+        assert served.failed is None
