@@ -46,7 +46,10 @@ class SingleFlight(Generic[K, T]):
 
     async def get(self, key: K) -> T:
         """The answer, of a question that may have been asked already."""
-        return await asyncio.shield(self._asking.get(key) or self._start(key))
+        asking = self._asking.get(key)
+        if asking is None or asking.done():  # an answer of before is not given again
+            asking = self._start(key)
+        return await asyncio.shield(asking)
 
     async def get_fresh(self, key: K) -> T:
         """The answer to a question that is asked after this call.
