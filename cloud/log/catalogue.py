@@ -338,8 +338,11 @@ class Catalogue:
             self._changed_s = self._clock.monotonic_s()
         if value is None:
             self._rows[table].pop(key, None)
-        else:
-            self._rows[table][key] = orjson.loads(value)
+            return
+        found = orjson.loads(value)
+        if not isinstance(found, dict):
+            raise ValueError(f"row {key!r}: expected a JSON object")
+        self._rows[table][key] = found
 
     def _described(self, topic: Topic, reader: Principal) -> dict[str, Any]:
         shown: dict[str, Any] = {

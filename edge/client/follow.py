@@ -234,16 +234,21 @@ class Follower:
             if not response.has_redirect_location:
                 return response
             await response.aclose()
-            target = urljoin(str(request.url), response.headers["Location"])
-            shown = without_password(target)[0].partition("?")[0]
-            if not may_follow(str(request.url), target, has_secrets=has_secrets):
+            try:
+                target = urljoin(str(request.url), response.headers["Location"])
+                shown = without_password(target)[0].partition("?")[0]
+                is_followed = may_follow(str(request.url), target, has_secrets=has_secrets)
+                _ = urlsplit(target).port  # raises ValueError beyond 65535
+                request = self._request(http, server, target, params=False)
+            except (ValueError, httpx.InvalidURL):
+                await self._refuse(server, response, "redirects to an address that is not valid")
+            if not is_followed:
                 await self._refuse(
                     server,
                     response,
                     f"redirects to {shown}, which is not followed with what you send: name that "
                     "server",
                 )
-            request = self._request(http, server, target, params=False)
         return await self._refuse(
             server, response, f"redirects more than {REDIRECTS_MAX} times, last to {shown}"
         )

@@ -10,6 +10,7 @@ import pytest
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.catalogue import CHANGED_S, Catalogue, Topic, is_list_due, topics_of
 from edgewake.cloud.rights.principal import ANYBODY
+from edgewake.protocol import topics
 from edgewake.protocol.clock import FakeClock
 from tests.feeds import DEADLINE_S, Feed
 
@@ -81,5 +82,17 @@ async def test_a_name_that_is_asked_for_is_found_at_once_though_nothing_said_tha
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         assert found.name == feed.name
+    finally:
+        catalogue.close()
+
+
+def test_a_row_that_is_no_object_is_skipped_and_said() -> None:
+    """It was kept, and each look at it ended the server, also after a start."""
+    catalogue = Catalogue(KafkaConfig(bootstrap="127.0.0.1:1"), "test-catalogue", FakeClock())
+    try:
+        for row in (b"[]", b"null", b"7"):
+            with pytest.raises(ValueError, match="row 'top': expected a JSON object"):
+                catalogue._change(topics.QUERIES, "top", row)
+        assert catalogue._rows[topics.QUERIES] == {}
     finally:
         catalogue.close()

@@ -35,7 +35,7 @@ NOWHERE: Final[At] = (0, (0, 0))
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    rank: tuple[Any, ...] | None
+    rank: tuple[int, int] | None
     data: bytes
     """JSON; _WITHDRAWN for what is known to be no row, so that an older one does not come back."""
     open_to: int | None = None
@@ -195,7 +195,7 @@ class Latest:
         self,
         known: _Row,
         key: str,
-        rank: tuple[Any, ...] | None,
+        rank: tuple[int, int] | None,
         way: tuple[str, int | None],
         *,
         is_older: bool,
@@ -220,14 +220,18 @@ class Latest:
         self._older.discard(key)
         self.left_out += row.data is not _WITHDRAWN
 
-    def _place(self, fields: Mapping[str, Any]) -> tuple[str, tuple[Any, ...] | None]:
+    def _place(self, fields: Mapping[str, Any]) -> tuple[str, tuple[int, int] | None]:
         """The key, and what decides which of two is newer."""
         if self._keys is None:
             epoch, seq = fields.get("epoch"), fields.get("seq")
-            return str(fields.get("device")), None if epoch is None or seq is None else (epoch, seq)
+            return str(fields.get("device")), _rank(epoch, seq)
         window, revision = fields.get("window_start"), fields.get("revision")
-        rank = None if window is None or revision is None else (window, revision)
-        return json.dumps([fields.get(name) for name in self._keys]), rank
+        return json.dumps([fields.get(name) for name in self._keys]), _rank(window, revision)
+
+
+def _rank(first: object, second: object) -> tuple[int, int] | None:
+    """None where they are no numbers, which others may write: they could not be compared."""
+    return (first, second) if isinstance(first, int) and isinstance(second, int) else None
 
 
 def _way(fields: Mapping[str, Any]) -> tuple[str, int | None]:

@@ -40,7 +40,7 @@ from edgewake.cloud.log.following.subscriber import Subscriber, ViewEnded
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.hub_bounds import Full
 from edgewake.cloud.log.reader import Batch, Step
-from edgewake.cloud.log.request import LogEnd, OnGap, Request
+from edgewake.cloud.log.request import LogEnd, OnGap, Request, RequestError
 from edgewake.cloud.log.subscription import Bounds, Plan, Positions
 from edgewake.cloud.rights.principal import ANYBODY, Action, Principal, holder
 from edgewake.cloud.rights.scope import Scope
@@ -250,6 +250,16 @@ class LatestStores:
             await store.run()
         except (Unavailable, LookupError, ViewEnded) as error:
             log.info("latest of %s: %s", store.name, error, extra={"event": "latest.ended"})
+        except RequestError as error:
+            store.refused = error
+        except Exception as error:  # of this stream only: all others go on
+            log.error(
+                "latest of %s: %r",
+                store.name,
+                error,
+                exc_info=error,
+                extra={"event": "latest.failed"},
+            )
         finally:
             del self._stores[store.name]
             store.end()
@@ -275,6 +285,8 @@ class _Store:
         """Who asked first: it counts for that one."""
         self.asked_s = clock.monotonic_s()
         self.ready = asyncio.Event()
+        self.refused: RequestError | None = None
+        """Why no request for it can be served, e.g. a stream of too many partitions."""
         self.has_older = asyncio.Event()
         """Are the older records read, too?"""
         self._hub, self._clock = hub, clock
@@ -300,8 +312,9 @@ class _Store:
             older = asyncio.create_task(
                 self._take_older(plan, bounds, begin), name=f"older-{self.name}"
             )
+            older.add_done_callback(lambda _: news.set())
             try:
-                await self._take_all(self._subscriber, news)
+                await self._take_all(self._subscriber, news, older)
             finally:
                 older.cancel()
                 await asyncio.wait({older})
@@ -315,11 +328,16 @@ class _Store:
         Raises Unavailable where the store has ended or there is no room, and RequestError.
         """
         if self._plan is None or not self._taken:
-            raise Unavailable(f"{self.name} cannot be read at the moment")
+            raise self._unreadable()
         rows_asked.check_scope(asked, self.latest.keys, scope)
         head = self._head() | {"left_out": self.latest.left_out}
         cursor = self._hub.codec.encode(self._plan.cursor(self._taken))
         return await self._rows("latest", scope, asked, head, cursor, client=client)
+
+    def _unreadable(self) -> RequestError | Unavailable:
+        if self.refused is not None:
+            return self.refused.with_traceback(None)
+        return Unavailable(f"{self.name} cannot be read at the moment")
 
     def _head(self) -> dict[str, object]:
         missing = sorted(self._missing | ({Missing.BYTES} if self.latest.left_out else set()))
@@ -363,7 +381,7 @@ class _Store:
         Raises Unavailable, RequestError and CursorError.
         """
         if self._plan is None or not self._taken:
-            raise Unavailable(f"{self.name} cannot be read at the moment")
+            raise self._unreadable()
         stamps = self.stamps(asked)
         rows_asked.check_keys(self.latest.keys, scope)
         chosen = rows_asked.chosen_by(asked, stamps) if stamps else self._plan.filters
@@ -396,7 +414,7 @@ class _Store:
         Unavailable where the store has ended.
         """
         if not self._taken:
-            raise Unavailable(f"{self.name} cannot be read at the moment")
+            raise self._unreadable()
         taken = self._taken[0]
         return taken if place is None else tuple(map(max, place, taken))
 
@@ -533,7 +551,10 @@ class _Store:
         )
 
     async def _take_older(self, plan: Plan, bounds: Sequence[Bounds], to: Positions) -> None:
-        """Read what lies before `to`, as far back as is read at all."""
+        """Read what lies before `to`, as far back as is read at all.
+
+        Raises Unavailable and ViewEnded; the store ends for whatever it raises, and is made again.
+        """
         firsts = [
             max(kept.earliest, at[0] - OLDER_RECORDS_MAX)
             for kept, at in zip(bounds, to[0], strict=True)
@@ -561,8 +582,6 @@ class _Store:
                     break
                 else:
                     await news.wait()
-        except (Unavailable, ViewEnded):  # the store ends for the same reason, and is made again
-            return
         finally:
             subscriber.close()
         self.latest.end_of_older()
@@ -571,9 +590,16 @@ class _Store:
             self._known_since = (tuple((first, 0) for first in firsts),)
         self.has_older.set()
 
-    async def _take_all(self, subscriber: Subscriber[Sequence[Step]], news: asyncio.Event) -> None:
+    async def _take_all(
+        self,
+        subscriber: Subscriber[Sequence[Step]],
+        news: asyncio.Event,
+        older: asyncio.Task[None],
+    ) -> None:
         while self._clock.monotonic_s() - self.asked_s < IDLE_S:
             news.clear()
+            if older.done():
+                older.result()
             item = subscriber.next()
             if isinstance(item, Chunk):
                 await self._take(item.content or (), subscriber.positions)

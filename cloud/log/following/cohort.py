@@ -77,7 +77,7 @@ class Owner(Protocol):
         """The subscription cannot be served."""
 
     def park(self, cohort: Cohort) -> None:
-        """The cohort has read everything."""
+        """The cohort has read everything that can be read now."""
 
     def unpark(self, cohort: Cohort) -> None:
         """The parked cohort may have something to read."""
@@ -96,6 +96,8 @@ class Cohort:
         self.key = key
         self.subscribers: set[Member] = set()
         self.is_parked = False
+        self.lacks_older = False
+        """Is it parked only until older records, which could not be read, are tried again?"""
         self.is_live = False
         """Does it read new records, for those who waited for them?"""
         self._view = view
@@ -123,8 +125,13 @@ class Cohort:
             self._view.fail(error)
             return False
 
+    @property
+    def is_at_live_end(self) -> bool:
+        """Does it wait for new records, having read all that there are?"""
+        return self.is_parked and not self.lacks_older
+
     def _read(self, is_time_up: IsTimeUp) -> bool:
-        self.is_parked = False
+        self.is_parked = self.lacks_older = False
         if self._reader is None:
             self._reader = self._view.reader(self.positions)
         while self._has_blocks(self._reader):
@@ -159,6 +166,7 @@ class Cohort:
 
     def _park(self) -> None:
         self.is_parked = True
+        self.lacks_older = bool(self._left_out)
         self._reader = None
         self.release()
         self._view.park(self)
@@ -175,6 +183,7 @@ class Cohort:
     def move_on(self, key: Key, positions: Positions) -> None:
         """Move to `key`: the chunk shows nothing, so nobody must be woken for it."""
         self.key, self.positions = key, positions
+        self.lacks_older = False
         self._reader = None
         self._left_out.clear()
 

@@ -106,7 +106,7 @@ class Subscriber(Generic[C]):
     @property
     def is_live(self) -> bool:
         """Does it wait for new records, having passed all that there are?"""
-        return self._cohort is not None and self._cohort.is_parked
+        return self._cohort is not None and self._cohort.is_at_live_end
 
     @property
     def is_at_end(self) -> bool:

@@ -303,9 +303,11 @@ class View(Generic[C]):
         self.end(failed)
 
     def park(self, cohort: Cohort) -> None:
-        """A cohort has read everything."""
+        """A cohort has read everything that can be read now."""
         self._shared.on_cohorts(-1)
         self._rest(cohort)
+        if not cohort.is_at_live_end:
+            return
         self._note_end(cohort.key, cohort.positions)
         # Who was behind is live now, and may want to know.
         self._wake(list(cohort.subscribers), live=False)

@@ -211,3 +211,10 @@ async def test_others_have_their_turns_while_rows_are_passed_that_nobody_sees(
     beside.cancel()
     assert told == b'{"a":1,"rows":[]}'
     assert turns >= 5
+
+
+def test_numbers_that_cannot_be_compared_do_not_count() -> None:
+    """The reading of another program ended the store of its stream."""
+    odd = Event(DATA, {"device": "a", "epoch": "x", "seq": 1}, b'{"device":"a","value":0.6}')
+    rows = taken(Latest(None), reading("a", 5, 0.5), odd, reading("a", 3, 0.3))
+    assert [row["value"] for row in rows] == [0.3], "the last to arrive counts"

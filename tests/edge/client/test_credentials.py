@@ -327,3 +327,11 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 def test_an_address_without_a_password_stays_as_it_is() -> None:
     assert without_password("http://127.0.0.1:8700/base") == ("http://127.0.0.1:8700/base", {})
     assert without_password("http://a:b@[::1]:8700")[0] == "http://[::1]:8700"
+
+
+@pytest.mark.parametrize("target", ["http://[", "http://127.0.0.1:99999/v1/events"])
+async def test_a_redirect_to_what_is_no_address_is_refused(target: str) -> None:
+    """It ended the client with a traceback, though another server would have done."""
+    async with serving(redirect(target)) as seen:
+        with pytest.raises(FollowError, match="redirects to an address that is not valid"):
+            await first(seen.base)
