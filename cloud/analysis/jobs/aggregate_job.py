@@ -4,7 +4,7 @@ records ─ decode ─ correct ─ observe ─ watermark ─ readings ─ tagged
           frames   clocks    late,     event time  one row    one row  Table.java  values
                              counts    of frames   a reading  a tag    state       of sketches
 
-`emit` is `foreachBatch` of lanes/lane.py.
+`emit` is called by lanes/micro_batch.py.
 """
 
 from __future__ import annotations

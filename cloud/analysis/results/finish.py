@@ -250,9 +250,9 @@ class _RowWriter:
         return Outputs(self._topic, made_keys, made)
 
     def row(self, row: _Row) -> Iterator[Output]:
-        """Return the record of a changed row.
+        """Yield the record of a changed row, or what takes back one that HAVING refuses by now.
 
-        None where HAVING refuses it and it was not emitted.
+        Nothing where HAVING refuses it and it was not emitted.
         """
         place = row.start, row.end, row.key
         if row.passes:

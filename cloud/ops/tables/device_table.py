@@ -323,7 +323,7 @@ class DeviceTable:
         return "" if entry is None else entry.via
 
     def silent(self, before: int, stream: str | None) -> dict[str, int]:
-        """Yields devices without a record since `before`, and when their last one came.
+        """Return devices without a record since `before`, and when their last one came.
 
         With `stream` only those that send it. Devices that never sent a reading are skipped.
         """

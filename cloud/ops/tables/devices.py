@@ -16,8 +16,8 @@ AGENT_OFFLINE_AFTER_MS: Final = 150_000
 10 s, and in a large fleet each report is written once a minute. When its connection ends, its last
 will says offline immediately."""
 PLAIN_SILENT_AFTER_MS: Final = 60_000
-"""Time without a record after which a plain device without presence is silent; it is never offline.
-"""
+"""Time without a record after which a plain device without presence is silent; it is offline only
+where it said so."""
 PLAIN_ONLINE_MS: Final = 86_400_000
 """Time without a record after which a plain device is silent although it said that it is online,
 and its last will would say that it is offline."""

@@ -263,8 +263,13 @@ class Courier:
         if is_letter and delivery_state.has_room(self.letters.values(), event):
             after, letter = delivery_state.set_aside(delivery, event, outcome.why, now=now)
             # The letter first: a death between the two sets the event aside once more.
-            await self._writer.put_row(letter.key, encode(letter))
+            # Known before it is stored: who deletes the delivery meanwhile deletes it, too.
             self.letters[letter.number] = letter
+            try:
+                await self._writer.put_row(letter.key, encode(letter))
+            except Unavailable:
+                del self.letters[letter.number]
+                raise
             self.delivery = after
             self._services.metrics.letters.inc()
             await self._store()

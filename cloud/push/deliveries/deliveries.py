@@ -156,6 +156,11 @@ class Deliveries:
                 courier.abandon()
             self._count()
 
+    def _go_on(self, partition: _Partition, courier: Courier) -> None:
+        """Deliver on, where no other proxy has the partition by now."""
+        if any(own is partition for own in self._partitions.values()):
+            courier.start(self._tasks.spawn)
+
     def _count(self) -> None:
         self._services.metrics.deliveries.set(sum(1 for _ in self._all()))
 
@@ -344,7 +349,7 @@ class Deliveries:
             raise _moved() from error
         except Unavailable:
             courier.letters.update(letters)
-            courier.start(self._tasks.spawn)
+            self._go_on(partition, courier)
             raise
         partition.couriers.pop(courier.delivery.id, None)
         self._count()
@@ -409,7 +414,7 @@ class Deliveries:
             partition.couriers[delivery.id] = courier
         finally:
             if courier.delivery.id in partition.couriers:
-                courier.start(self._tasks.spawn)
+                self._go_on(partition, courier)
         self._count()
 
     async def test(self, name: str, reader: Principal, client: str) -> webhook.Outcome:

@@ -193,7 +193,7 @@ class SelectReader:
     def _check_sequence(self) -> None:
         """Check a window that the readings of a key decide.
 
-        It has counts, sums, means, minima and maxima, and one group.
+        It has no quantiles, no mode and no `approx_top_k`, and one group.
         """
         node = self._select.args.get("limit")
         with self._faults.within(node):

@@ -21,14 +21,16 @@ import pytest
 from prometheus_client import CollectorRegistry
 from standardwebhooks.webhooks import Webhook
 
-from edgewake.cloud.calls.sealing import Endpoint
+from edgewake.cloud.calls.sealing import Endpoint, Sealer
 from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.request import RequestError
 from edgewake.cloud.push.deliveries.courier import Services
 from edgewake.cloud.push.deliveries.deliveries import KEPT_S, SWEEP_S, Deliveries, owner_of
 from edgewake.cloud.push.leases import lease_rights
+from edgewake.cloud.push.leases.lease_writer import NotOwner
 from edgewake.cloud.push.metrics import Metrics
+from edgewake.cloud.push.proxy import Standby
 from edgewake.cloud.rights.config import ANYBODY_CONFIG
 from edgewake.cloud.rights.names import Names
 from edgewake.cloud.rights.principal import Action, Grant, Principal, Proof
@@ -610,29 +612,51 @@ async def test_one_that_must_be_new_changes_none(push: Service, stream: Readings
         assert (await put(new_name(), tag='"1"')).status_code == 422
 
 
-async def test_a_letter_that_is_set_aside_while_others_ask_for_a_change_refuses_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It went on while the change was looked at: the letter was shown to who may not see it."""
-    clock, rows = ManualClock(), MemoryRows()
-    sealed = sealer()
-    wide = Principal("anna", (Grant(frozenset(Action), Names.of(["s"])),), Proof(Kind.KEY, b"1"))
-    narrow = replace(wide, grants=(replace(wide.grants[0], devices=Names.of(["car-7"])),))
-    owner = owner_of(wide, "")
-    number = partition_of(owner)
-    row = Delivery(
+WIDE = Principal("anna", (Grant(frozenset(Action), Names.of(["s"])),), Proof(Kind.KEY, b"1"))
+
+
+def ended_delivery(seals: Sealer) -> Delivery:
+    """One of WIDE that ended."""
+    return Delivery(
         id="ab",
-        owner=owner,
+        owner=owner_of(WIDE, ""),
         name="mine",
         streams=("s",),
         cursor="c",
         endpoint_host="127.0.0.1",
-        sealed=sealed.seal("ab", Endpoint("http://127.0.0.1", "whsec_x", "")),
-        right=lease_rights.right_of(wide, ("s",), Action.READ),
+        sealed=seals.seal("ab", Endpoint("http://127.0.0.1", "whsec_x", "")),
+        right=lease_rights.right_of(WIDE, ("s",), Action.READ),
         state=DeliveryState.ENDED,
         created_at=0,
         changed_at=0,
     )
+
+
+def deliveries_of(looks: Any, seals: Sealer, clock: ManualClock) -> Deliveries:
+    """A proxy's deliveries whose hub and caller are `looks`."""
+    return Deliveries(
+        Services(
+            looks,
+            looks,
+            seals,
+            Rights(ANYBODY_CONFIG, clock),
+            clock,
+            random.Random(1),
+            Metrics(CollectorRegistry()),
+            proof_s=1,
+        ),
+        random_bytes=random_bytes,
+        client_share=1,
+    )
+
+
+async def test_a_letter_that_is_set_aside_while_others_ask_for_a_change_refuses_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It went on while the change was looked at: the letter was shown to who may not see it."""
+    rows, seals = MemoryRows(), sealer()
+    narrow = replace(WIDE, grants=(replace(WIDE.grants[0], devices=Names.of(["car-7"])),))
+    row = ended_delivery(seals)
 
     class Looks:
         """A hub and a caller that say yes, after the delivery went on meanwhile."""
@@ -644,22 +668,8 @@ async def test_a_letter_that_is_set_aside_while_others_ask_for_a_change_refuses_
 
         check_filters = check
 
-    looks: Any = Looks()
-    deliveries = Deliveries(
-        Services(
-            looks,
-            looks,
-            sealed,
-            Rights(ANYBODY_CONFIG, clock),
-            clock,
-            random.Random(1),
-            Metrics(CollectorRegistry()),
-            proof_s=1,
-        ),
-        random_bytes=random_bytes,
-        client_share=1,
-    )
-    deliveries.partition_owned(number, {row.key: encode(row)}, rows)
+    deliveries = deliveries_of(Looks(), seals, ManualClock())
+    deliveries.partition_owned(partition_of(row.owner), {row.key: encode(row)}, rows)
     (courier,) = deliveries._all()
     asked = DeliveryRequest.model_validate({"streams": ["s"], "url": "http://127.0.0.1"})
 
@@ -676,3 +686,33 @@ async def test_a_letter_that_is_set_aside_while_others_ask_for_a_change_refuses_
             await change()
         assert courier.delivery == row
         assert not courier._is_stopping, "it goes on as it was"
+
+
+async def test_a_delivery_whose_partition_moves_while_it_is_changed_is_delivered_here_no_more() -> (
+    None
+):
+    seals = sealer()
+    row = ended_delivery(seals)
+    number = partition_of(row.owner)
+
+    class Looks:
+        """A hub that says yes."""
+
+        async def check(self, *_: object) -> str:
+            return "127.0.0.1"
+
+        check_filters = check
+
+    class MovedRows(MemoryRows):
+        """Rows that go to another proxy at the first write."""
+
+        async def put_row(self, key: str, value: bytes | None) -> None:
+            deliveries.partition_lost(number)
+            raise NotOwner("another has it")
+
+    deliveries = deliveries_of(Looks(), seals, ManualClock())
+    deliveries.partition_owned(number, {row.key: encode(row)}, MovedRows())
+    (courier,) = deliveries._all()
+    with pytest.raises(Standby):
+        await deliveries.enable("mine", WIDE, "")
+    assert courier._is_stopping
