@@ -9,7 +9,7 @@ from edgewake.protocol.leases.group_record import Group, Held, decode, encode
 
 GROUP = Group(
     id="g1", owner="o", name="n", streams=("speed",), cursor="v2.x", done=((0, 1, 5, 0),),
-    held=(Held((0, 2, 9, 3), 2, 1000),), events=4, created_at=1,
+    held=(Held((0, 2, 9, 3), 2, 1000),), events=4, created_at=1, used_at=1,
 )  # fmt: skip
 
 
