@@ -290,7 +290,7 @@ async def test_a_client_that_gives_up_and_repeats_is_counted_once(here: World) -
     try:
         async with httpx.AsyncClient(timeout=PATIENCE_S) as others:
             for _ in range(2):
-                async with httpx.AsyncClient(timeout=0.8) as client:
+                async with httpx.AsyncClient(timeout=2.5) as client:
                     with pytest.raises(httpx.ReadTimeout):
                         await client.post(at, content=lines)
             third = asyncio.create_task(others.post(at, content=lines))
