@@ -217,7 +217,7 @@ class Deliveries:
             id_ = self._random_bytes(ID_BYTES).hex() if before is None else before.id
             right = lease_rights.right_of(reader, wanted.streams, Action.READ, where=wanted.where)
             if old is not None:
-                await self._stopped(old, reader)
+                await self._stopped(partition, old, reader)
                 before = old.delivery  # it may have gone on meanwhile
                 cursor = before.cursor if asked.after is None else cursor
             base = before or Delivery(
@@ -299,7 +299,7 @@ class Deliveries:
                 "yours: drop them, or delete it, first",
             )
 
-    async def _stopped(self, courier: Courier, reader: Principal) -> None:
+    async def _stopped(self, partition: _Partition, courier: Courier, reader: Principal) -> None:
         """Stop one that `reader` changes. Raises RequestError, and it goes on.
 
         It went on while the change was looked at, and what it set aside then is of its right, too.
@@ -308,7 +308,7 @@ class Deliveries:
         try:
             self._check_letters(courier, reader)
         except RequestError:
-            courier.start(self._tasks.spawn)
+            self._go_on(partition, courier)
             raise
 
     async def remove(self, name: str, reader: Principal, client: str) -> None:
@@ -364,7 +364,7 @@ class Deliveries:
             await self._services.hub.check(delivery.streams, reader)
             await self._services.hub.check(delivery.streams, reader, Action.WAKE)
             await self._services.hub.check_filters(normal(delivery.subscription), reader)
-            await self._stopped(courier, reader)
+            await self._stopped(partition, courier, reader)
             right = lease_rights.right_of(
                 reader, delivery.streams, Action.READ, where=delivery.where
             )

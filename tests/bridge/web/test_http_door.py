@@ -34,6 +34,8 @@ from tests.bridge.running import World, read, read_some
 from tests.services import PATIENCE_S, free_ports, port_is_open, wait_until
 
 T_MS = 1_772_352_930_000
+SENDER_WAITS_S = 0.5
+"""Senders wait that long at least before they send the same again."""
 OUTCOMES = 'edgewake_bridge_http_total{outcome="%s"}'
 
 
@@ -293,6 +295,7 @@ async def test_a_client_that_gives_up_and_repeats_is_counted_once(here: World) -
                 async with httpx.AsyncClient(timeout=2.5) as client:
                     with pytest.raises(httpx.ReadTimeout):
                         await client.post(at, content=lines)
+                await asyncio.sleep(SENDER_WAITS_S)
             third = asyncio.create_task(others.post(at, content=lines))
             await asyncio.to_thread(here.node.process.thaw)
             assert (await third).status_code == 204

@@ -100,6 +100,7 @@ def test_a_row_is_read_as_it_was_written() -> None:
         done=window.done,
         held=tuple(window.all_held),
         created_at=1,
+        used_at=1,
     )
     assert decode(encode(group)) == group
 
