@@ -75,3 +75,4 @@ def test_a_preset_and_nothing_else_fills_all_its_streams_over_a_kill(here: Floor
         assert values() == [0, 1, 2, 3], "each once"
     wait_until(lambda: column("mem_many", "gw-many", "x") == ["text"], "another type of the name")
     assert column("cpu_many", "gw-many", "x") == [1]
+    process.stop()  # it would bring the things of other tests, too

@@ -88,6 +88,7 @@ def test_a_file_that_cannot_be_opened_is_tried_again_and_said_once(
         asked.append(said)
         raise OSError(errno.EMFILE, "Too many open files")
 
+    caplog.clear()
     with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
         for way in ("open", "read_text", "read_bytes"):
             patch.setattr(Path, way, refuse)
