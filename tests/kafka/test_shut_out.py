@@ -11,11 +11,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -53,6 +60,9 @@ ACLS = (
     "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found=true",
 )
+FRESH_S = 2.0
+"""A follower has caught up when the newest record that it was given is not older: producers write
+all the time."""
 BACK_S = 30.0
 """A client is given up after 5 s, and the question under way ends 4 s later; the rest is for a busy
 machine."""
@@ -189,6 +199,76 @@ def test_who_asks_for_topics_or_offsets_is_answered_after_kafka_was_shut_out(
             judged.loses_its_right()
             judged.sees_another("after it might not read for a while")
         assert {f"ends, as it is {n}" for n in range(FLEET)} <= stuck, "the fault did not happen"
+
+
+@pytest.mark.long
+def test_who_writes_or_follows_goes_on_after_kafka_was_shut_out(tmp_path: Path) -> None:
+    """Producers that write all the time and producers that are idle meanwhile; consumers that are
+    assigned by hand, and members of groups. None of them is ever replaced.
+    """
+    with run_kafka_that_can_be_shut_out(tmp_path) as (kafka, gate):
+        config = KafkaConfig(bootstrap=kafka.bootstrap)
+        topic = topics.stream_topic("shut_out")
+        topic_admin.ensure_topics(config, [topic])
+
+        def writes() -> Callable[[], object]:
+            client = clients.producer(config, "writer")
+            return lambda: written(client, topic)
+
+        def follows() -> Callable[[], object]:
+            client = clients.consumer(config, "follower")
+            partitions = range(config.partitions)
+            client.assign([TopicPartition(topic, each, OFFSET_BEGINNING) for each in partitions])
+            return lambda: followed(client)
+
+        groups = itertools.count()
+
+        def joins() -> Callable[[], object]:
+            client = clients.consumer(config, "member", group=f"shut-out-{next(groups)}")
+            client.subscribe([topic])
+            return lambda: followed(client)
+
+        idle = [clients.producer(config, "idle") for _ in range(FLEET)]
+        for client in idle:
+            written(client, topic)
+        busy = [
+            *answers("writer", writes),
+            *answers("follower", follows),
+            *answers("member", joins),
+        ]
+
+        def all_since(at_s: float) -> bool:
+            return all(one.answered_s > at_s for one in busy)
+
+        with asking(busy):
+            wait_until(partial(all_since, 0.0), "all go on")
+            for _ in range(TIMES):
+                shut_out(gate, config)
+                let_in_s = time.monotonic()
+                for client in idle:
+                    written(client, topic, within_s=BACK_S)
+                wait_until(partial(all_since, let_in_s), "all go on again")
+                assert time.monotonic() - let_in_s < BACK_S
+
+
+def written(client: Producer, topic: str, *, within_s: float = QUESTION_S) -> None:
+    """Write a record, until Kafka has it. Raises Unavailable."""
+    client.produce(topic, b"{}")
+    if client.flush(within_s):
+        raise Unavailable("not written yet")
+
+
+def followed(client: Consumer) -> None:
+    """Take what there is, up to a record of now. Raises Unavailable, KafkaException."""
+    newest_ms = 0
+    deadline = time.monotonic() + QUESTION_S
+    while newest_ms < 1000 * (time.time() - FRESH_S):
+        if time.monotonic() > deadline:
+            raise Unavailable("nothing new")
+        for one in client.consume(1000, EVERY_S):
+            if one.error() is not None:
+                raise KafkaException(one.error())
+            newest_ms = max(newest_ms, one.timestamp()[1])
 
 
 @dataclass
