@@ -15,7 +15,7 @@ from edgewake.edge.intake.intake import Intake
 from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.things.streams import STREAM
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.names import is_reserved
+from edgewake.protocol.names import is_reserved, is_stream
 
 STREAMS_MAX: Final = 32
 """Streams of one source beside its own: as many as a bridge learns from one device. Topics may name
@@ -71,8 +71,11 @@ class ManyStreams(Intake):
             found["names"] |= {f"{stream}.{name}": path for name, path in names.items()}
         return found
 
-    def _of(self, stream: str) -> Intake:
+    def _of(self, stream: object) -> Intake:
         """Raises Rejected."""
+        if not isinstance(stream, str) or not is_stream(stream):
+            # Whoever sends JSON can write the key that says it.
+            raise Rejected(RejectReason.NAME, f"{stream!r} is not a name of a stream")
         known = self._streams.get(stream)
         if known is not None:
             return known

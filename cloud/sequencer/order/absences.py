@@ -59,6 +59,10 @@ class Absences:
     def _note_words(self, arrival: Arrival, value: bytes) -> None:
         frame = record.decode(value).frame
         words = frame.fields.get(THING_ONLINE, ())
+        if len(words) != len(frame.t):  # the name stands elsewhere in the frame: it says no word
+            if arrival.placement.newest:
+                self._is_there(arrival, arrival.placement.newest)
+            return
         for t, word in zip(frame.t, words, strict=True):
             if word is False:
                 self._is_away(arrival, t)

@@ -106,6 +106,8 @@ def _numbered(arrival: Arrival) -> dict[str, Any] | None:
     if _MARK not in value:
         return None
     body: dict[str, Any] = orjson.loads(value)
+    if "gap" in body:
+        return None  # whatever else its sender wrote beside
     return body if THING_SEQ in body.get("fields", ()) else None
 
 

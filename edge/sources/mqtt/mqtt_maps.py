@@ -88,6 +88,7 @@ class SourceMaps:
     def _body(self, reading: Mapped) -> dict[str, Any]:
         """The object, which says its stream where the source has several."""
         body = self._of_thing(reading)
+        body.pop(STREAM, None)  # only a map says it
         if stream := self.other(reading):
             body[STREAM] = stream
         return body

@@ -61,6 +61,14 @@ async def test_a_value_of_one_type_in_one_stream_and_of_another_in_another_is_od
     assert kept == {"fields:own", "fields:cpu", "fields:mem"}, "over a restart"
 
 
+@pytest.mark.parametrize("said", [["x"], {"a": 1}, "+/#", "", 7, None])
+def test_what_a_sender_says_in_place_of_a_map_is_refused(said: Any) -> None:
+    one = intake(MemorySink(), Books())
+    assert list(one.check_all([{STREAM: said, "v": 1}, of("cpu", v=2)])) == one.check_all(
+        [of("cpu", v=2)]
+    )
+
+
 async def test_streams_are_bounded_and_those_of_others_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from edgewake.cloud.sequencer.order import absences
@@ -90,6 +92,32 @@ def test_a_word_of_the_future_ends_with_the_next_reading() -> None:
     later = arrival(1, (3601, None))
     later.received_at += 2000
     partition.step([later], 2, now_s=0.0, now_ms=T0)
+    assert not partition.order.absences.is_offline("plug", "gw")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        b'"t":[1790000001000],"fields":{"x":[1]},"thing_online":[true]',
+        b'"gap":{"reason":"quota","count":1},"t":[1,2],"fields":{"thing_online":[false]}',
+        b'"gap":{"reason":"quota","count":1},"fields":{"thing_seq":[1]}',
+    ],
+)
+def test_a_frame_that_only_looks_as_if_it_had_a_word_says_none(written: bytes) -> None:
+    """It ended the sequencer, and each one that read it after that."""
+    one = arrival(0, (1, None))
+    body = record.encode(
+        device="plug",
+        stream="power",
+        mode=Mode.ACK,
+        sent_at=None,
+        received_at=T0 + HOUR_MS,
+        frame_bytes=b'{"epoch":7,"frame":1,"seq":1,' + written + b"}",
+        via="gw",
+    )
+    assert record.decode(body).frame.epoch == 7, "a bridge passes it on"
+    partition = Partition(0, Bounds())
+    assert partition.step([replace(one, payload=Message(body))], 1, now_s=0.0, now_ms=T0)
     assert not partition.order.absences.is_offline("plug", "gw")
 
 
