@@ -243,10 +243,11 @@ class Bridge:
         self, ledger: AckLedger, packet: mqtt5.PublishPacket | Unreadable, fingerprint: int
     ) -> bool:
         """Count a message of a device that was refused another one just now; True: that is all."""
-        may_be_answered = packet.response_topic is not None and is_answerable(packet)
-        if may_be_answered or is_status(packet.topic):
-            return False
         now_s = self._clock.monotonic_s()
+        if now_s >= self._allowance.muted_until_s:
+            return False  # as it is nearly always, and costs no message anything
+        if is_answerable(packet) or is_status(packet.topic):
+            return False
         account = self._payers.of(packet.topic, now_s)
         if now_s >= account.muted_until_s:
             return False

@@ -150,7 +150,7 @@ class Refusals:
             detail = f"more dead letters than device {account.device!r} may have; this one: {why}"
             self._postpone(delivery, Later(LaterReason.QUOTA, LETTER_RETRY_MS, detail))
             return
-        account.mute(delivery.since_s)
+        self._allowance.mute(account, delivery.since_s)
         self.count(packet, why.reason, account)
         delivery.is_left_out = True
         delivery.detail = why.detail

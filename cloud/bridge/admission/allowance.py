@@ -304,11 +304,6 @@ class Account:
         self.letter_bytes -= size
         return Room.WHOLE
 
-    def mute(self, now_s: float) -> None:
-        """A message was only counted: so are the next ones, where that was for want of a share."""
-        if self.wait_s(now_s) > 0:
-            self.muted_until_s = now_s + MUTED_S
-
     def leave_out(self, size: int) -> None:
         """A dead letter was counted and not kept."""
         self.left_out += 1
@@ -385,6 +380,14 @@ class Allowance:
         """By when they were used last."""
         self._named = Named()
         self._untold: set[str] = set()
+        self.muted_until_s = float("-inf")
+        """The latest of all accounts': from then on nobody is muted."""
+
+    def mute(self, account: Account, now_s: float) -> None:
+        """A message was only counted: so are the next ones, where that was for want of a share."""
+        if account.wait_s(now_s) > 0:
+            account.muted_until_s = now_s + MUTED_S
+            self.muted_until_s = max(self.muted_until_s, account.muted_until_s)
 
     def account(self, device: str, now_s: float) -> Account:
         """The device's; a new one has everything."""

@@ -343,9 +343,10 @@ class Catalogue:
         told = self._told.setdefault(stream, set())
         found: dict[str, FieldInfo] = {}
         for name, words in said.items():
-            before = info = row.fields.get(name)
-            if info is None or before is None:
+            before = row.fields.get(name)
+            if before is None:
                 continue
+            info = before
             for what, news in _news_of(info, words, device, gateway).items():
                 if (name, what) not in told:
                     told.add((name, what))

@@ -33,8 +33,8 @@ from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.request import OnGap, Request, RequestError
 from edgewake.cloud.log.subscription import Plan, Positions
 from edgewake.cloud.push.deliveries import delivery_state
-from edgewake.cloud.push.deliveries.guarded_tasks import Spawn
 from edgewake.cloud.push.deliveries.reading import Batch, Reading
+from edgewake.cloud.push.guarded_tasks import Spawn
 from edgewake.cloud.push.leases import lease_rights
 from edgewake.cloud.push.metrics import Metrics
 from edgewake.cloud.rights.principal import Action

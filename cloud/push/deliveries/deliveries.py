@@ -27,7 +27,7 @@ from edgewake.cloud.log.request import RequestError, normal
 from edgewake.cloud.push.beginning import begin
 from edgewake.cloud.push.deliveries import delivery_state
 from edgewake.cloud.push.deliveries.courier import Courier, Services, Writer
-from edgewake.cloud.push.deliveries.guarded_tasks import GuardedTasks
+from edgewake.cloud.push.guarded_tasks import GuardedTasks
 from edgewake.cloud.push.leases import lease_rights
 from edgewake.cloud.push.leases.lease_writer import NotOwner
 from edgewake.cloud.push.proxy import Elsewhere, Standby

@@ -23,8 +23,8 @@ from edgewake.cloud.log.request import normal
 from edgewake.cloud.push.beginning import begin
 from edgewake.cloud.push.deliveries.courier import Writer
 from edgewake.cloud.push.deliveries.deliveries import owner_of
-from edgewake.cloud.push.deliveries.guarded_tasks import GuardedTasks
 from edgewake.cloud.push.groups.sharing import Sharing, Taken
+from edgewake.cloud.push.guarded_tasks import GuardedTasks
 from edgewake.cloud.push.leases import lease_rights
 from edgewake.cloud.push.leases.lease_writer import NotOwner
 from edgewake.cloud.push.proxy import Elsewhere, Standby

@@ -26,8 +26,8 @@ from edgewake.cloud.log.resume import LOSSES
 from edgewake.cloud.log.steps import Steps, item
 from edgewake.cloud.log.subscription import Plan, Start
 from edgewake.cloud.push.deliveries.courier import Writer
-from edgewake.cloud.push.deliveries.guarded_tasks import Spawn
 from edgewake.cloud.push.groups.window import Given, Window
+from edgewake.cloud.push.guarded_tasks import Spawn
 from edgewake.cloud.push.leases import lease_rights
 from edgewake.cloud.push.leases.lease_writer import NotOwner
 from edgewake.cloud.rights.principal import Action

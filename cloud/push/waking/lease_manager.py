@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 
 from edgewake.cloud.calls import sealing
 from edgewake.cloud.push.counting import tally
+from edgewake.cloud.push.guarded_tasks import GuardedTasks
 from edgewake.cloud.push.leases import lease_rights, lease_state
 from edgewake.cloud.push.leases.lease_writer import NotOwner
 from edgewake.cloud.push.leases.wake_policy import Unseen
@@ -123,8 +124,7 @@ class LeaseManager:
         self._changed = HostTurns()
         """Leases to look at."""
         self._stir = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tasks = GuardedTasks(self._stir.set)
 
     # Ownership
 
@@ -167,7 +167,7 @@ class LeaseManager:
         except NotOwner as error:
             # Fenced while still a member: two ideas of who owns the partition. The restart settles
             # it.
-            self._fail(error)
+            self._tasks.fail(error)
 
     async def _restore(
         self, number: int, partition: Partition, leases: Mapping[str, Lease]
@@ -238,32 +238,11 @@ class LeaseManager:
         """Stops managing leases, which stay in Kafka."""
         for number in list(self.partitions):
             self.partition_lost(number)
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Run a task; its error ends the process, unless it is the loss of a partition."""
-        task = asyncio.create_task(self._guarded(work, name), name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        # A task that is cancelled before its first step never awaits its work.
-        task.add_done_callback(lambda _: work.close())
-        return task
-
-    async def _guarded(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        try:
-            await work
-        except NotOwner:
-            pass  # the writer's own end reports it
-        except Exception as error:
-            log.critical("%s: %r", name, error, extra={"event": "push.task_died"}, exc_info=error)
-            self._fail(error)
-
-    def _fail(self, error: BaseException) -> None:
-        if not self._failed.done():
-            self._failed.set_exception(error)
-        self._stir.set()
+        return self._tasks.spawn(work, name)
 
     # Managing
 
@@ -345,7 +324,7 @@ class LeaseManager:
 
     async def run(self) -> None:
         """Decide and call until cancelled. Ends only by raising what killed a task."""
-        while not self._failed.done():
+        while not self._tasks.failed.done():
             self._stir.clear()
             if any((self._look_at_some(), self._act_on_some(), self._start_wakes())):
                 await asyncio.sleep(0)
@@ -357,7 +336,7 @@ class LeaseManager:
                 else min(WAIT_MAX_S, max(0.0, (at - self._clock.now_ms()) / 1000))
             )
             await self._wait(wait_s)
-        await self._failed
+        await self._tasks.failed
 
     async def _wait(self, seconds: float) -> None:
         if self._stir.is_set():

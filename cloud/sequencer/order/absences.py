@@ -14,8 +14,9 @@ from hashlib import blake2b
 from typing import Final
 
 from edgewake.cloud.sequencer.order.arrival import Arrival, Output
+from edgewake.cloud.sequencer.order.by_block import ByBlock
 from edgewake.cloud.sequencer.order.changes import Changes
-from edgewake.cloud.sequencer.order.state_table import BLOCKS, DIGEST_BYTES
+from edgewake.cloud.sequencer.order.state_table import DIGEST_BYTES
 from edgewake.protocol.frames import record
 from edgewake.protocol.frames.corrected_time import corrected_ms
 from edgewake.protocol.names import THING_ONLINE
@@ -37,9 +38,9 @@ class Absences:
 
     def __init__(self, changes: Changes) -> None:
         self._changes = changes
-        self._since: dict[bytes, int] = {}
-        """Event time of the word, ms, by the cloud's clock."""
-        self._of_block: list[set[bytes]] = [set() for _ in range(BLOCKS)]
+        self._since: ByBlock[int] = ByBlock(ABSENCES_MAX)
+        """Event time of the word, ms, by the cloud's clock. A row may know it still of one that was
+        dropped, which does no harm."""
 
     def is_offline(self, device: str, via: str) -> bool:
         """Has it said so by this gateway, and measured nothing later?"""
@@ -71,35 +72,24 @@ class Absences:
 
     def _is_away(self, arrival: Arrival, t: int) -> None:
         key = absence_key(arrival.device, arrival.placement.via)
-        since = max(_at(arrival, t), self._since.pop(key, 0))
-        self._keep(key, since)
+        self._since.put(key, max(_at(arrival, t), self._since.get(key) or 0))
         self._changes.note(key[0], arrival.offset)
 
     def _is_there(self, arrival: Arrival, t: int) -> None:
         key = absence_key(arrival.device, arrival.placement.via)
         since = self._since.get(key)
         if since is not None and _at(arrival, t) > since:
-            self._drop(key)
+            self._since.drop(key)
             self._changes.note(key[0], arrival.offset)
-
-    def _keep(self, key: bytes, since: int) -> None:
-        while len(self._since) >= ABSENCES_MAX:
-            self._drop(next(iter(self._since)))  # its row may know it still, which does no harm
-        self._since[key] = since
-        self._of_block[key[0]].add(key)
-
-    def _drop(self, key: bytes) -> None:
-        del self._since[key]
-        self._of_block[key[0]].discard(key)
 
     def block(self, block: int) -> dict[bytes, int]:
         """What a block's row holds of it."""
-        return {key: self._since[key] for key in self._of_block[block]}
+        return self._since.of(block)
 
     def load(self, since: Mapping[bytes, int]) -> None:
         """From a row."""
         for key, t in since.items():
-            self._keep(key, t)
+            self._since.put(key, t)
 
 
 def _at(arrival: Arrival, t: int) -> int:

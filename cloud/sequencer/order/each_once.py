@@ -16,9 +16,10 @@ from typing import Any, Final
 import orjson
 
 from edgewake.cloud.sequencer.order.arrival import Arrival, Output
+from edgewake.cloud.sequencer.order.by_block import ByBlock
 from edgewake.cloud.sequencer.order.changes import Changes
 from edgewake.cloud.sequencer.order.own_numbers import OwnNumbers
-from edgewake.cloud.sequencer.order.state_table import BLOCKS, DIGEST_BYTES
+from edgewake.cloud.sequencer.order.state_table import DIGEST_BYTES
 from edgewake.protocol.names import THING_SEQ
 
 _MARK: Final = f'"{THING_SEQ}":['.encode()
@@ -35,11 +36,8 @@ class EachOnce:
 
     def __init__(self, things_max: int, changes: Changes) -> None:
         """At most `things_max` pairs of thing and stream; the longest quiet one is dropped."""
-        self._things_max = things_max
         self._changes = changes
-        self._known: dict[bytes, OwnNumbers] = {}
-        """In the order in which they were heard of last."""
-        self._of_block: list[set[bytes]] = [set() for _ in range(BLOCKS)]
+        self._known: ByBlock[OwnNumbers] = ByBlock(things_max)
         self.left_out = 0
         """Readings that had come by another gateway, or were sent twice."""
 
@@ -75,27 +73,19 @@ class EachOnce:
 
     def _of(self, arrival: Arrival) -> OwnNumbers:
         key = numbers_key(arrival.device, arrival.stream)
-        numbers = self._known.pop(key, None) or OwnNumbers()
-        self._keep(key, numbers)
+        numbers = self._known.get(key) or OwnNumbers()
+        self._known.put(key, numbers)
         self._changes.note(key[0], arrival.offset)
         return numbers
 
-    def _keep(self, key: bytes, numbers: OwnNumbers) -> None:
-        while len(self._known) >= self._things_max:
-            oldest = next(iter(self._known))
-            del self._known[oldest]
-            self._of_block[oldest[0]].discard(oldest)
-        self._known[key] = numbers
-        self._of_block[key[0]].add(key)
-
     def block(self, block: int) -> dict[bytes, bytes]:
         """What a block's row holds of it."""
-        return {key: self._known[key].encode() for key in self._of_block[block]}
+        return {key: numbers.encode() for key, numbers in self._known.of(block).items()}
 
     def load(self, numbers: Mapping[bytes, bytes]) -> None:
         """From a row. Raises ValueError."""
         for key, encoded in numbers.items():
-            self._keep(key, OwnNumbers(encoded))
+            self._known.put(key, OwnNumbers(encoded))
 
 
 def _numbered(arrival: Arrival) -> dict[str, Any] | None:

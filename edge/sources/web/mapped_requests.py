@@ -26,7 +26,7 @@ from edgewake.protocol.maps.http_forms import (
 from edgewake.protocol.maps.http_identity import identified, refusal
 from edgewake.protocol.names import THING
 
-STREAM: Final = "kind"
+KIND: Final = "kind"
 """Field with the stream that a map gives, where it is another one than the source's, and all that
 comes at the port is in one stream."""
 
@@ -105,7 +105,7 @@ class MappedRequests:
         remarks: list[str] = []
         for message in messages(request.form, request.head, plain, now_ms):
             outcome = self.maps.outcome(message.topic, message.payload, now_ms, message.document)
-            found = self.maps.all_bodies(outcome.readings, STREAM)
+            found = self.maps.all_bodies(outcome.readings, KIND)
             if request.head.device:  # who shows a device's own token is that device
                 found = [one | {THING: request.head.device} for one in found]
             items += found
