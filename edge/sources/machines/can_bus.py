@@ -205,6 +205,8 @@ class Dbc:
         except (OSError, cantools.database.Error, UnicodeDecodeError) as error:
             raise ConfigError(f"dbc = {config.dbc}: {str(error)[:300]}") from error
         self._known: dict[tuple[bool, int], KnownMessage] = {}
+        """By their own numbers, which are looked for first: two messages of J1939 may differ in
+        receiver or priority alone."""
         self._groups: dict[int, KnownMessage] = {}
         """Messages of J1939 by parameter group, whoever sends them; of several of one group those
         of a source address of their own are looked for first."""
@@ -212,12 +214,11 @@ class Dbc:
         """Messages of J1939 by parameter group and source address."""
         self._is_j1939 = _is_j1939(self._database)
         for one in self._database.messages:
-            if one.protocol == J1939 or (self._is_j1939 and one.is_extended_frame):
+            self._known[one.is_extended_frame, one.frame_id] = one
+            if self._is_of_group(one):
                 group = group_of(one.frame_id)
                 self._groups.setdefault(group, one)
                 self._senders.setdefault((group, one.frame_id & 0xFF), one)
-            else:
-                self._known[one.is_extended_frame, one.frame_id] = one
         self._selectors = {
             one.name: [signal.name for signal in one.signals if signal.is_multiplexer]
             for one in self._database.messages
@@ -240,7 +241,7 @@ class Dbc:
             if known is None or one.is_error_frame or one.is_remote_frame:
                 continue
             t = time_of(one, now_ms)
-            is_group = known.protocol == J1939 or self._is_j1939
+            is_group = self._is_of_group(known)
             # a parameter group's number also says a priority, and perhaps a receiver
             sender = (known.name, one.arbitration_id & 0xFF if is_group else one.arbitration_id)
             selectors = self._selectors[known.name]
@@ -268,6 +269,10 @@ class Dbc:
             put_over(values, meant)
             found.append(values)
         return found
+
+    def _is_of_group(self, known: KnownMessage) -> bool:
+        """Is it known by its parameter group, whoever sends it?"""
+        return known.protocol == J1939 or (self._is_j1939 and known.is_extended_frame)
 
     def _note_units(self, known: KnownMessage, intake: Intake) -> None:
         """Tell the units of a message's signals, once."""

@@ -195,16 +195,47 @@ def test_of_one_group_the_message_of_the_source_address_is_looked_for_first(tmp_
 
 
 def test_a_file_that_is_of_j1939_as_a_whole_is_read_by_groups(tmp_path: Path) -> None:
-    text = TRUCK.replace(
+    speed = frame(0x18F00407, 0, 0, 0, 0, 0x80, 0x25, extended=True)
+    found = read(tmp_path, of_j1939(TRUCK), speed)
+    assert [(one["EngineSpeed"], one["source_address"]) for one in found] == [(1200.0, 7)]
+
+
+def of_j1939(text: str) -> str:
+    """The file says of itself as a whole that it is J1939, and nothing of its messages."""
+    text = text.replace(
         'BA_DEF_ BO_ "VFrameFormat" ENUM "StandardCAN","ExtendedCAN","reserved","J1939PG";\n',
         'BA_DEF_ "ProtocolType" STRING ;\n',
     )
-    text = text.replace(
+    return text.replace(
         'BA_DEF_DEF_ "VFrameFormat" "J1939PG";',
         'BA_DEF_DEF_ "ProtocolType" "";\nBA_ "ProtocolType" "J1939";',
     )
-    found = read(tmp_path, text, frame(0x18F00407, 0, 0, 0, 0, 0x80, 0x25, extended=True))
-    assert [(one["EngineSpeed"], one["source_address"]) for one in found] == [(1200.0, 7)]
+
+
+def test_messages_that_differ_in_their_receiver_alone_are_told_apart(tmp_path: Path) -> None:
+    """The first of their group was that of all; a frame of 11 bits had a made-up source."""
+    extended = 1 << 31
+    more = f"""BO_ {0x18EF1005 | extended} ToX: 8 Vector__XXX
+ SG_ X : 0|8@1+ (1,0) [0|255] "" ECU
+
+BO_ {0x18EF2005 | extended} ToY: 8 Vector__XXX
+ SG_ Y : 0|8@1+ (10,0) [0|2550] "" ECU
+
+BO_ 300 Short: 8 Vector__XXX
+ SG_ Z : 0|8@1+ (1,0) [0|255] "" ECU
+"""
+    text = of_j1939(TRUCK.replace("BA_DEF_ BO_", more + "BA_DEF_ BO_", 1))
+    numbers = (0x18EF2005, 0x18EF1005)
+    frames = [frame(number, n, 7, extended=True) for n, number in enumerate(numbers)]
+    found = [
+        {name: one.get(name) for name in ("X", "Y", "Z", "source_address")}
+        for one in read(tmp_path, text, *frames, frame(300, 2, 7))
+    ]
+    assert found == [
+        {"X": None, "Y": 70, "Z": None, "source_address": 5},
+        {"X": 7, "Y": None, "Z": None, "source_address": 5},
+        {"X": None, "Y": None, "Z": 7, "source_address": None},
+    ]
 
 
 def test_pages_that_are_remembered_are_bounded(
