@@ -36,7 +36,16 @@ TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
         "tests/log/",
         *(
             f"tests/rights/test_{name}.py"
-            for name in ("doors", "guessers", "leases", "named", "own_share", "programs", "sockets")
+            for name in (
+                "doors",
+                "guessers",
+                "leases",
+                "named",
+                "operations_narrowed",
+                "own_share",
+                "programs",
+                "sockets",
+            )
         ),
     ),
     "tests/ops/screens/": ("tests/ops/screens/", "tests/ops/alerts/"),

@@ -32,6 +32,8 @@ from edgewake.cloud.lake.shape import (
     BASE,
     LAST_FIRST,
     SUMMARY_KEY,
+    Column,
+    ColumnType,
     Fields,
     Kind,
     columns,
@@ -39,7 +41,11 @@ from edgewake.cloud.lake.shape import (
     quoted,
 )
 from edgewake.cloud.lake.sources import Source, newest, sources_of
+from edgewake.cloud.rights import as_sql
+from edgewake.cloud.rights.names import Names
+from edgewake.cloud.rights.principal import Action, Grant, Principal, Proof
 from edgewake.protocol.errors import QueryError, QueryFault, Unavailable
+from edgewake.protocol.ops.proof import Kind as ProofKind
 
 MEMORY: Final = 512 << 20
 """Bytes that DuckDB may use; it is given no disk to spill to."""
@@ -57,6 +63,16 @@ _WORDS: Final = (
 )
 
 
+class GrantRow(BaseModel):
+    """A grant of who asks, as names and patterns; None: all there are."""
+
+    model_config = ConfigDict(frozen=True)
+
+    streams: list[str]
+    devices: list[str] | None
+    fields: list[str] | None
+
+
 class Job(BaseModel):
     """What the child is told."""
 
@@ -67,6 +83,24 @@ class Job(BaseModel):
     kafka: KafkaConfig
     passed: dict[str, int] = {}
     """A query's topic → event time, ms, up to which its windows are final."""
+    grants: list[GrantRow] | None = None
+    """What who asks may see; None: everything."""
+
+    @property
+    def reader(self) -> Principal | None:
+        """Who asks, by these grants; None: everything may be seen."""
+        if self.grants is None:
+            return None
+        grants = tuple(
+            Grant(
+                frozenset({Action.ASK}),
+                Names.of(one.streams),
+                None if one.devices is None else Names.of(one.devices),
+                None if one.fields is None else Names.of(one.fields),
+            )
+            for one in self.grants
+        )
+        return Principal("", grants, Proof(ProofKind.ANONYMOUS))
 
 
 def answer(job: Job) -> dict[str, Any]:
@@ -82,7 +116,8 @@ def answer(job: Job) -> dict[str, Any]:
     try:
         for name, source in sources.items():
             files = [file for file in past.files if file.topic == source.topic]
-            bind(db, name, source, files, present, job.lake_dir, job.passed.get(source.topic))
+            passed = job.passed.get(source.topic)
+            bind(db, name, source, files, present, job.lake_dir, passed, job.reader)
     except duckdb.Error as error:
         raise _damage_of(job.lake_dir, error) or error from error
     close(db, [str(job.lake_dir / file.path) for file in past.files])
@@ -109,10 +144,13 @@ def answer(job: Job) -> dict[str, Any]:
         "is_cut": is_cut,
         "past": {
             "files": len(past.files),
-            "rows": sum(file.rows for file in past.files),
-            "lost_records": past.gaps + present.lost,
+            "rows": None if job.grants is not None else sum(file.rows for file in past.files),
+            "lost_records": None if job.grants is not None else past.gaps + present.lost,
         },
-        "present": {"rows": present.rows, "records_left": present.left},
+        "present": {
+            "rows": None if job.grants is not None else present.rows,
+            "records_left": present.left,
+        },
         "seconds": round(time.monotonic() - begun_s, 3),
     }
 
@@ -171,7 +209,14 @@ def _gather(job: Job, named: Mapping[str, int]) -> tuple[Contents, Present, dict
     if not named:
         return Contents([], {}, 0), Present(), {}
     counts = partition_counts(clients.admin(job.kafka))
-    there = newest(sources_of({*counts, *kept_topics(job.lake_dir)}).values())
+    reader = job.reader
+    there = {
+        name: source
+        for name, source in newest(
+            sources_of({*counts, *kept_topics(job.lake_dir)}).values()
+        ).items()
+        if reader is None or source.kind is Kind.SUMMARY or reader.may(Action.ASK, name)
+    }
     for name, at in named.items():
         if name not in there:
             near = ", ".join(difflib.get_close_matches(name, there, n=3))
@@ -203,8 +248,12 @@ def bind(
     present: Present,
     folder: Path,
     passed: int | None = None,
+    reader: Principal | None = None,
 ) -> None:
-    """Make a view of the source's rows, with a name as the user writes it. `passed`: see Job."""
+    """Make a view of the source's rows, with a name as the user writes it. `passed`: see Job.
+
+    `reader`: to whose grants it is narrowed; None: to nobody's.
+    """
     gathered = present.gathered.get(source.topic)
     tables = [] if gathered is None else gathered.tables
     shown = columns(
@@ -234,10 +283,33 @@ def bind(
     if schema:
         db.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
     view = f"{quoted(schema)}.{quoted(table)}" if schema else quoted(table)
-    db.execute(
-        f"CREATE VIEW {view} AS "
-        f"{_truth(rows_of, {column.name for column in shown}, source.kind, passed)}"
+    truth = _truth(rows_of, {column.name for column in shown}, source.kind, passed)
+    db.execute(f"CREATE VIEW {view} AS {_narrowed(truth, source, shown, reader)}")
+
+
+def _narrowed(rows: str, source: Source, shown: Sequence[Column], reader: Principal | None) -> str:
+    """The rows and columns that somebody may see."""
+    if reader is None:
+        return rows
+    if source.kind is Kind.SUMMARY:
+        return as_sql.barred("*", rows, as_sql.summaries_of(reader.grants))
+    scope = reader.scope(Action.ASK, source.name)
+    if scope is None:
+        return rows
+    base = list(BASE[source.kind])
+    if source.kind is Kind.QUERY and as_sql.cuts_fields(scope):
+        base.remove("@key")  # it is made of fields
+    is_of_devices = source.kind is Kind.STREAM or any(
+        column.name == "device" and column.type is ColumnType.STRING for column in shown
     )
+    device = quoted("device") if is_of_devices else None
+    of_fields = [
+        f"{value} AS {quoted(column.name)}"
+        for column in shown
+        for value in [as_sql.value_of(scope, column.field, quoted(column.name), device)]
+        if value is not None
+    ]
+    return as_sql.barred(_list(base, of_fields), rows, as_sql.rows_of(scope, device))
 
 
 def _with_all_columns(kind: Kind, listed: str) -> str:

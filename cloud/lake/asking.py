@@ -16,6 +16,7 @@ import orjson
 
 from edgewake.cloud.client_share import Bound
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.rights.principal import Action, Principal
 from edgewake.cloud.turns import Turns
 from edgewake.protocol.errors import LocalError, QueryError, QueryFault, Unavailable
 
@@ -46,30 +47,39 @@ class Asking:
         self._of_holders = Turns(Bound("questions", WAITING_MAX, HOLDER_SHARE), AT_ONCE_MAX)
 
     async def ask(
-        self, question: dict[str, Any], passed: Mapping[str, int] = _NONE, *, holder: str = ""
+        self,
+        question: dict[str, Any],
+        passed: Mapping[str, int] = _NONE,
+        *,
+        holder: str = "",
+        reader: Principal | None = None,
     ) -> bytes:
         """The answer as JSON.
 
         `passed`: a query's topic → event time, ms, up to which its windows are final, known before
         rows are read.
 
-        `holder`: of the key that asks. Raises QueryError where it is refused, Unavailable, and
-        LocalError where the child fails.
+        `holder`: of the key that asks; `reader`: to whose grants all that is seen is narrowed, None
+        for nobody's. Raises QueryError where it is refused, Unavailable, and LocalError where the
+        child fails.
         """
         over = await self._of_holders.take(holder)
         try:
             async with self._turns:
-                return await self._in_child(question, passed)
+                return await self._in_child(question, passed, reader)
         finally:
             over()
 
-    async def _in_child(self, question: dict[str, Any], passed: Mapping[str, int]) -> bytes:
+    async def _in_child(
+        self, question: dict[str, Any], passed: Mapping[str, int], reader: Principal | None
+    ) -> bytes:
         kafka = self._kafka.model_dump(mode="json")
         job = {
             "question": question,
             "lake_dir": str(self._lake_dir),
             "kafka": kafka,
             "passed": dict(passed),
+            "grants": None if reader is None else _grants_of(reader),
         }
         pipe = asyncio.subprocess.PIPE
         child = await asyncio.create_subprocess_exec(
@@ -89,6 +99,19 @@ class Asking:
         if child.returncode:
             raise _failed(child.returncode, problem.decode("utf-8", "replace"))
         return _told(out)
+
+
+def _grants_of(reader: Principal) -> list[dict[str, list[str] | None]]:
+    """What it may ask, as the child reads it."""
+    return [
+        {
+            "streams": one.streams.texts,
+            "devices": None if one.devices is None else one.devices.texts,
+            "fields": None if one.fields is None else one.fields.texts,
+        }
+        for one in reader.grants
+        if Action.ASK in one.actions
+    ]
 
 
 def _failed(code: int, problem: str) -> Exception:

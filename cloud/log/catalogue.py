@@ -358,7 +358,7 @@ class Catalogue:
                 "description": row.get("description", ""),
                 "of_system": topic.name in NOT_OF_USERS,
                 "fields": {
-                    name: told
+                    name: told if scope is None else scope.cut_told(told)
                     for name, told in fields.items()
                     if scope is None or scope.shows_field(name)
                 },

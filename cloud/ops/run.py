@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from edgewake.cloud import process_metrics
 from edgewake.cloud.alerts.judging import Judging
@@ -37,8 +37,9 @@ from edgewake.cloud.ops.letters.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.letters.letter_replayer import LetterReplayer
 from edgewake.cloud.ops.login.auth import Access
 from edgewake.cloud.ops.login.key_door import KeyDoor
-from edgewake.cloud.ops.login.keys import Keys
+from edgewake.cloud.ops.login.keys import KEY_ROLES, Keys
 from edgewake.cloud.ops.login.people import People
+from edgewake.cloud.ops.login.readers import Readers
 from edgewake.cloud.ops.login.sessions import SESSION_LIFE_S, TICKET_LIFE_S, Passes
 from edgewake.cloud.ops.lookups.fault_control import FaultControl, FaultsConfig
 from edgewake.cloud.ops.lookups.kafka_lookup import KafkaLookup
@@ -67,6 +68,9 @@ from edgewake.cloud.ops.tables.metrics import TablesCollector
 from edgewake.cloud.ops.tables.requests import RequestTable
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import Change, OpsTables, TopicOffsets
+from edgewake.cloud.rights.config import RightsConfig
+from edgewake.cloud.rights.rights import Rights
+from edgewake.cloud.rights.roles import Roles
 from edgewake.cloud.summaries.follower import Follower
 from edgewake.cloud.web import http_part, tls
 from edgewake.cloud.web.connections import Connections
@@ -110,7 +114,10 @@ class OpsConfig(config.Config):
     """Addresses of access servers as clients reach them; used to tell clients where a query's
     results can be read."""
     login: LoginConfig | None = None
-    """Where people log in, whose groups have the role `read` or `operate`."""
+    """Where people log in, whose groups have the role `read` or `operate`, or one of
+    `[rights.roles]`."""
+    rights: RightsConfig | None = None
+    """Keys and tokens of readers that are known here, too, and what their grants reach."""
     requests: tuple[str, ...] | None = None
     """Names of requests of devices that somebody here answers; all others are refused at once.
     None: every request waits for its answer."""
@@ -144,6 +151,22 @@ class OpsConfig(config.Config):
     push: PushProxyConfig | None = None
     kafka: KafkaConfig = KafkaConfig()
 
+    @model_validator(mode="after")
+    def _knows_everybody(self) -> OpsConfig:
+        found = self.rights
+        if found is not None and (found.anonymous is not None or found.local is not None):
+            raise ValueError(
+                "rights: nobody comes in here without a key, token or login: expected neither "
+                "anonymous nor local"
+            )
+        ours = sorted(KEY_ROLES & set(() if found is None else found.roles))
+        if ours:
+            raise ValueError(
+                f"rights.roles.{ours[0]}: the operations API has a role of this name: expected "
+                "another one"
+            )
+        return self
+
 
 def main(config_file: Path, *, verbose: bool) -> None:
     """Runs until SIGTERM or SIGINT.
@@ -168,7 +191,8 @@ async def run(settings: OpsConfig) -> None:
     follower = Follower(settings.kafka, _store(settings), known.clock, random.Random())
     login = desk_of(settings.login, known.clock)
     clients = Clients(settings.trusted_proxies)
-    services = _services(settings, known, _access(keys, clients, login, known.clock))
+    rights = None if settings.rights is None else Rights(settings.rights, known.clock)
+    services = _services(settings, known, _access(keys, clients, login, rights, known.clock))
     logger.addHandler(services.audit)
     works = {
         **_works(known, services),
@@ -176,6 +200,7 @@ async def run(settings: OpsConfig) -> None:
         "look": _look(known.tables, known.ring, keys, known.clock),
         "live-end": _close_at(stop, known.ring),
         **({} if login is None else {"login": login.run()}),
+        **({} if rights is None else {"rights": rights.run()}),
     }
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -390,15 +415,22 @@ class _Arrivals:
         self.tables.sample(found, sequenced, now_s=self.clock.monotonic_s())
 
 
-def _access(keys: Keys, clients: Clients, desk: LoginDesk | None, clock: Clock) -> Access:
-    """Who may do what: by a key, a link that is opened once, a session, or a login."""
+def _access(
+    keys: Keys, clients: Clients, desk: LoginDesk | None, rights: Rights | None, clock: Clock
+) -> Access:
+    """Who may do what: by a key or token, a link that is opened once, a session, or a login."""
+    door = KeyDoor(keys, clock)
+    roles = Roles(RightsConfig() if rights is None else rights.config)
+    if desk is not None and rights is not None:
+        desk.on_end.append(rights.log_out)
     return Access(
         keys,
-        KeyDoor(keys, clock),
+        door,
         clients,
         Passes(clock, _secret, TICKET_LIFE_S),
         Passes(clock, _secret, SESSION_LIFE_S),
-        None if desk is None else People(desk),
+        None if desk is None else People(desk, roles),
+        None if rights is None else Readers(rights, clock, door.shown),
     )
 
 

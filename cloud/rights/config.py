@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, model_validator
 
 from edgewake.cloud.rights.names import Names
-from edgewake.cloud.rights.principal import Action
+from edgewake.cloud.rights.principal import WHOLE, Action
 from edgewake.cloud.web.host import is_loopback
 from edgewake.protocol.config import Config
 from edgewake.protocol.errors import ConfigError
 
 EVERYTHING: Final = "everything"
-"""The role that is always there: all actions on all streams."""
+"""The role that is always there: it reads, wakes and asks, all streams."""
 CLAIM: Final = "$"
 """In a grant's devices: what stands behind it is a claim of the token, e.g. "$device"."""
 
@@ -33,7 +33,10 @@ class GrantConfig(Config):
     """What a role may do: these actions, with these streams, and there these devices and fields."""
 
     actions: tuple[Action, ...] = (Action.READ, Action.WAKE)
-    """read (streams, pages, latest values, the list of what there is) and wake (leases)."""
+    """read (streams, pages, latest values, the list of what there is) and wake (leases); at the
+    operations API read (lists of streams and devices), ask (SQL, summaries), command (commands and
+    requests of devices, with `devices` alone), view (all that it shows) and operate (all that it
+    does), which nothing narrows."""
     streams: tuple[str, ...] = ()
     """Names of streams and queries; `*` stands for any characters."""
     publications: tuple[str, ...] = ()
@@ -51,9 +54,26 @@ class GrantConfig(Config):
 
     @model_validator(mode="after")
     def _allows_something(self) -> GrantConfig:
-        if not (self.streams or self.publications or self.sets):
+        actions = set(self.actions)
+        if Action.COMMAND in actions:
+            if len(actions) > 1 or self._names_what_is_read:
+                raise ValueError(
+                    "actions: command has a grant of its own, with devices alone: it narrows by "
+                    "nothing else"
+                )
+        elif actions & WHOLE:
+            if actions - WHOLE or self._names_what_is_read or self.devices is not None:
+                raise ValueError(
+                    "actions: view and operate have a grant of their own, without streams, devices "
+                    "and fields: nothing narrows them"
+                )
+        elif not (self.streams or self.publications or self.sets):
             raise ValueError("expected streams, publications or sets")
         return self
+
+    @property
+    def _names_what_is_read(self) -> bool:
+        return bool(self.streams or self.publications or self.sets or self.fields is not None)
 
     def claims(self) -> frozenset[str]:
         """The claims that it needs."""

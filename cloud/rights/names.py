@@ -29,6 +29,11 @@ class Names:
         compiled = re.compile(parts, re.DOTALL) if patterns else _NOTHING
         return cls(frozenset(found.difference(patterns)), patterns, compiled)
 
+    @property
+    def texts(self) -> list[str]:
+        """Names and patterns, of which `of` makes the same set again."""
+        return [*sorted(self.exact), *self.patterns]
+
     def covers(self, other: Names) -> bool:
         """Does it have all names that the other one has?
 

@@ -35,6 +35,14 @@ class Action(StrEnum):
     """Streams, pages, the latest values, the list of what there is."""
     WAKE = "wake"
     """A lease of the push proxy, which counts and wakes."""
+    ASK = "ask"
+    """SQL and summaries at the operations API."""
+    COMMAND = "command"
+    """Commands to devices there, and what devices ask for."""
+    VIEW = "view"
+    """All that the operations API shows."""
+    OPERATE = "operate"
+    """All that the operations API can do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +130,39 @@ class Principal:
             if action in grant.actions and publication in grant.publications
         )
 
+    def holds(self, action: Action) -> bool:
+        """Has it a grant with this action, whatever of?"""
+        return any(action in grant.actions for grant in self.grants)
+
+    def sees_device(self, device: str, streams: Iterable[str]) -> bool:
+        """May it know of a device that sends on these streams?"""
+        return self.may_command(device) or any(self.sees_on(device, name) for name in streams)
+
+    def sees_on(self, device: str, stream: str) -> bool:
+        """May it read what this device sends on a stream?"""
+        scope = self.scope(Action.READ, stream)
+        return scope is None or scope.sees(device)
+
+    @property
+    def named_devices(self) -> frozenset[str] | None:
+        """The only devices that it may know of; None: which they are a pattern says, or all are."""
+        found = [
+            grant.devices
+            for grant in self.grants
+            if Action.COMMAND in grant.actions
+            or (Action.READ in grant.actions and grant.streams != NONE)
+        ]
+        if any(devices is None or devices.patterns for devices in found):
+            return None
+        return frozenset(name for devices in found if devices is not None for name in devices.exact)
+
+    def may_command(self, device: str) -> bool:
+        """May it send commands to a device, and answer what that one asks?"""
+        return any(
+            Action.COMMAND in grant.actions and (grant.devices is None or device in grant.devices)
+            for grant in self.grants
+        )
+
     def may_use(self, named_set: str) -> bool:
         """May its filters use a set of this name?"""
         return any(named_set in grant.sets for grant in self.grants)
@@ -152,9 +193,11 @@ def holder(principal: Principal, client: str) -> str:
     return principal.name
 
 
-ALL: Final = Grant(
-    frozenset(Action), Names.of(["*"]), publications=Names.of(["*"]), sets=Names.of(["*"])
-)
+READING: Final = frozenset({Action.READ, Action.WAKE, Action.ASK})
+"""What changes nothing, and shows nothing but streams and queries."""
+WHOLE: Final = frozenset({Action.VIEW, Action.OPERATE})
+"""What no stream, device or field can narrow."""
+ALL: Final = Grant(READING, Names.of(["*"]), publications=Names.of(["*"]), sets=Names.of(["*"]))
 ANYBODY: Final = Principal("anonymous", (ALL,), Proof(Kind.ANONYMOUS))
 """Who sends no proof of who it is, where the configuration lets anybody read everything; and a
 server itself, which follows whole streams and shows each reader its share. It is never a default:

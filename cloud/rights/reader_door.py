@@ -25,9 +25,10 @@ log = logging.getLogger("edgewake.rights")
 class ReaderDoor:
     """Knows who shows a key or token; a client that shows wrong ones has to wait."""
 
-    def __init__(self, rights: Rights, clock: Clock) -> None:
+    def __init__(self, rights: Rights, clock: Clock, shown: ShownKeys | None = None) -> None:
+        """`shown`: what another door counts, too, at which keys of its own are shown."""
         self._rights = rights
-        self._shown = ShownKeys(clock, log, "rights.wrong_key")
+        self._shown = shown or ShownKeys(clock, log, "rights.wrong_key")
 
     async def find(self, credential: bytes, client: str) -> Principal:
         """The owner of a key or token that a client shows.

@@ -17,6 +17,8 @@ from edgewake.protocol.names import RESERVED_FIELDS
 READING_ENVELOPE: Final = RESERVED_FIELDS
 _EVERY: Final = Names.of(["*"])
 """Every field; of devices it would leave out what names none."""
+NAMES_DEVICES: Final = frozenset({"first_device", "first_via", "other_unit"})
+"""What the catalogue says of a field that names devices (`protocol/frames/stream.py`)."""
 RESULT_ENVELOPE: Final = RESERVED_FIELDS | {"complete", "withdrawn", "window_number"}
 
 
@@ -37,6 +39,14 @@ class Scope:
     def sees(self, device: object) -> bool:
         """Is anything of this device seen? None: what names no device."""
         return any(part.devices is None or device in part.devices for part in self.parts)
+
+    def sees_value(self, device: str | None, field: str) -> bool:
+        """Is this field of this device seen? None: of all together."""
+        return any(
+            (part.devices is None or device in part.devices)
+            and (part.fields is None or field in part.fields)
+            for part in self.parts
+        )
 
     @property
     def named_devices(self) -> frozenset[str] | None:
@@ -98,6 +108,11 @@ class Scope:
             for name, value in event.items()
             if name in always or any(name in fields for fields in shown)
         }
+
+    def cut_told(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        """What the catalogue says of a field, without what names devices to who sees some."""
+        is_whole = self.sees(None)
+        return {name: said for name, said in told.items() if is_whole or name not in NAMES_DEVICES}
 
     def shows_field(self, name: str) -> bool:
         """Is this field seen of any device?"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edgewake.cloud.rights.config import EVERYTHING, GrantConfig, RightsConfig, RoleConfig
-from edgewake.cloud.rights.principal import ALL
+from edgewake.cloud.rights.principal import ALL, Action
 from edgewake.cloud.rights.roles import CLAIM_VALUES_MAX, NoRights, Roles
 
 ROLES = Roles(
@@ -41,3 +41,40 @@ def test_everything_is_a_role_that_nobody_has_to_declare() -> None:
     assert [name in ROLES for name in ("owner", EVERYTHING, "other")] == [True, True, False]
     assert ROLES.grants(EVERYTHING, {}) == (ALL,)
     assert (ROLES.limits("owner").leases, ROLES.claims(EVERYTHING)) == (7, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("grant", "why"),
+    [
+        ({"actions": ["command"], "devices": ["d"], "streams": ["s"]}, "command has a grant"),
+        ({"actions": ["command"], "fields": ["f"]}, "command has a grant"),
+        ({"actions": ["command", "read"], "streams": ["s"]}, "command has a grant"),
+        ({"actions": ["view"], "devices": ["d"]}, "nothing narrows them"),
+        ({"actions": ["operate"], "fields": ["f"]}, "nothing narrows them"),
+        ({"actions": ["operate"], "streams": ["s"]}, "nothing narrows them"),
+        ({"actions": ["view", "read"], "streams": ["*"]}, "nothing narrows them"),
+        ({"actions": ["ask"]}, "expected streams, publications or sets"),
+    ],
+)
+def test_what_would_not_be_enforced_is_not_accepted(grant: dict[str, object], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        GrantConfig.model_validate(grant)
+
+
+@pytest.mark.parametrize(
+    "grant",
+    [
+        {"actions": ["command"]},
+        {"actions": ["command"], "devices": ["$device", "bus-*"]},
+        {"actions": ["view", "operate"]},
+        {"actions": ["ask", "read"], "streams": ["s"], "devices": ["d"], "fields": ["f"]},
+    ],
+)
+def test_what_is_enforced_is_accepted(grant: dict[str, object]) -> None:
+    assert set(GrantConfig.model_validate(grant).actions) == set(grant["actions"])  # type: ignore[call-overload]
+
+
+def test_the_role_everything_neither_operates_nor_commands() -> None:
+    """It is the role of readers: who has it must not become an operator by an update."""
+    (grant,) = ROLES.grants(EVERYTHING, {})
+    assert grant.actions == {Action.READ, Action.WAKE, Action.ASK}

@@ -180,3 +180,21 @@ def test_a_scope_covers_another_where_it_shows_all_that_the_other_one_does(
         }
 
     assert one.covers(other) is (shown(one) >= shown(other))
+
+
+def test_what_the_catalogue_says_of_a_field_names_no_device_to_who_sees_some() -> None:
+    told = {"type": "number", "first_device": "car-2", "first_via": "", "other_unit": "m by car-2"}
+    assert Scope((Part(Names.of(["car-1"]), None),)).cut_told(told) == {"type": "number"}
+    assert Scope((Part(None, Names.of(["speed"])),)).cut_told(told) == told
+
+
+def test_a_field_of_one_grant_is_no_total_of_another() -> None:
+    """A summary over all devices is seen through parts that have all devices."""
+    scope = Scope((Part(Names.of(["car-1"]), Names.of(["speed"])), Part(None, Names.of(["lat"]))))
+    seen = {
+        (device, field)
+        for device in (None, "car-1", "car-2")
+        for field in ("speed", "lat")
+        if scope.sees_value(device, field)
+    }
+    assert seen == {("car-1", "speed"), ("car-1", "lat"), ("car-2", "lat"), (None, "lat")}

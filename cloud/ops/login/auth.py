@@ -7,6 +7,9 @@ request that changes something must then come from a page of our own: `Origin` i
 of the key's holder, and so is who read a dead letter or asked in SQL: both show what devices sent.
 A right is looked at once more before the answer, so a key that was removed meanwhile gets nothing;
 what stays open (`/v1/live`) asks `scope["state"]["is_allowed"]` again and again.
+
+Principals of `[rights]` (a reader's key, a token) come in by the same header, and by the login:
+what their grants do not reach `reach.py` refuses, and what they do reach a route narrows.
 """
 
 from __future__ import annotations
@@ -25,8 +28,10 @@ from edgewake.cloud.login import routes as login_routes
 from edgewake.cloud.login.door import STATE
 from edgewake.cloud.login.session import Session
 from edgewake.cloud.ops.login.key_door import KeyDoor
-from edgewake.cloud.ops.login.keys import Holder, Keys, Role
+from edgewake.cloud.ops.login.keys import Holder, Keys
 from edgewake.cloud.ops.login.people import People
+from edgewake.cloud.ops.login.reach import SAFE_METHODS, refusal
+from edgewake.cloud.ops.login.readers import Readers
 from edgewake.cloud.ops.login.sessions import Passes
 from edgewake.cloud.ops.lookups.asked_by import ASKED_BY
 from edgewake.cloud.web.http_part import Problem
@@ -48,9 +53,6 @@ FILES: Final = "/page/"
 """Scripts and styles of the pages: the same for everybody, and nothing of the system is in them."""
 PAGES: Final = frozenset({"/", "/docs"})
 """What people open: without a session they are led to the login."""
-SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-OWN_AFFAIRS: Final = frozenset({"/v1/tickets", "/v1/session", "/v1/sql"})
-"""Questions, and changes that concern nobody but who asks; the role `read` suffices."""
 QUESTIONS: Final = frozenset({"/v1/sql", "/v1/queries:preview"})
 """Reads with a body."""
 AUDITED_READS: Final = ("/v1/dead-letters",)
@@ -72,6 +74,23 @@ class Access:
     sessions: Passes
     people: People | None = None
     """Those who log in at an identity provider."""
+    readers: Readers | None = None
+    """The principals of `[rights]`."""
+
+    async def find(self, key: bytes, client: str) -> Holder | None:
+        """The holder of a key or token that a client shows; None: nobody.
+
+        Raises Problem where it showed too many wrong ones, or what holds no longer.
+        """
+        if self.readers is None or self.keys.find(key) is not None:
+            return self.door.find(key, client)
+        return await self.readers.find(key, client)
+
+    def ended(self, holder: Holder) -> Problem | None:
+        """Why a holder's right holds no longer, beside its login's; None while it does."""
+        if holder.principal is None:
+            return None if self.keys.is_valid(holder) else _unknown()
+        return None if self.readers is None else self.readers.ended(holder)
 
 
 class Guard:
@@ -86,7 +105,7 @@ class Guard:
             return await self._app(scope, receive, send)
         headers = dict(scope["headers"])
         try:
-            by_key = self._by_key(scope, headers)
+            by_key = await self._by_key(scope, headers)
             holder = by_key or self._by_cookie(scope, headers) or self._by_login(scope)
         except Problem as problem:
             if scope["method"] == "GET" and scope["path"] in PAGES:
@@ -99,39 +118,41 @@ class Guard:
         state = scope.setdefault("state", {})
         state["holder"] = holder
         ASKED_BY.set(holder.name)
-        state["is_allowed"] = lambda: (
-            self._access.keys.is_valid(holder)
-            if by_key is not None
-            else self._by_cookie(scope, headers) == holder or self._still_logged_in(scope, holder)
+        state["ended"] = lambda: (
+            self._access.ended(holder)
+            or (None if by_key is not None or self._is_in(scope, headers, holder) else _unknown())
         )
+        state["is_allowed"] = lambda: state["ended"]() is None
+        refused = _refusal(scope, headers, holder, is_by_cookie=by_key is None)
         if scope["method"] in SAFE_METHODS or scope["path"] in QUESTIONS:
             send = _while_allowed(scope, send)
-        if scope["method"] in SAFE_METHODS and not scope["path"].startswith(AUDITED_READS):
+        is_read = scope["method"] in SAFE_METHODS
+        if is_read and refused is None and not scope["path"].startswith(AUDITED_READS):
             return await self._app(scope, receive, send)
-        is_change = scope["method"] not in SAFE_METHODS
-        refused = (
-            _refusal(scope, headers, holder, is_by_cookie=by_key is None) if is_change else None
-        )
         if refused is not None:
             _audit(scope, holder, refused.status)
             return await refused.response()(scope, receive, send)
         return await self._app(scope, receive, _audited(scope, holder, send))
 
-    def _by_key(self, scope: Scope, headers: dict[bytes, bytes]) -> Holder | None:
-        """Raises Problem where its client showed too many wrong ones."""
+    async def _by_key(self, scope: Scope, headers: dict[bytes, bytes]) -> Holder | None:
+        """Raises Problem where its client showed too many wrong ones, or what has ended."""
         scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
         if scheme.lower() != b"bearer":
             given = headers.get(b"x-api-key", b"")
         if not given:
             return None
         client = self._access.clients.of_request(HTTPConnection(scope))
-        return self._access.door.find(given.strip(), client)
+        return await self._access.find(given.strip(), client)
 
     def _by_login(self, scope: Scope) -> Holder | None:
         """Raises Problem where a login's cookie proves nothing, or not enough."""
         people = self._access.people
         session = None if people is None else people.session_of(scope.get("state") or {})
         return None if people is None or session is None else people.holder(session)
+
+    def _is_in(self, scope: Scope, headers: dict[bytes, bytes], holder: Holder) -> bool:
+        """Does its session here still hold, or its login?"""
+        return self._by_cookie(scope, headers) == holder or self._still_logged_in(scope, holder)
 
     def _still_logged_in(self, scope: Scope, holder: Holder) -> bool:
         people = self._access.people
@@ -147,7 +168,7 @@ class Guard:
             return None
         cookie = cookies.get(cookie_name(scope))
         holder = None if cookie is None else self._access.sessions.find(cookie.value)
-        return holder if holder is not None and self._access.keys.is_valid(holder) else None
+        return holder if holder is not None and self._access.ended(holder) is None else None
 
 
 def _is_open(path: str) -> bool:
@@ -174,18 +195,15 @@ def _unknown() -> Problem:
 def _refusal(
     scope: Scope, headers: dict[bytes, bytes], holder: Holder, *, is_by_cookie: bool
 ) -> Problem | None:
-    if is_by_cookie and not is_from_own_page(headers):
+    is_change = scope["method"] not in SAFE_METHODS
+    if is_change and is_by_cookie and not is_from_own_page(headers):
         return Problem(
             403,
             "foreign_page",
             "a session's cookie changes things only from pages of this server: Origin is another "
             "one",
         )
-    if holder.role is not Role.OPERATE and scope["path"] not in OWN_AFFAIRS:
-        return Problem(
-            403, "role", f"{holder.name!r} has the role read; this needs the role operate"
-        )
-    return None
+    return refusal(holder, scope["method"], scope["path"])
 
 
 def _while_allowed(scope: Scope, send: Send) -> Send:
@@ -197,9 +215,10 @@ def _while_allowed(scope: Scope, send: Send) -> Send:
 
     async def checked(message: Message) -> None:
         nonlocal is_refused
-        if message["type"] == "http.response.start" and not scope["state"]["is_allowed"]():
+        ended = scope["state"]["ended"]() if message["type"] == "http.response.start" else None
+        if ended is not None:
             is_refused = True
-            await _unknown().response()(scope, _nothing, send)
+            await ended.response()(scope, _nothing, send)
         elif not is_refused:
             await send(message)
 

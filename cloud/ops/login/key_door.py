@@ -19,6 +19,11 @@ class KeyDoor:
         self._keys = keys
         self._shown = ShownKeys(clock, log, "ops.wrong_key")
 
+    @property
+    def shown(self) -> ShownKeys:
+        """What it counts, for a door beside it."""
+        return self._shown
+
     def find(self, key: bytes, client: str) -> Holder | None:
         """The holder of a key that a client shows; None: nobody.
 

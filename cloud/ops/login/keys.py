@@ -22,6 +22,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from edgewake.cloud.rights.principal import Principal
 from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.files.changing_file import ChangingFile
 from edgewake.protocol.files.comments import without_comment
@@ -37,20 +38,32 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class Role(StrEnum):
-    """What a key's holder may do."""
+    """What somebody may do here."""
 
     READ = "read"
     OPERATE = "operate"
+    GRANTS = "grants"
+    """What the grants of a principal of `[rights]` say; no key of the key file has this role."""
+
+
+KEY_ROLES: Final = frozenset[str]({Role.READ, Role.OPERATE})
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The holder of a key."""
+    """The holder of a key, a person, or a principal of `[rights]`."""
 
     name: str
     role: Role
     digest: bytes
     """SHA-256 of the key."""
+    principal: Principal | None = None
+    """The owner of the grants that count; None: a key of the key file, whose role says all."""
+
+    def reader(self, *, is_change: bool = False) -> Principal | None:
+        """The principal to whose grants an answer, or a change, is narrowed; None: to nothing."""
+        is_whole = self.role is Role.OPERATE or (self.role is Role.READ and not is_change)
+        return None if is_whole else self.principal
 
 
 def parse(text: str) -> tuple[Holder, ...]:
@@ -74,7 +87,7 @@ def _holder(words: list[str], line: int) -> Holder:
         raise ConfigError(f"line {line}: expected KEY or NAME ROLE KEY")
     if _NAME.fullmatch(name) is None:
         raise ConfigError(f"line {line}: name: expected 1 to 64 of A-Z a-z 0-9 . _ -")
-    if role not in set[str](Role):
+    if role not in KEY_ROLES:
         raise ConfigError(f"line {line}: role {role[:20]!r}: expected read or operate")
     if len(key) < KEY_CHARS_MIN or not key.isascii():
         raise ConfigError(f"line {line}: key: expected at least {KEY_CHARS_MIN} ASCII characters")

@@ -81,7 +81,7 @@ def add(app: FastAPI, access: Access) -> None:
                 503, "prefetch", "a ticket works once: open it yourself, without preloading"
             )
         holder = access.tickets.use_up(ticket)
-        if holder is None or not access.keys.is_valid(holder):
+        if holder is None or access.ended(holder) is not None:
             text = (
                 f"This link was used already or is older than {TICKET_LIFE_S // 60} minutes. "
                 f"{WELCOME}"
@@ -99,9 +99,10 @@ def add(app: FastAPI, access: Access) -> None:
             parse_qs((await request.body()).decode("utf-8", "replace")).get("key", [""])[0].strip()
         )
         try:
-            holder = access.door.find(key.encode(), access.clients.of_request(request))
+            holder = await access.find(key.encode(), access.clients.of_request(request))
         except Problem as problem:
-            form = _form(access, escape(f"{problem.detail[:1].upper()}{problem.detail[1:]}."), 429)
+            text = escape(f"{problem.detail[:1].upper()}{problem.detail[1:]}.")
+            form = _form(access, text, problem.status)
             form.headers.update(problem.headers or {})
             return form
         if holder is None:

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from edgewake.cloud.ops.routes.shared import DeviceName, Page, Services
+from edgewake.cloud.ops.routes.shared import DeviceName, Page, Services, is_hidden, reader_of
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.downlink.down_message import Arg, Command, Settings
@@ -118,22 +118,27 @@ def router(services: Services) -> APIRouter:
 
         It is executed once, also by a device that sleeps now and wakes before the command expires.
         """
+        reader = reader_of(request, is_change=True)
+        if reader is not None and not reader.may_command(device):
+            raise Problem(403, "role", f"you have no grant with the action command of {device!r}")
         by = request.state.holder.name
         return view(
             await desk.command(device, body.id, body.name, body.args, body.expires_s, by=by)
         )
 
     @routes.get("/v1/devices/{device}/commands")
-    async def commands(device: DeviceName) -> Page[CommandView]:
+    async def commands(device: DeviceName, request: Request) -> Page[CommandView]:
         """List commands of a device, latest first: all that wait, and the last twenty ended."""
         found = [view(row) for _, row in table.of(device, DownKind.COMMAND)]
+        if is_hidden(request, device):
+            found = []
         return Page(items=found, next=None, total=len(found))
 
     @routes.get("/v1/devices/{device}/commands/{command_id}", responses=problems(404))
-    async def one(device: DeviceName, command_id: MessageId) -> CommandView:
+    async def one(device: DeviceName, command_id: MessageId, request: Request) -> CommandView:
         """Show a command and the device's answer."""
         row = table.get(device, command_id)
-        if row is None or row.kind is not DownKind.COMMAND:
+        if row is None or row.kind is not DownKind.COMMAND or is_hidden(request, device):
             raise Problem(404, "no_such_command", f"unknown command {command_id!r} of {device!r}")
         return view(row)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
@@ -17,12 +18,15 @@ from edgewake.cloud.ops.routes.shared import (
     Limit,
     Page,
     Services,
+    reader_of,
 )
-from edgewake.cloud.ops.tables.device_table import Mark, Sort
+from edgewake.cloud.ops.tables.device_table import DeviceTable, Mark, Sort
 from edgewake.cloud.ops.tables.devices import DevicePresence, DeviceView
+from edgewake.cloud.rights.principal import Principal
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol import topics
+from edgewake.protocol.clock import Clock
 from edgewake.protocol.ops.board import MEMBERS_MAX
 from edgewake.protocol.ops.device_note import NOTES_MAX, DeviceNote, Group, NoteText
 
@@ -46,10 +50,94 @@ class GroupView(BaseModel):
     total: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Shares:
+    """What principals see of the table of devices."""
+
+    table: DeviceTable
+    clock: Clock
+
+    def page(
+        self,
+        reader: Principal,
+        after: str | None,
+        limit: int,
+        state: DevicePresence | None,
+        *,
+        part: str,
+        group: str | None,
+        mark: Mark | None,
+        stream: str | None,
+        sort: Sort,
+        version: str | None,
+    ) -> DevicesPage:
+        """A page of the devices that it may know of, which alone are counted. Raises Problem."""
+        if group is not None:
+            raise Problem(
+                403,
+                "role",
+                "groups are people's notes on the whole fleet, which nothing narrows: this needs "
+                "the action view",
+            )
+        named, table = reader.named_devices, self.table
+        known = table.names() if named is None else (name for name in named if name in table)
+        seen = {name for name in known if reader.sees_device(name, table.streams_of(name))}
+        wanted = seen
+        if stream is not None:
+            wanted = {name for name in seen if reader.sees_on(name, stream)}
+        folded = part.casefold()
+        is_known = sort is Sort.NAME or after in seen  # where a hidden one stands tells of it
+        found, total = table.find(
+            after if is_known else None,
+            limit + 1,
+            lambda name: name in wanted and folded in name.casefold(),
+            state,
+            mark=mark,
+            stream=stream,
+            sort=sort,
+            version=version,
+            now=self.clock.now_ms(),
+        )
+        presences, marks, versions = table.tally(seen)
+        shown = (self.of(one, reader) for one in found[:limit])
+        counts = {one.value: presences[one] for one in DevicePresence}
+        return DevicesPage(
+            items=[one for one in shown if one is not None],
+            next=found[limit - 1].device if len(found) > limit else None,
+            total=total,
+            counts=counts | {one.value: marks[one] for one in Mark},
+            versions=dict(versions),
+        )
+
+    def of(self, found: DeviceView | None, reader: Principal | None) -> DeviceView | None:
+        """A device, with the streams that may be read; None where it is hidden.
+
+        What its agent reports (backlog, losses, version) is of the device as a whole. Its notes are
+        people's; a gateway is another device.
+        """
+        if found is None or reader is None:
+            return found
+        if not reader.sees_device(found.device, found.streams):
+            return None
+        sees_gateway = bool(found.via) and reader.sees_device(
+            found.via, self.table.streams_of(found.via)
+        )
+        return found.model_copy(
+            update={
+                "streams": [name for name in found.streams if reader.sees_on(found.device, name)],
+                "via": found.via if sees_gateway else "",
+                "reason": found.reason if sees_gateway else "",
+                "former": [],
+                "waits": None,
+            }
+        )
+
+
 def router(services: Services) -> APIRouter:
     """Makes the routes about devices."""
     routes = APIRouter(tags=["devices"])
     table, notes, clock = services.tables.devices, services.tables.notes, services.clock
+    shares = _Shares(table, clock)
 
     def noted(found: DeviceView) -> DeviceView:
         note = notes.get(found.device)
@@ -59,6 +147,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/devices")
     async def devices(
+        request: Request,
         limit: Limit = PAGE_DEFAULT,
         after: After = None,
         state: DevicePresence | None = None,
@@ -73,8 +162,15 @@ def router(services: Services) -> APIRouter:
 
         `state` is at most a second old. `has` selects devices whose readings have waited for a
         minute or were lost, or with or without an agent; `stream` those that sent on it; `version`
-        those whose agent reports it.
+        those whose agent reports it. Who has grants is listed the devices that they name, as far as
+        these send what may be read, or may be asked for commands.
         """
+        reader = reader_of(request)
+        if reader is not None:
+            return shares.page(
+                reader, after, limit, state,
+                part=q, group=group, mark=has, stream=stream, sort=sort, version=version,
+            )  # fmt: skip
         if not q and sort is Sort.NAME and (group, has, stream, version) == (None,) * 4:
             found = table.page(after, limit + 1, state, now=clock.now_ms())
             total = table.total(state)
@@ -104,12 +200,12 @@ def router(services: Services) -> APIRouter:
         )
 
     @routes.get("/v1/devices/{device}", responses=problems(404))
-    async def device(device: DeviceName) -> DeviceView:
+    async def device(device: DeviceName, request: Request) -> DeviceView:
         """Show a device."""
-        found = table.get(device, now=clock.now_ms())
+        found = shares.of(table.get(device, now=clock.now_ms()), reader_of(request))
         if found is None:
             raise Problem(404, "no_such_device", f"nothing is known of device {device!r}")
-        return noted(found)
+        return noted(found) if reader_of(request) is None else found
 
     @routes.delete("/v1/devices/{device}", status_code=204, responses=problems(404))
     async def remove(device: DeviceName) -> None:

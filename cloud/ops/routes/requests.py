@@ -7,7 +7,15 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from edgewake.cloud.ops.routes.shared import DeviceName, Limit, Page, Services, page_of
+from edgewake.cloud.ops.routes.shared import (
+    DeviceName,
+    Limit,
+    Page,
+    Services,
+    is_hidden,
+    page_of,
+    reader_of,
+)
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.downlink.down_message import ReplyState
 from edgewake.protocol.downlink.down_row import key_of
@@ -77,6 +85,7 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/requests")
     async def requests(
+        request: Request,
         limit: Limit = 100,
         after: AfterRequest = None,
         state: State = None,
@@ -87,19 +96,21 @@ def router(services: Services) -> APIRouter:
 
         The list has all open ones, and the last hundred of each device that ended.
         """
-        rows = table.all() if device is None else table.of(device)
+        rows, reader = table.all() if device is None else table.of(device), reader_of(request)
         wanted = {
             key_of(row.device, row.id): row
             for row in rows
-            if state in (None, _state(row)) and name in (None, row.name)
+            if state in (None, _state(row))
+            and name in (None, row.name)
+            and (reader is None or reader.may_command(row.device))
         }
         keys = sorted(key for key in wanted if after is None or key > after)
         return page_of(keys, lambda key: _view(wanted[key]), limit=limit, total=len(wanted))
 
     @routes.get("/v1/devices/{device}/requests/{request_id}", responses=problems(404))
-    async def one(device: DeviceName, request_id: RequestIdPath) -> RequestView:
+    async def one(device: DeviceName, request_id: RequestIdPath, request: Request) -> RequestView:
         """Show a request."""
-        return _view(desk.one(device, request_id))
+        return _view(desk.one(device, request_id, is_hidden=is_hidden(request, device)))
 
     @routes.post(
         "/v1/devices/{device}/requests/{request_id}/reply",
@@ -113,10 +124,11 @@ def router(services: Services) -> APIRouter:
 
         Repeating the reply changes nothing; a different one is refused.
         """
-        by = request.state.holder.name
+        by, hidden = request.state.holder.name, is_hidden(request, device, is_change=True)
+        state = ReplyState(body.state)
         return _view(
             await desk.reply(
-                device, request_id, ReplyState(body.state), body.body, body.detail, by=by
+                device, request_id, state, body.body, body.detail, by=by, is_hidden=hidden
             )
         )
 

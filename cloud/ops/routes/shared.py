@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Final, Generic, TypeVar
 
-from fastapi import Path, Query
+from fastapi import Path, Query, Request
 from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
@@ -19,6 +19,7 @@ from edgewake.cloud.ops.history.problem_desk import ProblemDesk
 from edgewake.cloud.ops.letters.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.letters.letter_replayer import LetterReplayer
 from edgewake.cloud.ops.login.auth import Access
+from edgewake.cloud.ops.login.keys import Holder
 from edgewake.cloud.ops.lookups.fault_control import FaultControl
 from edgewake.cloud.ops.lookups.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.lookups.push_proxy import PushProxy
@@ -41,6 +42,8 @@ from edgewake.cloud.ops.tables.event_ring import EventRing
 from edgewake.cloud.ops.tables.past import Past
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
+from edgewake.cloud.rights.principal import Principal
+from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.names import DEVICE_PATTERN, STREAM_PATTERN
 
@@ -120,6 +123,28 @@ class Services:
     """Injects faults; None where that is off."""
     push: PushProxy | None = None
     """Makes deliveries to webhooks; None where no push proxy is known."""
+
+
+def reader_of(request: Request, *, is_change: bool = False) -> Principal | None:
+    """The principal to whose grants an answer is narrowed; None: who asks has the whole."""
+    holder: Holder = request.state.holder
+    return holder.reader(is_change=is_change)
+
+
+def is_hidden(request: Request, device: str, *, is_change: bool = False) -> bool:
+    """Are commands and requests of this device none of the asker's business?"""
+    reader = reader_of(request, is_change=is_change)
+    return reader is not None and not reader.may_command(device)
+
+
+def some_devices(stream: str, way: str) -> Problem:
+    """The answer to who may see some devices of a stream and asks of all."""
+    return Problem(
+        403,
+        "some_devices",
+        f"your grants of {stream!r} are of some devices, and this is of all of them, which nothing "
+        f"narrows: name one, as {way}",
+    )
 
 
 def page_of(names: Iterable[str], make: Callable[[str], T], *, limit: int, total: int) -> Page[T]:

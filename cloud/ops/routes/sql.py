@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from edgewake.cloud.lake.question import Question, is_question
-from edgewake.cloud.ops.routes.shared import Services
+from edgewake.cloud.ops.routes.shared import Services, reader_of
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.errors import LocalError, QueryError, QueryFault
@@ -33,15 +33,18 @@ class SqlPast(BaseModel):
     """The part of the data that was read from the lake."""
 
     files: int
-    rows: int
-    lost_records: int
-    """How many records Kafka deleted before the lake had them, since the beginning."""
+    rows: int | None
+    """Null for who may see only some of them."""
+    lost_records: int | None
+    """How many records Kafka deleted before the lake had them, since the beginning; null as
+    above."""
 
 
 class SqlPresent(BaseModel):
     """The part of the data that was read from Kafka."""
 
-    rows: int
+    rows: int | None
+    """As of the past."""
     records_left: int
     """How many records the answer lacks because a bound was reached: the lake's writer is behind,
     or does not run."""
@@ -68,16 +71,24 @@ def router(services: Services) -> APIRouter:
         """Answer one SELECT in DuckDB's SQL over streams, queries and summaries.
 
         The answer covers past and present, each row once. 422 says line and column of an error.
+        Who has grants is shown the streams, devices and fields that they name; all others are as
+        if they were not there.
         """
         request.state.audit = body.sql
+
+        async def has_left() -> bool:
+            return not request.state.is_allowed() or await request.is_disconnected()
+
         if not is_question(body.sql):
             raise _refused(QueryFault("expected one SELECT", 1, 1))
         try:
             holder = request.state.holder.name
             question = body.model_dump(exclude={"objects"})
             answer = await while_wanted(
-                services.asking.ask(question, services.tables.passed, holder=holder),
-                request.is_disconnected,
+                services.asking.ask(
+                    question, services.tables.passed, holder=holder, reader=reader_of(request)
+                ),
+                has_left,
             )
             answer = as_objects(answer) if body.objects and answer else answer
             return Response(answer, media_type="application/json")
@@ -92,7 +103,10 @@ def router(services: Services) -> APIRouter:
 async def while_wanted(
     work: Coroutine[Any, Any, bytes], has_left: Callable[[], Awaitable[bool]]
 ) -> bytes:
-    """Runs `work` while its client stays connected; otherwise cancels it and answers nothing."""
+    """Runs `work` while its client stays connected and may ask; otherwise cancels it.
+
+    It answers nothing then.
+    """
     task = asyncio.ensure_future(work)
     try:
         while not task.done():

@@ -25,9 +25,12 @@ from edgewake.cloud.ops.routes.shared import (
     Services,
     names_after,
     page_of,
+    reader_of,
+    some_devices,
 )
 from edgewake.cloud.ops.services.catalogue_editor import StreamChange
 from edgewake.cloud.ops.services.stream_look import StreamLook, look_at
+from edgewake.cloud.rights.principal import Action, Principal
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol import topics
@@ -40,6 +43,8 @@ from edgewake.protocol.ops.erasure import Erasure
 
 LETTERS_LOOKED_AT: Final = 500
 """The number of newest dead letters among which those of one stream are counted."""
+NOBODY: Final = "-"
+"""No device has this name: what is hidden of one is looked for as long as what is not there."""
 DeviceQuery = Annotated[str | None, Query(pattern=f"^{DEVICE_PATTERN.pattern}$")]
 
 
@@ -72,8 +77,26 @@ class StreamView(BaseModel):
     """Their URL on each access server that this API's configuration names."""
 
 
-def _view(services: Services, stream: Stream) -> StreamView:
+def _view(services: Services, stream: Stream, reader: Principal | None = None) -> StreamView:
+    """`reader`: to whose grants it is narrowed; None: to nobody's."""
     tables, path = services.tables, f"/v1/streams/{stream.name}/events"
+    scope = None if reader is None else reader.scope(Action.READ, stream.name)
+    if scope is not None:
+        return StreamView(
+            name=stream.name,
+            description=stream.description,
+            fields={
+                name: FieldInfo.model_validate(scope.cut_told(info.model_dump()))
+                for name, info in stream.fields.items()
+                if scope.shows_field(name)
+            },
+            topic=topics.stream_topic(stream.name),
+            partitions=[],
+            records_per_s=None,
+            readings_per_s=None,
+            events_path=path,
+            events_urls=[url.rstrip("/") + path for url in services.access_urls],
+        )
     topic = topics.stream_topic(stream.name)
     found = tables.offsets.get(topic)
     offsets = zip(found.first, found.next, strict=True) if found else ()
@@ -93,12 +116,29 @@ def _view(services: Services, stream: Stream) -> StreamView:
     )
 
 
-def _stream(services: Services, name: str) -> Stream:
+def _stream(services: Services, name: str, reader: Principal | None = None) -> Stream:
     """Raises Problem(404)."""
     found = services.tables.streams.get(name)
-    if found is None:
+    if found is None or not (reader is None or reader.may(Action.READ, name)):
         raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
     return found
+
+
+def _seen(services: Services, reader: Principal | None) -> list[str]:
+    """The streams that somebody may know of."""
+    return [
+        name for name in services.tables.streams if reader is None or reader.may(Action.READ, name)
+    ]
+
+
+def _looked_for(name: str, device: str | None, reader: Principal | None) -> str | None:
+    """The device whose gaps are looked for. Raises Problem where who sees some names none."""
+    scope = None if reader is None else reader.scope(Action.READ, name)
+    if scope is None or scope.sees(device):
+        return device
+    if device is None:
+        raise some_devices(name, "?device=DEVICE")
+    return NOBODY
 
 
 def _look(
@@ -145,25 +185,29 @@ def _streams(services: Services) -> APIRouter:
     tables = services.tables
 
     @routes.get("/v1/streams")
-    async def streams(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[StreamView]:
-        """List streams by name."""
-        names = names_after(tables.streams, after)
+    async def streams(
+        request: Request, limit: Limit = PAGE_DEFAULT, after: After = None
+    ) -> Page[StreamView]:
+        """List streams by name: all, or those that grants name, with their fields."""
+        reader = reader_of(request)
+        seen = _seen(services, reader)
         return page_of(
-            names,
-            lambda name: _view(services, tables.streams[name]),
+            names_after(seen, after),
+            lambda name: _view(services, tables.streams[name], reader),
             limit=limit,
-            total=len(tables.streams),
+            total=len(seen),
         )
 
     @routes.get("/v1/streams/{name}", responses=problems(404))
-    async def stream(name: QueryName) -> StreamView:
+    async def stream(name: QueryName, request: Request) -> StreamView:
         """Show a stream."""
-        found = _stream(services, name)
-        return _view(services, found)
+        reader = reader_of(request)
+        return _view(services, _stream(services, name, reader), reader)
 
     @routes.get("/v1/streams/{name}/gaps", responses=problems(404, 503))
     async def gaps(
         name: QueryName,
+        request: Request,
         device: DeviceQuery = None,
         limit: Limit = PAGE_DEFAULT,
         since: Annotated[
@@ -172,10 +216,13 @@ def _streams(services: Services) -> APIRouter:
     ) -> Gaps:
         """List gaps, newest first: readings that were lost or are missing, of one device or all.
 
-        The newest 20,000 records of each partition are scanned, or those since a time.
+        The newest 20,000 records of each partition are scanned, or those since a time. Who has
+        grants of some devices names one of them; another one has no gaps.
         """
-        _stream(services, name)
-        return await services.lookup.run(lambda session: find(session, name, device, limit, since))
+        reader = reader_of(request)
+        _stream(services, name, reader)
+        wanted = _looked_for(name, device, reader)
+        return await services.lookup.run(lambda session: find(session, name, wanted, limit, since))
 
     @routes.get("/v1/streams/{name}/look", responses=problems(404))
     async def look(name: QueryName, minutes: Annotated[int, Query(ge=1, le=60)] = 15) -> StreamLook:
@@ -187,9 +234,9 @@ def _streams(services: Services) -> APIRouter:
         )
 
     @routes.get("/v1/streams/{name}/retention", responses=problems(404, 503))
-    async def retention(name: QueryName) -> Retention:
+    async def retention(name: QueryName, request: Request) -> Retention:
         """Show how long Kafka retains a stream's readings. The lake keeps its own."""
-        _stream(services, name)
+        _stream(services, name, reader_of(request))
         return await services.retention.look(name)
 
     @routes.patch("/v1/streams/{name}", responses=problems(404, 409, 503))

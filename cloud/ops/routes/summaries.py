@@ -6,10 +6,19 @@ from collections.abc import Callable
 from typing import Annotated, Final, TypeVar
 
 import orjson
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel
 
-from edgewake.cloud.ops.routes.shared import PAGE_DEFAULT, AskedStream, Limit, QueryName, Services
+from edgewake.cloud.ops.routes.shared import (
+    PAGE_DEFAULT,
+    AskedStream,
+    Limit,
+    QueryName,
+    Services,
+    reader_of,
+    some_devices,
+)
+from edgewake.cloud.rights.principal import Action, Principal
 from edgewake.cloud.summaries import answers, gather, plain_minutes
 from edgewake.cloud.summaries.answers import Estimate, Operation
 from edgewake.cloud.summaries.asking import TO_COMPARE, Asked, Row, Span, answered
@@ -24,6 +33,8 @@ ROWS_MAX: Final = 11_000
 """The most steps in one answer: somewhat more than a week of minutes."""
 ROWS_WITH_SKETCHES_MAX: Final = 1000
 """The most steps in an answer with sketches: each row costs merging and evaluating them."""
+SERIES_AT_ONCE: Final = 1000
+"""Series that are looked through at once for those that somebody may see."""
 ASKED_MAX: Final = 20
 """The most ranks or texts in one question."""
 TEXT_CHARS_MAX: Final = 256
@@ -108,19 +119,17 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/streams/{name}/summary", responses=problems(404), tags=["streams"])
     async def stream_summary(
-        name: QueryName, minutes: Annotated[int, Query(ge=1, le=60)] = 15
+        name: QueryName, request: Request, minutes: Annotated[int, Query(ge=1, le=60)] = 15
     ) -> StreamSummary:
         """Summarize each field of a stream over the last whole minutes."""
-        found = services.tables.streams.get(name)
-        if found is None:
-            raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
+        all_of = _fields_of(services, name, reader_of(request))
         end = clock.now_ms()
         span = Span.of(end - minutes * 60_000, end, None)
-        all_of = [Series(name, field, "") for field in found.fields]
         return await ask(lambda view: _of_stream(view, all_of, span))
 
     @routes.get("/v1/summaries")
     async def series(
+        request: Request,
         limit: Limit = PAGE_DEFAULT,
         stream: AskedStream = None,
         after: Annotated[str, Query(max_length=200)] = "",
@@ -129,7 +138,8 @@ def router(services: Services) -> APIRouter:
 
         `after` is the last one shown, as STREAM|FIELD|DEVICES.
         """
-        found = await ask(lambda view: view.known(stream=stream, after=after, limit=limit))
+        reader = reader_of(request)
+        found = await ask(lambda view: _seen(view, reader, stream, after, limit))
         return [
             SeriesView(stream=one.stream, field=one.field, devices=one.devices) for one in found
         ]
@@ -138,6 +148,7 @@ def router(services: Services) -> APIRouter:
         "/v1/summaries/{stream}/{field}", responses=problems(404), response_model=SummaryView
     )
     async def summary(
+        request: Request,
         stream: QueryName,
         field: FieldName,
         since: Annotated[
@@ -189,12 +200,14 @@ def router(services: Services) -> APIRouter:
             sample=sample,
         )
         _check_size(span, step, asked)
-        one = Series(stream, field, devices)
+        one, reader = Series(stream, field, devices), reader_of(request)
+        _check_total(one, reader)
 
-        return await ask(lambda view: _answer(view, one, step, span, asked))
+        return await ask(lambda view: _answer(view, one, step, span, asked, reader))
 
     @routes.get("/v1/summaries/{stream}/{field}/compare", responses=problems(404))
     async def compare(
+        request: Request,
         stream: QueryName,
         field: FieldName,
         since: Annotated[
@@ -214,6 +227,9 @@ def router(services: Services) -> APIRouter:
         """
         first = Series(stream, field, devices)
         second = Series(with_stream or stream, with_field or field, with_devices)
+        reader = reader_of(request)
+        _check_total(first, reader)
+        _check_total(second, reader)
         spans = (
             Span.of(since, to, None),
             Span.of(
@@ -223,7 +239,7 @@ def router(services: Services) -> APIRouter:
 
         def question(view: View) -> tuple[Summary, Summary]:
             for one in (first, second):
-                _check_known(view, one)
+                _check_known(view, one, reader)
             sides = [
                 gather.over(view, one, span.start_ms, span.end_ms, TO_COMPARE)
                 for one, span in zip((first, second), spans, strict=True)
@@ -244,10 +260,27 @@ def router(services: Services) -> APIRouter:
     return routes
 
 
+def _fields_of(services: Services, name: str, reader: Principal | None) -> list[Series]:
+    """A stream's fields, of all devices, as far as they may be seen. Raises Problem."""
+    found = services.tables.streams.get(name)
+    if found is None or not (reader is None or reader.may(Action.ASK, name)):
+        raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
+    all_of = [Series(name, field, "") for field in found.fields]
+    seen = [one for one in all_of if _is_seen(one, reader)]
+    if reader is not None and not seen and any(_is_total_of_others(o, reader) for o in all_of):
+        raise some_devices(name, f"/v1/summaries/{name}/FIELD?devices=@DEVICE")
+    return seen
+
+
 def _answer(
-    view: View, one: Series, step: Step | None, span: Span, asked: Asked
+    view: View,
+    one: Series,
+    step: Step | None,
+    span: Span,
+    asked: Asked,
+    reader: Principal | None,
 ) -> SummaryView | Response:
-    _check_known(view, one)
+    _check_known(view, one, reader)
     about = {
         "stream": one.stream,
         "field": one.field,
@@ -290,8 +323,48 @@ def _of_stream(view: View, all_of: list[Series], span: Span) -> StreamSummary:
     return StreamSummary(start=start, end=end, fields=fields)
 
 
-def _check_known(view: View, one: Series) -> None:
-    if one not in view:
+def _seen(
+    view: View, reader: Principal | None, stream: str | None, after: str, limit: int
+) -> list[Series]:
+    """The next series that may be seen."""
+    if reader is None:
+        return view.known(stream=stream, after=after, limit=limit)
+    found: list[Series] = []
+    while len(found) < limit:
+        page = view.known(stream=stream, after=after, limit=SERIES_AT_ONCE)
+        found += [one for one in page if _is_seen(one, reader)]
+        if len(page) < SERIES_AT_ONCE:
+            break
+        after = f"{page[-1].stream}|{page[-1].field}|{page[-1].devices}"
+    return found[:limit]
+
+
+def _is_seen(one: Series, reader: Principal | None) -> bool:
+    """Is it seen: a series of one device by that device, any other one by all devices?"""
+    if reader is None:
+        return True
+    scope = reader.scope(Action.ASK, one.stream)
+    device = one.devices[1:] if one.devices.startswith("@") else None
+    return scope is None or scope.sees_value(device, one.field)
+
+
+def _is_total_of_others(one: Series, reader: Principal) -> bool:
+    """Is it of more devices than may be seen of a field that may be?"""
+    scope = reader.scope(Action.ASK, one.stream)
+    if scope is None or one.devices.startswith("@") or scope.sees_value(None, one.field):
+        return False
+    return scope.shows_field(one.field)
+
+
+def _check_total(one: Series, reader: Principal | None) -> None:
+    """Raises Problem where who may see some devices asks of all. It does not tell what there is."""
+    if reader is not None and _is_total_of_others(one, reader):
+        raise some_devices(one.stream, "?devices=@DEVICE")
+
+
+def _check_known(view: View, one: Series, reader: Principal | None) -> None:
+    """Raises Problem; what is hidden is looked for like what is not there."""
+    if one not in view or not _is_seen(one, reader):
         of = f" of the devices {one.devices!r}" if one.devices else ""
         raise Problem(
             404, "no_such_summary", f"no summaries of {one.stream}.{one.field}{of} exist yet"

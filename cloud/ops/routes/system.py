@@ -54,7 +54,8 @@ class Me(BaseModel):
     name: str
     """The name that the audit log records."""
     role: Role
-    """`read` may see everything; `operate` may also change it."""
+    """`read` may see everything; `operate` may also change it; `grants`: what a reader's grants
+    allow."""
     live_url: str | None
     """The Live page, at the first access server that the configuration names."""
 
@@ -162,7 +163,10 @@ def router(services: Services) -> APIRouter:
         """
         state = request.state
         return services.ring.response(
-            last_event_id, holder=state.holder.name, is_allowed=state.is_allowed
+            last_event_id,
+            holder=state.holder.name,
+            is_allowed=state.is_allowed,
+            ended=state.ended,
         )
 
     routes.include_router(_faults(services))

@@ -32,14 +32,22 @@ class Replies:
         self._turn = asyncio.Lock()
 
     async def reply(
-        self, device: str, request_id: str, state: ReplyState, body: str, detail: str, *, by: str
+        self,
+        device: str,
+        request_id: str,
+        state: ReplyState,
+        body: str,
+        detail: str,
+        *,
+        by: str,
+        is_hidden: bool = False,
     ) -> RequestRow:
         """Replies to a request, finally; repeating the reply changes nothing.
 
         Raises Problem, Unavailable.
         """
         async with self._turn:
-            row = self.one(device, request_id)
+            row = self.one(device, request_id, is_hidden=is_hidden)
             now_ms = self._clock.now_ms()
             said = replied(row, state, now_ms=now_ms, body=body, detail=detail, by=by)
             if row.reply is not None:
@@ -59,10 +67,10 @@ class Replies:
             await self._writer.write(topics.REQUESTS, key_of(device, request_id), said)
             return said
 
-    def one(self, device: str, request_id: str) -> RequestRow:
-        """Returns the row of a request. Raises Problem."""
+    def one(self, device: str, request_id: str, *, is_hidden: bool = False) -> RequestRow:
+        """Returns the row of a request; one that is hidden is not there. Raises Problem."""
         row = self._tables.requests.get(device, request_id)
-        if row is None:
+        if row is None or is_hidden:
             raise Problem(
                 404, "no_such_request", f"no request {request_id!r} of {device!r} is known"
             )

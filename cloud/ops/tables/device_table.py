@@ -17,7 +17,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_right
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
@@ -384,6 +384,22 @@ class DeviceTable:
         places = (self._entries[name].place(name, sort) for name in wanted)
         behind = (place for place in places if begin is None or place > begin)
         return [name for _, name in heapq.nsmallest(limit, behind)]
+
+    def streams_of(self, device: str) -> frozenset[str]:
+        """The streams that a device sends on; none of one that is not known."""
+        entry = self._entries.get(device)
+        return frozenset() if entry is None else entry.streams
+
+    def tally(
+        self, devices: Iterable[str]
+    ) -> tuple[Counter[DevicePresence], Counter[Mark], Counter[str]]:
+        """How many of these known devices there are by presence, by mark and by version."""
+        found = [self._entries[device] for device in devices]
+        return (
+            Counter(entry.presence for entry in found),
+            Counter(mark for entry in found for mark in entry.marks),
+            Counter(entry.version for entry in found if entry.version),
+        )
 
     def names(self) -> Iterator[str]:
         """Returns all names, sorted. The table must not change meanwhile."""

@@ -49,6 +49,16 @@ class _Live(EventSourceResponse):
             self._on_end()
 
 
+def _why(ended: Problem | None) -> str:
+    """What a client is told whose right has ended."""
+    reason = {"key_expired": "expired", "key_revoked": "revoked"}.get(ended.code if ended else "")
+    told = {
+        "reason": reason or "right",
+        "advice": "the key or session is no longer valid: log in again",
+    }
+    return orjson.dumps(told).decode()
+
+
 class EventRing:
     """The ring of live events."""
 
@@ -86,13 +96,17 @@ class EventRing:
         *,
         holder: str = "",
         is_allowed: Callable[[], bool] = lambda: True,
+        ended: Callable[[], Problem | None] = lambda: None,
     ) -> EventSourceResponse:
-        """Streams to a client as long as `is_allowed` holds. Raises Problem at CLIENTS_MAX."""
+        """Streams to a client as long as `is_allowed` holds; `ended` says then why it does not.
+
+        Raises Problem at CLIENTS_MAX.
+        """
         refused = self._clients.take(holder)
         if refused is not None:
             raise Problem(503, "too_many_clients", refused, headers={"Retry-After": "10"})
         return _Live(
-            self._stream(last_event_id, is_allowed),
+            self._stream(last_event_id, is_allowed, ended),
             on_end=lambda: self._clients.give_back(holder),
             ping=PING_S,
             ping_message_factory=lambda: ServerSentEvent(comment=""),
@@ -102,7 +116,10 @@ class EventRing:
         )
 
     async def _stream(
-        self, last_event_id: str | None, is_allowed: Callable[[], bool] = lambda: True
+        self,
+        last_event_id: str | None,
+        is_allowed: Callable[[], bool] = lambda: True,
+        ended: Callable[[], Problem | None] = lambda: None,
     ) -> AsyncIterator[ServerSentEvent]:
         at, known = self._start(last_event_id)
         if not known:
@@ -122,13 +139,7 @@ class EventRing:
                     async with asyncio.timeout(RIGHT_S):
                         await news.wait()
         if not self._closed:
-            yield ServerSentEvent(
-                event="ended",
-                data=(
-                    '{"reason":"right","advice":"the key or session is no longer valid: log in '
-                    'again"}'
-                ),
-            )
+            yield ServerSentEvent(event="ended", data=_why(ended()))
 
     def _start(self, last_event_id: str | None) -> tuple[int, bool]:
         """Returns the first event to send, and whether the id could be resumed."""

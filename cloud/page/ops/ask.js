@@ -83,7 +83,7 @@ function Waiting({ since }) {
 
 /** What an answer stands on. */
 function stands({ past, present }) {
-  const read = `${counted(past.rows, "rows")} of ${counted(past.files, "files")} of the lake, ${counted(present.rows, "rows")} of Kafka`;
+  const read = past.rows == null ? "what you may see of the lake and of Kafka" : `${counted(past.rows, "rows")} of ${counted(past.files, "files")} of the lake, ${counted(present.rows, "rows")} of Kafka`;
   const left = present.records_left ? `; ${counted(present.records_left, "records")} of Kafka were not read` : "";
   const lost = past.lost_records ? `; ${counted(past.lost_records, "records")} were lost before the lake had them` : "";
   return `Read: ${read}${left}${lost}.`;

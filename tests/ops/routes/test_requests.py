@@ -10,9 +10,11 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 from prometheus_client import CollectorRegistry, generate_latest
+from starlette.middleware.base import RequestResponseEndpoint
 
+from edgewake.cloud.ops.login.keys import Holder, Role
 from edgewake.cloud.ops.routes import requests
 from edgewake.cloud.ops.tables.metrics import TablesCollector
 from edgewake.cloud.ops.tables.requests import FRESH_MAX, replied
@@ -43,6 +45,12 @@ async def listed(made: OpsTables, **words: Any) -> dict[str, Any]:
     """GET /v1/requests."""
     app = FastAPI()
     app.include_router(requests.router(SimpleNamespace(tables=made, requests=None)))  # type: ignore[arg-type]
+
+    @app.middleware("http")
+    async def guard(http: Request, call_next: RequestResponseEndpoint) -> Response:
+        http.state.holder = Holder("a test", Role.READ, b"")
+        return await call_next(http)
+
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(app), base_url="http://ops"
     ) as client:
