@@ -120,7 +120,9 @@ def due(notes: Iterable[Note], under_way: Mapping[str, str], now: int) -> Iterat
 def _failing(notes: Sequence[Note]) -> set[str]:
     """Destinations of which a note that waits has failed, or the last one that is done."""
     done = [note for note in notes if note.state is not NoteState.WAITING]
-    last = {note.destination: note for note in sorted(done, key=lambda one: one.done_at)}
+    # Two may be done in one millisecond: then their ids decide, and not who sorted the notes.
+    done.sort(key=lambda one: (one.done_at, one.id))
+    last = {note.destination: note for note in done}
     waiting = [note for note in notes if note.state is NoteState.WAITING]
     return {note.destination for note in (*waiting, *last.values()) if note.error}
 

@@ -35,7 +35,7 @@ class FieldInfo(BaseModel):
 
     type: FieldType
     unit: str = ""
-    """UCUM symbol, e.g. m/s, Cel, %, or what its device calls it; empty where unknown."""
+    """As people write it, e.g. m/s, °C, % (`as_written`); empty where unknown."""
     revision: int = Field(default=0, ge=0)
     """Counts the times that an operator decided its type; 0: it has the type of the first reading,
     and may still be changed."""

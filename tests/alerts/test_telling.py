@@ -143,6 +143,13 @@ def test_what_is_tried_keeps_every_bound_and_none_is_left_that_would_fit(
         )
 
 
+def test_of_two_notes_done_at_one_time_the_same_one_is_the_last_whatever_their_order() -> None:
+    """It says whether their destination fails."""
+    refused = note(0, "a", next_at=at(1), error="refused", state=NoteState.SENT)
+    sent = note(1, "a", next_at=at(0), error="", state=NoteState.SENT)
+    assert telling._failing([refused, sent]) == telling._failing([sent, refused]) == set()
+
+
 def test_a_note_waits_longer_after_each_failure_until_it_is_given_up() -> None:
     one, now, waits = note(), at(0), []
     while one.state is NoteState.WAITING:

@@ -31,6 +31,7 @@ from edgewake.protocol.frames.stream import (
     StreamTable,
     merge,
 )
+from edgewake.protocol.frames.units import as_written
 from edgewake.protocol.names import is_reserved
 from edgewake.protocol.ops.device import FieldsSaid
 
@@ -469,14 +470,14 @@ def _news_of(
     speakers = {device} if is_shared or not gateway else {device, gateway}
     first = {info.first_device, info.first_via} - {""}
     is_first = not first or bool(first & speakers)
-    path, unit = words.get("path", ""), words.get("unit", "")
+    path, unit = words.get("path", ""), as_written(words.get("unit", ""))
     if is_first and path and not info.path and _is_sound(path, PATH_CHARS_MAX):
         found["path"] = path
     if not unit or info.unit_revision or not _is_sound(unit, UNIT_CHARS_MAX):
         return found
     if is_first and not info.unit:
         found["unit"] = unit
-    elif info.unit not in ("", unit) and not info.other_unit:
+    elif as_written(info.unit) not in ("", unit) and not info.other_unit:
         found["other_unit"] = f"{unit} by {device}"
     return found
 

@@ -56,6 +56,11 @@ class Caged:
         """Event times of all readings."""
         return [t for out in self.sent for t in frame_of(out).t]
 
+    def units(self) -> dict[str, str]:
+        """What the source knows of its fields' units."""
+        said = self.intake._book.said()
+        return {name: words["unit"] for name, words in said.items() if "unit" in words}
+
     async def until(self, condition: Callable[[], object], what: str) -> None:
         """Wait for a condition, acknowledging what is sent meanwhile."""
         async with asyncio.timeout(PATIENCE_S):
