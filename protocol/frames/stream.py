@@ -8,9 +8,9 @@ here, so that one topic's order decides who has a name.
 `revision` wins, of a row's head and of each field by itself; among equal ones the first on the
 topic. The higher `unit_revision` wins the unit alone. A field that a later row lacks stays, and a
 field without a unit, path, label or classes takes that of the first row that has one. So all
-readers come to the same row, a first type is never overturned by another first type, and an operator's change beats
-what was learnt. Compaction keeps only a name's last record; therefore a bridge that sees a row
-which merging changes puts the merged one on the topic.
+readers come to the same row, a first type is never overturned by another first type, and an
+operator's change beats what was learnt. Compaction keeps only a name's last record; therefore a
+bridge that sees a row which merging changes puts the merged one on the topic.
 """
 
 from __future__ import annotations

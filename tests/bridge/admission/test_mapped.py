@@ -222,7 +222,8 @@ async def test_a_killed_bridge_loses_nothing_of_a_message_that_was_taken_apart(
 ) -> None:
     """Each reading has a number, so the sequencer passes each once, repeats or not."""
     maps = MAPS.replace("m1/", "m6/").replace("mapped_meter", "mapped_kill")
-    bridge(here, "b-mkill", maps.replace("each =", 'seq = "n"\neach ='), inflight_messages_max=4)
+    numbered = maps.replace("each =", 'seq = "n"\neach =')
+    bridge(here, "b-mkill", numbered, "[device]\nmessages_per_s = 5000\n", inflight_messages_max=4)
     here.sequencer()
     killed = here.parts[-2]  # before the sequencer
     sent = [items(*range(n * 5 + 1, n * 5 + 6)) for n in range(1000)]
