@@ -187,6 +187,8 @@ class Sparkplug:
                 else:
                     intake.remark(one.what)
             else:
+                if isinstance(one, Reading):
+                    intake.note_units(one.units)
                 bodies.append(body_of(one, has_devices=self._config.has_devices))
         await intake.put(intake.check_all(bodies))
 

@@ -19,6 +19,7 @@ from tests.edge.scripted_broker import Broker, by
 from tests.edge.sources.cage import Caged, caged, configured, served
 from tests.edge.sources.sink import context, running
 from tests.protocol.sparkplug import contract
+from tests.protocol.sparkplug.test_host import X, birth
 from tests.services import Mosquitto
 
 pytestmark = pytest.mark.services
@@ -55,6 +56,9 @@ class Agent:
 
         await self._one.until(lambda: len(found()) >= count, "presences")
         return found()
+
+    def units(self) -> dict[str, str]:
+        return self._one.units()
 
     async def refused(self, count: int) -> None:
         assert sum(self._one.intake.refused.values()) == count
@@ -105,6 +109,19 @@ async def test_it_takes_births_data_and_deaths(tmp_path: Path, mosquitto: Mosqui
 async def test_it_asks_nodes_for_their_births(tmp_path: Path, mosquitto: Mosquitto) -> None:
     start = Agents(tmp_path, mosquitto.port)
     await contract.it_asks_nodes_for_their_births(mosquitto.port, start)
+
+
+async def test_units_that_nodes_say_are_those_of_the_fields(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
+    told = {"keys": ["engUnit"], "values": [{"string_value": "degC"}]}
+    metric = X | {"name": "Boiler/Temp", "properties": told}
+    async with Agents(tmp_path, mosquitto.port)("units") as one:
+        with contract.client(mosquitto.port, "spBv1.0/STATE/units") as node:
+            await node.says("spBv1.0/STATE/units", online=True)
+            node.publish("spBv1.0/units/NBIRTH/n", birth(0, 0, metric))
+            await one.rows(1)
+        assert one.units() == {"Boiler_Temp": "degC"}
 
 
 async def test_its_will_speaks_when_it_is_cut_off(
