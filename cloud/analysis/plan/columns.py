@@ -57,7 +57,7 @@ def _case(arguments: Sequence[Column]) -> Column:
 
 
 def _text_number(text: Column) -> Column:
-    # Java also reads `1d`, `2f` and `0x1p3`, which are numbers to no other SQL, nor to terms/evaluate.py.
+    # Java also reads `1d`, `2f` and `0x1p3`, which are numbers to no other SQL, nor over results.
     return _finite(F.when(~text.rlike("[dDfFxX]"), text.try_cast("double")))
 
 
