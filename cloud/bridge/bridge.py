@@ -30,6 +30,7 @@ from confluent_kafka import Producer
 from edgewake.cloud.bridge.admission import batches
 from edgewake.cloud.bridge.admission.allowance import (
     ASK_S,
+    BY_MAPS,
     MEASURED_BYTES,
     REFUSED_S,
     Account,
@@ -467,6 +468,17 @@ class Bridge:
         if subscriptions != self._subscriptions:
             self._subscriptions = subscriptions
             self.source.resubscribe(subscriptions)
+
+    def learn_announced(self) -> None:
+        """Tell the catalogue what devices announced of fields that are there by now."""
+        if self._mapper is None:
+            return
+        announced = self._mapper.announced
+        for key, one in tuple(announced.items()):
+            if self._catalogue.has_field(one.stream, one.path):
+                del announced[key]
+                words = {one.path: one.words}
+                self._catalogue.learn_words(one.device, one.stream, words, gateway=BY_MAPS)
 
     def _admitted(
         self, packet: mqtt5.PublishPacket | Unreadable, delivery: Delivery, received_at: int

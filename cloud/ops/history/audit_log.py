@@ -66,7 +66,7 @@ class AuditLog(logging.Handler):
                 partition=0,
                 on_delivery=self._on_delivery,
             )
-        except (BufferError, KafkaException):  # As many as the client holds wait for Kafka.
+        except (BufferError, KafkaException):  # The client's queue is full while Kafka is away.
             self._dropped += 1
 
     def take(self, change: Change) -> None:
