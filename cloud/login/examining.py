@@ -123,7 +123,10 @@ async def _groups(values: dict[str, Any], login: LoginConfig) -> str:
             rights = RightsConfig.model_validate(values["rights"])
         except ValidationError as error:
             raise ConfigError(f"[rights]: {error.errors()[0]['msg']}") from error
-        readers(login, rights)
+        is_of_operations = "key_file" in values  # which has roles of its own beside them
+        ours = OPERATORS if is_of_operations else frozenset[str]()
+        named = {group: role for group, role in login.groups.items() if role not in ours}
+        readers(login.model_copy(update={"groups": named}), rights)
     elif unknown := sorted(set(login.groups.values()) - OPERATORS):
         raise ConfigError(
             f"login.groups: role {unknown[0]!r}: expected read or operate, or a table [rights] "

@@ -137,3 +137,19 @@ def test_what_lies_on_this_machine_is_looked_at(doctor: Doctor, tmp_path: Path) 
 
 def test_a_file_without_a_login_is_no_matter(doctor: Doctor) -> None:
     assert doctor(lambda values: values.pop("login")) == {}
+
+
+def test_operations_may_have_roles_of_their_own_and_those_of_rights(doctor: Doctor) -> None:
+    role = {"grants": [{"streams": ["*"]}]}
+
+    def with_rights(values: dict[str, Any]) -> None:
+        values["rights"] = {"roles": {"depot": role}}
+        values["login"]["groups"] = {"staff": "operate", "owners": "depot"}
+
+    def of_operations(values: dict[str, Any]) -> None:
+        with_rights(values)
+        values["key_file"] = "ops.key"
+
+    (found,) = [one for one in doctor(of_operations).values() if "groups" in one["detail"]]
+    assert "2 groups have a role" in found["detail"]
+    assert any("'operate': unknown role" in one["detail"] for one in doctor(with_rights).values())
