@@ -172,7 +172,7 @@ def test_of_a_query_without_a_device_nothing_is_seen_through_a_right_to_devices(
 def test_of_summaries_those_of_granted_streams_fields_and_devices(
     db: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
-    source = Source("ew.summaries.hours", Kind.SUMMARY, "summaries.hours")
+    source = Source("ew.summaries.hour", Kind.SUMMARY, "summaries.hour")
     series = [
         ("s", "speed", "@car-1"), ("s", "speed", "@car-2"), ("s", "speed", ""),
         ("s", "speed", "car-1"), ("s", "word", "@car-1"), ("t", "speed", ""), ("u", "speed", ""),
@@ -182,5 +182,5 @@ def test_of_summaries_those_of_granted_streams_fields_and_devices(
     }
     asks = asker(OWN | {"fields": ["speed"]}, {"streams": ["t"]})
     shown_to(db, tmp_path, asks, source, values | {"maker": ["m"] * len(series)}, {})
-    found = db.execute("SELECT stream, field, devices FROM summaries.hours ORDER BY ALL").fetchall()
+    found = db.execute("SELECT stream, field, devices FROM summaries.hour ORDER BY ALL").fetchall()
     assert found == [("s", "speed", "@car-1"), ("t", "speed", "")]

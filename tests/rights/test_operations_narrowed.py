@@ -210,7 +210,7 @@ CASES: dict[str, list[Case]] = {
         ),
         Case(
             "/v1/sql", ("stream", "field"), refused=200,
-            body='{"sql": "SELECT count(*) FROM summaries.hours WHERE stream = \'STREAM\' AND '
+            body='{"sql": "SELECT count(*) FROM summaries.hour WHERE stream = \'STREAM\' AND '
             'field = \'FIELD\'"}',
         ),
     ],
