@@ -70,7 +70,7 @@ def test_a_preset_says_what_it_is_for_and_each_of_its_maps_takes_a_message(prese
             "zigbee2mqtt",
             "zigbee2mqtt/bath/window",
             '{"temperature": 21.5, "battery": 91, "voltage": 3000, "linkquality": 9}',
-            {"temperature": "Cel", "battery": "%"},
+            {"temperature": "°C", "battery": "%"},
         ),
         (
             "shelly-gen2",
