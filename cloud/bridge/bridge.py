@@ -40,6 +40,7 @@ from edgewake.cloud.bridge.admission.catalogue import (
     AwaitsCatalogueError,
     Catalogue,
     NotNow,
+    OtherTypesError,
     over_share,
 )
 from edgewake.cloud.bridge.admission.compiled import CompiledStreams
@@ -225,6 +226,8 @@ class Bridge:
         packet = expand_compact(packet)
         payload = packet.head if isinstance(packet, Unreadable) else packet.payload
         fingerprint = hash(payload)
+        # After a reconnect the broker repeats what it got no PUBACK for. These readings are on
+        # their way to Kafka already, so only the packet to answer is another one.
         if (known := ledger.readopt(packet.packet_id, fingerprint)) is not None:
             self.metrics.readopted += 1
             self._answer_device(known)
@@ -292,6 +295,7 @@ class Bridge:
             packet.packet_id, packet.response_topic, packet.correlation_data, size_of(packet),
             self._clock.monotonic_s(), fingerprint
         )  # fmt: skip
+        # Without a packet id (QoS 0) nobody waits for a PUBACK, and the broker repeats nothing.
         if delivery.packet_id is not None:
             ledger.add(delivery)
         self._admit_or_park(packet, delivery, received_at)
@@ -300,6 +304,7 @@ class Bridge:
     def _admit_or_park(
         self, packet: mqtt5.PublishPacket | Unreadable, delivery: Delivery, received_at: int
     ) -> None:
+        # What follows a parked message on its topic is parked, too: it would overtake it otherwise.
         if packet.topic in self._parked or not self._admitted(packet, delivery, received_at):
             self._parked.add(packet.topic, ParkedMessage(packet, delivery, received_at))
             self._in_flight.add(delivery.bytes)
@@ -505,6 +510,8 @@ class Bridge:
                 packet, delivery, why.refusal, account, received_at, later=why.later
             )
         except Rejected as why:
+            if isinstance(why, OtherTypesError):
+                delivery.types = why.decided
             record = self._refusals.letter(packet, delivery, why, account, received_at)
         if record is None:
             return True
