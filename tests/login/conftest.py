@@ -29,7 +29,6 @@ PEOPLE = {
     "ann": {"name": "Ann", "groups": ["staff", "operators"], "device": "car-1"},
     "bob": {"name": "Bob", "groups": ["visitors"]},
     "carl": {"name": "Carl", "groups": ["owners", "watchers"], "device": "car-2"},
-    "dora": {"name": "Dora", "groups": ["owners"], "device": "car-1"},
 }
 
 
@@ -148,20 +147,8 @@ def login_world(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Itera
             "key_file": str(directory / "ops.key"),
             "data_dir": str(directory / "ops"),
             "lake_dir": str(directory / "lake"),
-            "rights": {
-                "roles": {
-                    "owner": {
-                        "grants": [
-                            {"actions": ["ask"], "streams": [mine.name], "devices": ["$device"]}
-                        ]
-                    }
-                }
-            },
             "login": login_table(
-                directory,
-                provider,
-                ops,
-                {"operators": "operate", "watchers": "read", "owners": "owner"},
+                directory, provider, ops, {"operators": "operate", "watchers": "read"}
             ),
         },
     }

@@ -124,26 +124,6 @@ async def test_a_person_logs_in_once_and_is_known_at_access_push_and_operations(
         assert status == 422, refused
 
 
-async def test_a_person_with_grants_is_answered_what_they_name_at_operations(
-    browser: Browser, login_world: World
-) -> None:
-    async with visit(browser, f"{login_world.ops}/in") as page:
-        await log_in(page, "dora")
-        for stream, expected in ((login_world.mine, 200), (login_world.other, 422)):
-            question = json.dumps({"sql": f"SELECT DISTINCT device FROM {stream.name}"})
-            status, found = await asked(
-                page,
-                "/v1/sql",
-                method="POST",
-                headers={"Content-Type": "application/json"},
-                body=question,
-            )
-            assert status == expected, found
-            assert status == 422 or found["rows"] == [["car-1"]]
-        status, refused = await asked(page, "/v1/overview")
-        assert (status, "needs the action view" in refused["detail"]) == (403, True)
-
-
 async def test_the_town_asks_who_one_is_too_and_a_link_is_kept_through_the_login(
     browser: Browser, login_world: World
 ) -> None:
