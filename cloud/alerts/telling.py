@@ -12,6 +12,7 @@ from typing import Final
 
 from edgewake.cloud.alerts.life import loud, noted, wants, wants_again
 from edgewake.protocol.clock import moment
+from edgewake.protocol.frames.stream import Stream
 from edgewake.protocol.ops.alert import Alert, Entry, Note, NoteState, Rule
 
 NAMED_MAX: Final = 20
@@ -54,15 +55,23 @@ def told(alert: Alert, now: int) -> Alert:
     return noted(alert.model_copy(update={"told": what, "told_at": now}), entry)
 
 
+def unit_of(rule: Rule, streams: Mapping[str, Stream]) -> str:
+    """The unit of the field that a rule reports; empty: none is known, as of a query's columns."""
+    stream = streams.get(rule.stream or "")
+    info = None if stream is None else stream.fields.get(rule.value or "")
+    return "" if info is None else info.unit
+
+
 def notes_of(
-    alerts: Sequence[Alert], rule: Rule, now: int, new_id: Callable[[], str]
+    alerts: Sequence[Alert], rule: Rule, now: int, new_id: Callable[[], str], unit: str = ""
 ) -> Iterator[Note]:
-    """The notes about a change, one for each destination."""
+    """The notes about a change, one for each destination. `unit`: of the values."""
     firing = [alert for alert in alerts if loud(alert) == "firing"]
     over = [alert for alert in alerts if loud(alert) != "firing"]
     named = (firing + over)[:NAMED_MAX]
     left = len(alerts) - len(named)
-    lines = [_line(alert, rule.value) for alert in named] + ([f"… and {left} more"] if left else [])
+    lines = [_line(alert, rule.value, unit) for alert in named]
+    lines += [f"… and {left} more"] if left else []
     counts = [f"{len(firing)} firing"] if firing else []
     counts += [f"{len(over)} over"] if over else []
     title = f"{rule.name}: {', '.join(counts)}"
@@ -78,15 +87,18 @@ def notes_of(
             firing=tuple(alert.key for alert in named if loud(alert) == "firing"),
             resolved=tuple(alert.key for alert in named if loud(alert) != "firing"),
             more=left,
+            field=rule.value or "",
+            unit=unit,
+            values={alert.key: alert.value for alert in named if alert.value},
             made_at=now,
         )
 
 
-def _line(alert: Alert, field: str | None) -> str:
+def _line(alert: Alert, field: str | None, unit: str) -> str:
     at = moment(alert.since)
     value = f" {alert.value}" if alert.value else ""
     if value and field:
-        value = f" {field}{value}"
+        value = f" {field}{value}" + (f" {unit}" if unit else "")
     if alert.flapping:
         return f"{alert.key}:{value} flaps: it begins and ends again and again"
     state = "firing" if loud(alert) == "firing" else "over"
@@ -120,7 +132,9 @@ def due(notes: Iterable[Note], under_way: Mapping[str, str], now: int) -> Iterat
 def _failing(notes: Sequence[Note]) -> set[str]:
     """Destinations of which a note that waits has failed, or the last one that is done."""
     done = [note for note in notes if note.state is not NoteState.WAITING]
-    last = {note.destination: note for note in sorted(done, key=lambda one: one.done_at)}
+    # Two may be done in one millisecond: then their ids decide, and not who sorted the notes.
+    done.sort(key=lambda one: (one.done_at, one.id))
+    last = {note.destination: note for note in done}
     waiting = [note for note in notes if note.state is NoteState.WAITING]
     return {note.destination for note in (*waiting, *last.values()) if note.error}
 

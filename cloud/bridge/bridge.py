@@ -30,6 +30,7 @@ from confluent_kafka import Producer
 from edgewake.cloud.bridge.admission import batches
 from edgewake.cloud.bridge.admission.allowance import (
     ASK_S,
+    BY_MAPS,
     MEASURED_BYTES,
     REFUSED_S,
     Account,
@@ -335,7 +336,9 @@ class Bridge:
                 account.pay_for(len(parts), size)
         self.metrics.mapped["ignored" if not parts else "mapped"] += 1
         named = self._payers.named(parts, None, now_s)
-        self._accept_parts(whole, named, account, received_at)
+        self._accept_parts(
+            whole, named, account, received_at, are_let_in=bool(account.device)
+        )  # else each device that the payload names is asked
 
     def take(
         self,
@@ -355,7 +358,7 @@ class Bridge:
         account = self._allowance.account(payer or "", now_s)
         if is_named:
             parts = self._payers.named(parts, payer, now_s)
-        self._accept_parts(whole, parts, account, now_ms)
+        self._accept_parts(whole, parts, account, now_ms, are_let_in=True)
         whole.look()
         self._work.set()
         return whole
@@ -409,7 +412,7 @@ class Bridge:
         )
         if whole.packet_id is not None:
             ledger.add(whole)
-        self._accept_parts(whole, found, account, received_at)
+        self._accept_parts(whole, found, account, received_at, are_let_in=True)
 
     def _accept_parts(
         self,
@@ -417,13 +420,17 @@ class Bridge:
         parts: Sequence[Part],
         account: Account,
         received_at: int,
+        *,
+        are_let_in: bool = False,
     ) -> None:
+        """`are_let_in`: whoever pays for them was asked already, and may leave a debt."""
         deliveries = [
             Delivery(None, None, None, size_of(part.packet), whole.since_s) for part in parts
         ]
         whole.parts = list(deliveries)
         for part, delivery in zip(parts, deliveries, strict=True):
             delivery.part_of = whole if whole.is_awaited else None
+            delivery.is_let_in = are_let_in
             delivery.units = part.units
             if part.refusal is None:
                 self._admit_or_park(part.packet, delivery, received_at)
@@ -462,6 +469,17 @@ class Bridge:
             self._subscriptions = subscriptions
             self.source.resubscribe(subscriptions)
 
+    def learn_announced(self) -> None:
+        """Tell the catalogue what devices announced of fields that are there by now."""
+        if self._mapper is None:
+            return
+        announced = self._mapper.announced
+        for key, one in tuple(announced.items()):
+            if self._catalogue.has_field(one.stream, one.path):
+                del announced[key]
+                words = {one.path: one.words}
+                self._catalogue.learn_words(one.device, one.stream, words, gateway=BY_MAPS)
+
     def _admitted(
         self, packet: mqtt5.PublishPacket | Unreadable, delivery: Delivery, received_at: int
     ) -> bool:
@@ -477,7 +495,7 @@ class Bridge:
                 self._compiled,
                 received_at,
                 delivery.since_s,
-                is_let_in=isinstance(delivery.part_of, Awaited),
+                is_let_in=delivery.is_let_in,
                 traces=self._traces,
             )
         except AwaitsCatalogueError:

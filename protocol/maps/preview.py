@@ -11,6 +11,7 @@ import orjson
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frames.field_names import form
 from edgewake.protocol.frames.frame import Scalar, from_plain
+from edgewake.protocol.frames.units import as_written
 from edgewake.protocol.maps.applying import Mapped, Outcome, apply
 from edgewake.protocol.maps.rule import Map, Maps
 from edgewake.protocol.printable import printable
@@ -67,7 +68,7 @@ def _stored(reading: Mapped, now_ms: int) -> Stored:
         raise Rejected(RejectReason.SHAPE, f"a value that JSON cannot hold: {error}") from error
     frame = from_plain(payload, received_at=now_ms)
     fields = {name: column[0] for name, column in frame.fields.items()}
-    units = {form(name): unit for name, unit in reading.units.items()}
+    units = {form(name): as_written(unit) for name, unit in reading.units.items()}
     return Stored(reading.device, reading.stream, frame.t[0], fields, units, frame.seq)
 
 

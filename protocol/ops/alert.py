@@ -237,6 +237,12 @@ class Note(BaseModel):
     resolved: tuple[str, ...] = ()
     more: int = 0
     """Keys that are not named."""
+    field: str = ""
+    """The field of the values; empty: each is a text of its own."""
+    unit: str = ""
+    """The unit of the values; empty: none is known."""
+    values: dict[str, str] = {}
+    """Key → value, of the keys that are named and have one."""
     made_at: int
     state: NoteState = NoteState.WAITING
     attempts: int = 0

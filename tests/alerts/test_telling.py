@@ -88,6 +88,9 @@ def test_a_note_names_some_and_counts_the_rest_for_each_destination() -> None:
     assert alone.body == "ü: 7 over since 2026-09-21 14:13:20 UTC"
     (named,) = notes_of([over], rule(tell=("a",), value="heat"), at(1), lambda: "x")
     assert named.body == "ü: heat 7 over since 2026-09-21 14:13:20 UTC"
+    (united,) = notes_of([over], rule(tell=("a",), value="heat"), at(1), lambda: "x", "°C")
+    assert united.body == "ü: heat 7 °C over since 2026-09-21 14:13:20 UTC"
+    assert (united.field, united.unit, united.values) == ("heat", "°C", {"ü": "7"})
     assert list(notes_of(alerts, rule(), at(1), lambda: "x")) == []
 
 
@@ -141,6 +144,13 @@ def test_what_is_tried_keeps_every_bound_and_none_is_left_that_would_fit(
             or each[left.destination] >= telling.AT_ONCE_EACH_MAX
             or (left.destination in failing and again >= telling.AT_ONCE_FAILING_MAX)
         )
+
+
+def test_of_two_notes_done_at_one_time_the_same_one_is_the_last_whatever_their_order() -> None:
+    """It says whether their destination fails."""
+    refused = note(0, "a", next_at=at(1), error="refused", state=NoteState.SENT)
+    sent = note(1, "a", next_at=at(0), error="", state=NoteState.SENT)
+    assert telling._failing([refused, sent]) == telling._failing([sent, refused]) == set()
 
 
 def test_a_note_waits_longer_after_each_failure_until_it_is_given_up() -> None:

@@ -127,7 +127,7 @@ async def test_what_an_agent_says_of_its_fields_is_in_the_catalogue_and_not_in_i
     topic = topics.status(device.name)
     device.publish(status.to_json(), correlation=b"2", packet_id=2, topic=topic)
     assert (await device.answered(2)).rejected is None
-    wait_until(lambda: said_of(here, "said") == {"a_b": ("a-b", "Cel")}, "it is known")
+    wait_until(lambda: said_of(here, "said") == {"a_b": ("a-b", "°C")}, "it is known")
     (row,) = read(here.config, topics.DEVICES, device=f"{device.name}|status")
     assert DeviceStatus.from_json(row.value() or b"").fields is None
 

@@ -1,17 +1,25 @@
-"""What a flood costs a bridge beyond its device's share, where nobody waits for answers."""
+"""What a flood costs a bridge beyond its device's share, where nobody waits for answers; and what
+it costs an agent, which does.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import time
 
+import httpx
 import mqtt5
+import pytest
 
 from edgewake.cloud.bridge.admission.allowance import MUTED_S
 from edgewake.cloud.bridge.bridge import Bridge
 from edgewake.cloud.bridge.mqtt.ack_ledger import AckLedger
 from edgewake.protocol import topics
 from edgewake.protocol.clock import FakeClock
+from edgewake.protocol.frames import record
+from tests.bridge.running import World, read, read_some, start
 from tests.bridge.thingsboard.alone import away, bridge
+from tests.services import PATIENCE_S, free_ports, part, port_is_open, wait_until
 
 FLOOD = 5000
 TIMES = 2.0
@@ -74,3 +82,53 @@ async def test_who_owes_nothing_is_never_muted_by_a_letter_too_many() -> None:
     made._on_publish(ledger, mqtt5.PublishPacket(topics.up(DEVICE, STREAM), b"{wrong"))
     assert made.metrics.outcomes["counted"] == 1
     assert account.muted_until_s <= clock.monotonic_s()
+
+
+READINGS, IN_A_FRAME = 300, 10
+SHARE = "[device]\nmessages_per_s = 20\nburst_s = 1\n"
+"""Lets an agent with frames of ten readings through in a second and a half."""
+AGENT = """
+device = "{name}"
+data_dir = "{folder}"
+[mqtt]
+port = {broker}
+[uplink]
+qos = {qos}
+frame_readings_max = {frame}
+[[source]]
+type = "http_intake"
+stream = "hasty"
+port = {port}
+"""
+
+
+@pytest.mark.parametrize("qos", [pytest.param(0, marks=pytest.mark.long), 1])
+async def test_an_agent_over_its_share_slows_down_and_loses_nothing(here: World, qos: int) -> None:
+    here.bridge("b-share", mqtt=SHARE)
+    here.sequencer()
+    (port,) = free_ports(1)
+    name, file = f"hasty-{qos}", here.folder / "agent.toml"
+    file.write_text(
+        AGENT.format(
+            name=name,
+            folder=here.folder / "data",
+            broker=here.broker.port,
+            qos=qos,
+            frame=IN_A_FRAME,
+            port=port,
+        )
+    )
+    agent = part("agent", file, here.folder / "agent.log")
+    here.parts.append(agent)
+    await asyncio.to_thread(start, agent)
+    await asyncio.to_thread(wait_until, lambda: port_is_open(port), "the intake")
+    async with httpx.AsyncClient(timeout=PATIENCE_S) as client:
+        sent = [{"n": n} for n in range(READINGS)]
+        answer = await client.post(f"http://127.0.0.1:{port}/", json=sent)
+    assert answer.status_code < 300, answer.text
+    stream = topics.stream_topic("hasty")
+    found = await read_some(here.config, stream, name, READINGS // IN_A_FRAME)
+    frames = [record.decode(one.value() or b"").frame for one in found]
+    assert [n for one in frames for n in one.fields["n"]] == list(range(READINGS))
+    assert here.metric("b-share", 'edgewake_bridge_later_total{reason="quota"}') > 0
+    assert read(here.config, topics.DEAD, device=name) == []

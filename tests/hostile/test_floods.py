@@ -7,8 +7,10 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from paho.mqtt.packettypes import PacketTypes
@@ -17,10 +19,10 @@ from paho.mqtt.properties import Properties
 from edgewake.cloud.bridge.admission.allowance import LETTER_HEAD_BYTES
 from edgewake.protocol import topics
 from edgewake.protocol.sketches.sketch import SKETCH_BYTES_MAX, STREAM
-from tests.deploy.production import Client
-from tests.hostile.victims import slower
-from tests.hostile.world import Victim, World, harmed, unharmed
-from tests.services import wait_until
+from tests.deploy.production import CONNECT_V5, Client
+from tests.hostile.victims import Count, note, slower
+from tests.hostile.world import Victim, World, beside_attack, harmed, unharmed
+from tests.services import PATIENCE_S, wait_until
 
 MANY_FIELDS = b"{" + b",".join(b'"f%d":1' % i for i in range(90_000)) + b"}"
 """A megabyte that a bridge refuses, and whose names it must not look at one by one."""
@@ -93,6 +95,61 @@ def test_messages(here: World, victim: Victim) -> None:
                 attacker.mqtt.publish(topics.up("attacker", "many"), b'{"n":%d}' % next(numbers))
 
         unharmed(victim, _every(0.02, send))
+
+
+AT_ONCE = 500
+"""Messages in one piece of what is sent as fast as the broker takes it."""
+QUEUE = 150_000
+"""Messages of a device that make a queue, which the broker still keeps whole."""
+QUEUED_S = 1.0
+"""An answer takes longer where messages stand in a queue before it, and not otherwise."""
+
+
+@contextmanager
+def _raw(here: World) -> Iterator[Callable[[], None]]:
+    """Send small messages (QoS 0) as fast as the broker takes them: no client library can."""
+    topic, payload = topics.up("attacker", "raw").encode(), b'{"n":1}'
+    body = len(topic).to_bytes(2, "big") + topic + b"\0" + payload  # no properties
+    assert len(body) < 128, "its length takes one byte"
+    blob = (b"\x30" + bytes([len(body)]) + body) * AT_ONCE
+    context = here.site.context("devices", "attacker")
+    address = ("127.0.0.1", here.site.ports["devices"])
+    with (
+        socket.create_connection(address, timeout=PATIENCE_S) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as tls,
+    ):
+        tls.sendall(CONNECT_V5)
+        assert tls.recv(100)[0] == 0x20
+        yield lambda: tls.sendall(blob)
+
+
+@pytest.mark.long
+def test_small_messages_as_fast_as_the_broker_takes_them(here: World, victim: Victim) -> None:
+    """What is beyond the share is only counted; nobody waits behind it."""
+    with _raw(here) as attack:
+        before, beside = beside_attack(victim, attack, head_start=200)
+        counted = victim.count()
+    note("another device", before, beside, counted)
+    assert beside.high_s < QUEUED_S
+    assert counted == Count()
+
+
+@pytest.mark.long
+def test_control_without_bounds_a_queue_of_small_messages_delays_the_victim(
+    here: World, victim: Victim
+) -> None:
+    with here.bridges_with(*NOTHING_BOUNDED, are_overrun=True), _raw(here) as send:
+        pieces = iter(range(QUEUE // AT_ONCE))
+
+        def attack() -> None:
+            if next(pieces, None) is None:
+                time.sleep(0.1)
+            else:
+                send()
+
+        before, beside = beside_attack(victim, attack, count=1, head_start=QUEUE // AT_ONCE)
+        note("another device", before, beside)
+        assert beside.high_s > QUEUED_S
 
 
 @pytest.mark.long

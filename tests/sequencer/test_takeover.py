@@ -65,7 +65,8 @@ async def test_a_killed_one_is_ready_again_when_everything_is_read_again_that_no
         known = states_of_before(here, progress, "sequencer-1") + DEVICES
         put_all(here, "replayed", 1)
         wait_until(lambda: progress.waiting() == 0, "all are passed on")
-        wait_until(lambda: states(here, "sequencer-1") == known, "all are known")
+        wait_until(lambda: states(here, "sequencer-1") >= known, "all are known")
+        known = states(here, "sequencer-1")  # a state that another test left may have come late
         process.kill()
         before = len(process.output())
         process.start()
@@ -109,7 +110,7 @@ async def test_shards_of_a_killed_one_do_not_wait_behind_the_backlog_of_the_one_
         known = states_of_before(here, progress, "dies", "lives") + DEVICES
         put_all(here, "moved", 1)
         wait_until(lambda: progress.waiting() == 0, "all are passed on")
-        wait_until(lambda: states(here, "dies", "lives") == known, "all are known")
+        wait_until(lambda: states(here, "dies", "lives") >= known, "all are known")
         victims, before = states(here, "dies"), len(survivor.output())
         put_all(here, "moved", *range(2, 22))
         victim.kill()

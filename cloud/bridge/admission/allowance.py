@@ -94,9 +94,11 @@ class DeviceConfig(Config):
     With n bridges it may cost n times as much.
     """
 
-    messages_per_s: float = Field(default=10_000, gt=0)
-    """Messages a second, over `burst_s`. What is over is answered `later` where the device waits
-    for an answer, and else a dead letter (quota)."""
+    messages_per_s: float = Field(default=1_000, gt=0)
+    """Messages a second, over `burst_s`: a tenth of what a bridge takes from all on a small
+    machine. A frame of an agent is one message with hundreds of readings; of a plain device each
+    reading counts, also of several in one message. What is over is answered `later` where the
+    device waits for an answer, and else a dead letter (quota)."""
     bytes_per_s: float = Field(default=16 << 20, gt=0)
     """Bytes a second, over `burst_s`; what is over as above."""
     busy_share: float = Field(default=0.05, gt=0, le=1)

@@ -32,6 +32,7 @@ class Delivery:
         "detail",
         "fingerprint",
         "is_left_out",
+        "is_let_in",
         "later",
         "packet_id",
         "part_of",
@@ -79,6 +80,8 @@ class Delivery:
         """A status that says nothing new: nobody needs it."""
         self.parts: list[Delivery] | None = None
         """The parts of a split message that are not settled yet."""
+        self.is_let_in = False
+        """Part of a message that was accepted as a whole, for which its device may leave a debt."""
         self.part_of: Delivery | None = None
         """The message that this is a part of."""
 

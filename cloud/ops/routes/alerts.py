@@ -10,6 +10,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from edgewake.cloud.alerts.destination import DestinationText
+from edgewake.cloud.alerts.telling import unit_of
 from edgewake.cloud.ops.routes.shared import (
     PAGE_DEFAULT,
     After,
@@ -143,7 +144,7 @@ def router(services: Services) -> APIRouter:
     def view(rule: Rule) -> RuleView:
         of_rule = table.of_rule(rule.name)
         counts = {state: sum(one.state is state for one in of_rule) for state in State}
-        unit = _unit(services, rule)
+        unit = unit_of(rule, services.tables.streams)
         return RuleView(**rule.model_dump(), alerts=counts, looks_at=rule.basis, unit=unit)
 
     @routes.get("/v1/alerts")
@@ -342,13 +343,6 @@ def _raised(services: Services, alert: Alert, told: _Told) -> RaisedAlert:
         **alert.model_dump(),
         severity="warning" if rule is None else rule.severity,
         field=None if rule is None else rule.value,
-        unit="" if rule is None else _unit(services, rule),
+        unit="" if rule is None else unit_of(rule, services.tables.streams),
         notes=list(told.get((alert.rule, alert.key), {}).values()),
     )
-
-
-def _unit(services: Services, rule: Rule) -> str:
-    """The unit of the field that a rule reports; columns of queries have none."""
-    stream = services.tables.streams.get(rule.stream or "")
-    info = None if stream is None else stream.fields.get(rule.value or "")
-    return "" if info is None else info.unit

@@ -17,6 +17,17 @@ RUUVI: Final = 0x0499
 """Company identifier."""
 BTHOME: Final = "0000fcd2-0000-1000-8000-00805f9b34fb"
 ENVIRONMENT: Final = "0000181a-0000-1000-8000-00805f9b34fb"
+UNITS: Final[Mapping[str, str]] = {
+    "rssi": "dBm", "temperature": "°C", "humidity": "%", "pressure": "hPa", "battery_v": "V",
+    "battery": "%", "tx_power_dbm": "dBm", "illuminance": "lx", "dew_point": "°C",
+    "mass_kg": "kg", "mass_lb": "lb", "energy": "kWh", "power": "W", "voltage": "V",
+    "current": "A", "pm2_5": "µg/m³", "pm10": "µg/m³", "co2": "ppm", "tvoc": "µg/m³",
+    "moisture": "%", "rotation": "°", "distance_mm": "mm", "distance_m": "m", "duration": "s",
+    "speed": "m/s", "volume": "L", "volume_ml": "mL", "flow": "m³/h", "gas": "m³", "water": "L",
+    "acceleration_x": "g", "acceleration_y": "g", "acceleration_z": "g", "acceleration": "m/s²",
+    "gyroscope": "°/s", "conductivity": "µS/cm", "formaldehyde": "mg/m³",
+}  # fmt: skip
+"""Units of values by their names, which are the same in all formats."""
 XIAOMI: Final = "0000fe95-0000-1000-8000-00805f9b34fb"
 
 

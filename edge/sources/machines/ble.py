@@ -19,7 +19,7 @@ from bleak.exc import BleakError
 from edgewake.edge.intake.intake import Intake
 from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.config import SourceConfig, SourceContext
-from edgewake.edge.sources.machines.beacons import decoded
+from edgewake.edge.sources.machines.beacons import UNITS, decoded
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import LocalError, RejectReason
 from edgewake.protocol.frames.frame import Scalar
@@ -124,6 +124,8 @@ class Ble:
                     await self._next(came)
                     bodies = list(waiting)
                     waiting.clear()
+                    known = (name for body in bodies for name in body if name in UNITS)
+                    intake.note_units({name: UNITS[name] for name in known})
                     await intake.put(intake.check_all(bodies))
         except (BleakError, OSError) as error:
             raise LocalError(f"Bluetooth: {error}") from error

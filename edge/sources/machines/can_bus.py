@@ -53,28 +53,27 @@ ANSWER_IDS: Final = range(0x7E8, 0x7F0)
 _CURRENT_DATA: Final = 0x01
 _ANSWER: Final = 0x41
 
-Pid = tuple[int, int, Callable[[Sequence[int]], float]]
+Pid = tuple[int, int, str, Callable[[Sequence[int]], float]]
 PIDS: Final[Mapping[str, Pid]] = {
-    "engine_load": (0x04, 1, lambda b: b[0] * 100 / 255),
-    "coolant_temperature": (0x05, 1, lambda b: b[0] - 40),
-    "fuel_pressure": (0x0A, 1, lambda b: b[0] * 3),
-    "intake_pressure": (0x0B, 1, lambda b: b[0]),
-    "rpm": (0x0C, 2, lambda b: (b[0] * 256 + b[1]) / 4),
-    "speed": (0x0D, 1, lambda b: b[0]),
-    "timing_advance": (0x0E, 1, lambda b: b[0] / 2 - 64),
-    "intake_temperature": (0x0F, 1, lambda b: b[0] - 40),
-    "air_flow": (0x10, 2, lambda b: (b[0] * 256 + b[1]) / 100),
-    "throttle": (0x11, 1, lambda b: b[0] * 100 / 255),
-    "run_time": (0x1F, 2, lambda b: b[0] * 256 + b[1]),
-    "fuel_level": (0x2F, 1, lambda b: b[0] * 100 / 255),
-    "barometric_pressure": (0x33, 1, lambda b: b[0]),
-    "voltage": (0x42, 2, lambda b: (b[0] * 256 + b[1]) / 1000),
-    "ambient_temperature": (0x46, 1, lambda b: b[0] - 40),
-    "oil_temperature": (0x5C, 1, lambda b: b[0] - 40),
-    "fuel_rate": (0x5E, 2, lambda b: (b[0] * 256 + b[1]) / 20),
+    "engine_load": (0x04, 1, "%", lambda b: b[0] * 100 / 255),
+    "coolant_temperature": (0x05, 1, "°C", lambda b: b[0] - 40),
+    "fuel_pressure": (0x0A, 1, "kPa", lambda b: b[0] * 3),
+    "intake_pressure": (0x0B, 1, "kPa", lambda b: b[0]),
+    "rpm": (0x0C, 2, "rpm", lambda b: (b[0] * 256 + b[1]) / 4),
+    "speed": (0x0D, 1, "km/h", lambda b: b[0]),
+    "timing_advance": (0x0E, 1, "°", lambda b: b[0] / 2 - 64),
+    "intake_temperature": (0x0F, 1, "°C", lambda b: b[0] - 40),
+    "air_flow": (0x10, 2, "g/s", lambda b: (b[0] * 256 + b[1]) / 100),
+    "throttle": (0x11, 1, "%", lambda b: b[0] * 100 / 255),
+    "run_time": (0x1F, 2, "s", lambda b: b[0] * 256 + b[1]),
+    "fuel_level": (0x2F, 1, "%", lambda b: b[0] * 100 / 255),
+    "barometric_pressure": (0x33, 1, "kPa", lambda b: b[0]),
+    "voltage": (0x42, 2, "V", lambda b: (b[0] * 256 + b[1]) / 1000),
+    "ambient_temperature": (0x46, 1, "°C", lambda b: b[0] - 40),
+    "oil_temperature": (0x5C, 1, "°C", lambda b: b[0] - 40),
+    "fuel_rate": (0x5E, 2, "L/h", lambda b: (b[0] * 256 + b[1]) / 20),
 }
-"""Name → number, bytes of its answer, and what they mean (SAE J1979): %, °C, kPa, rpm, km/h, °,
-g/s, s, V, l/h."""
+"""Name → number, bytes of its answer, their unit, and what they mean (SAE J1979)."""
 
 
 def _pids(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -141,6 +140,7 @@ class Can:
         return can.Bus(interface=self._config.interface, channel=self._config.channel)
 
     async def _follow(self, bus: can.BusABC, thread: DaemonThread, intake: Intake) -> None:
+        intake.note_units({name: PIDS[name][2] for name in self._config.obd})
         heard_s = self._clock.monotonic_s()
         while True:
             for question in self._taking.questions(self._clock.monotonic_s()):
@@ -348,6 +348,6 @@ class Obd:
         name = self._names.get(data[2]) if is_answer else None
         if name is None:
             return {}
-        _, size, meaning = PIDS[name]
+        _, size, _, meaning = PIDS[name]
         values = data[3 : 3 + size]
         return {name: round(meaning(values), 3)} if len(values) == size else {}

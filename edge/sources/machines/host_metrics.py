@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import psutil
 
@@ -23,6 +23,11 @@ from edgewake.protocol.clock import Clock
 from edgewake.protocol.plain import key
 
 log = logging.getLogger("edgewake.source")
+
+UNITS: Final = {
+    "cpu_percent": "%", "memory_percent": "%", "memory_used_mib": "MiB", "disk_percent": "%",
+    "net_sent_bytes_s": "B/s", "net_recv_bytes_s": "B/s",
+}  # fmt: skip
 
 
 class HostMetricsConfig(SourceConfig):
@@ -64,6 +69,7 @@ class HostMetrics:
         self._disk_is_missing = False
 
     async def run(self, intake: Intake) -> None:
+        intake.note_units(UNITS)
         with DaemonThread("host_metrics") as thread:
             await thread.call(psutil.cpu_percent)  # the first call only begins the interval
             due_s = self._clock.monotonic_s()

@@ -13,7 +13,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from edgewake.edge.daemon_thread import DaemonThread
 from edgewake.edge.intake.intake import Intake
@@ -35,10 +35,20 @@ PER_UNIT: Final[Mapping[str, float]] = {
 """hwmon: how many of the file's units make one °C, V, rpm, A, W, % or J (the kernel's
 Documentation/hwmon/sysfs-interface)."""
 IIO: Final = re.compile(r"in_([a-z_]+?)(\d*)_(raw|input)")
+HWMON_UNITS: Final[Mapping[str, str]] = {
+    "temp": "°C", "in": "V", "fan": "rpm", "curr": "A", "power": "W", "humidity": "%",
+    "energy": "J",
+}  # fmt: skip
 IIO_PER_UNIT: Final[Mapping[str, float]] = {
     "temp": 1e3, "voltage": 1e3, "current": 1e3, "humidityrelative": 1e3,
 }  # fmt: skip
-"""iio: its milli-units; all others are in plain units already: lux, kPa, m/s²."""
+"""iio: its milli-units; all others are in plain units already."""
+IIO_UNITS: Final[Mapping[str, str]] = {
+    "temp": "°C", "voltage": "V", "current": "A", "humidityrelative": "%", "illuminance": "lx",
+    "pressure": "kPa", "accel_x": "m/s²", "accel_y": "m/s²", "accel_z": "m/s²",
+    "anglvel_x": "rad/s", "anglvel_y": "rad/s", "anglvel_z": "rad/s",
+}  # fmt: skip
+"""iio: what is left then (the kernel's Documentation/ABI/testing/sysfs-bus-iio)."""
 ONE_WIRE_C: Final = re.compile(rb"t=(-?\d+)")
 
 
@@ -76,11 +86,14 @@ class KernelSensors:
         with DaemonThread("kernel_sensors") as thread:
             due_s = self._clock.monotonic_s()
             while True:
-                found = await thread.call(lambda: measured(self._config.sys, self._config.only))
+                found, units = await thread.call(
+                    lambda: measured(self._config.sys, self._config.only)
+                )
                 if not found:
                     raise LocalError(
                         f"{self._config.sys}: no sensor (class/hwmon, bus/iio, bus/w1)"
                     )
+                intake.note_units(units)
                 reading = intake.check(found)
                 if reading is not None:
                     await intake.put([reading])
@@ -88,14 +101,26 @@ class KernelSensors:
                 await self._clock.sleep(due_s - self._clock.monotonic_s())
 
 
-def measured(sys: Path, only: str = "") -> dict[str, float | None]:
-    """Every sensor's value by its name. Blocking."""
+class Sensor(NamedTuple):
+    """What one sensor says now."""
+
+    name: str
+    value: float | None
+    unit: str
+
+
+def measured(sys: Path, only: str = "") -> tuple[dict[str, float | None], dict[str, str]]:
+    """Every sensor's value by its name, and the units that are known. Blocking."""
     wanted = re.compile(only or ".*")
     found: dict[str, float | None] = {}
-    for name, value in (*_hwmon(sys), *_iio(sys), *_one_wire(sys)):
-        if wanted.fullmatch(name) and len(found) < SENSORS_MAX:
-            found[_free(name, found)] = value
-    return found
+    units: dict[str, str] = {}
+    for one in (*_hwmon(sys), *_iio(sys), *_one_wire(sys)):
+        if wanted.fullmatch(one.name) and len(found) < SENSORS_MAX:
+            name = _free(one.name, found)
+            found[name] = one.value
+            if one.unit:
+                units[name] = one.unit
+    return found, units
 
 
 def _free(name: str, taken: Mapping[str, object]) -> str:
@@ -106,7 +131,7 @@ def _free(name: str, taken: Mapping[str, object]) -> str:
     return next(free for free in names if free not in taken)
 
 
-def _hwmon(sys: Path) -> Iterator[tuple[str, float | None]]:
+def _hwmon(sys: Path) -> Iterator[Sensor]:
     for chip in _sorted(sys / "class/hwmon"):
         kind = _read(chip / "name") or chip.name
         for file in _sorted(chip):
@@ -116,10 +141,11 @@ def _hwmon(sys: Path) -> Iterator[tuple[str, float | None]]:
             base = file.name.removesuffix("_input")
             label = _read(chip / f"{base}_label") or base
             value = _number(_read(file))
-            yield _name(kind, label), None if value is None else value / PER_UNIT[matched[1]]
+            scaled = None if value is None else value / PER_UNIT[matched[1]]
+            yield Sensor(_name(kind, label), scaled, HWMON_UNITS[matched[1]])
 
 
-def _iio(sys: Path) -> Iterator[tuple[str, float | None]]:
+def _iio(sys: Path) -> Iterator[Sensor]:
     for device in _sorted(sys / "bus/iio/devices"):
         kind = _read(device / "name") or device.name
         for file in _sorted(device):
@@ -133,7 +159,8 @@ def _iio(sys: Path) -> Iterator[tuple[str, float | None]]:
                 scale = _shared(device, f"in_{what}{channel}", f"in_{what}", "scale", 1.0)
                 value = (value + offset) * scale
             per_unit = IIO_PER_UNIT.get(what, 1.0)
-            yield _name(kind, f"{what}{channel}"), None if value is None else value / per_unit
+            scaled = None if value is None else value / per_unit
+            yield Sensor(_name(kind, f"{what}{channel}"), scaled, IIO_UNITS.get(what, ""))
 
 
 def _shared(device: Path, own: str, all_of: str, what: str, default: float) -> float:
@@ -145,7 +172,7 @@ def _shared(device: Path, own: str, all_of: str, what: str, default: float) -> f
     return default
 
 
-def _one_wire(sys: Path) -> Iterator[tuple[str, float | None]]:
+def _one_wire(sys: Path) -> Iterator[Sensor]:
     for device in _sorted(sys / "bus/w1/devices"):
         if (device / "temperature").exists():
             value = _number(_read(device / "temperature"))
@@ -153,7 +180,7 @@ def _one_wire(sys: Path) -> Iterator[tuple[str, float | None]]:
             value = _old_thermometer(device / "w1_slave")
         else:
             continue
-        yield _name("w1", device.name), None if value is None else value / 1000
+        yield Sensor(_name("w1", device.name), None if value is None else value / 1000, "°C")
 
 
 def _old_thermometer(file: Path) -> float | None:

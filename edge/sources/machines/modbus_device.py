@@ -27,9 +27,10 @@ from edgewake.edge.sources.machines.modbus import (
 )
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.frames.field_names import UNIT_CHARS_MAX
 from edgewake.protocol.frames.frame import Scalar
 from edgewake.protocol.names import is_field
-from edgewake.protocol.plain import Check, ConfigTable, key
+from edgewake.protocol.plain import Check, ConfigTable, Length, key
 
 ADDRESSES: Final = 65_536
 """Registers, or bits, of each table."""
@@ -58,6 +59,8 @@ class PointConfig(ConfigTable):
     """What the number is multiplied with."""
     offset: float = key(default=0.0, allow_inf_nan=False)
     """What is then added."""
+    unit: Annotated[str, Length(0, UNIT_CHARS_MAX)] = ""
+    """What the value is measured in, as `°C` or `kWh`: the unit of the stream's field."""
     low_word_first: bool = False
     """The first register of several is the lowest; the standard says nothing, makers differ."""
     low_byte_first: bool = False
@@ -143,6 +146,7 @@ class ModbusDevice:
     async def run(self, intake: Intake) -> None:
         config = self._config
         client = await self._connect()
+        intake.note_units({point.name: point.unit for point in config.point if point.unit})
         try:
             due_s = self._clock.monotonic_s()
             while True:

@@ -62,6 +62,14 @@ QUEUE_MAX: Final = 1000
 OVERFLOW: Final = 0x0480
 """Bits of a status code: a value of a queue that was full, so others before it were dropped
 (OPC 10000-4, section 7.39.1)."""
+UNIT_PATH: Final = ua.RelativePath(
+    [
+        ua.RelativePathElement(
+            ua.NodeId(ua.ObjectIds.HasProperty), False, True, ua.QualifiedName("EngineeringUnits")
+        )
+    ]
+)
+"""From a value to the property that says its unit (OPC 10000-8, section 5.3.2.3)."""
 DEFAULT_PORT: Final = 4840
 POLICIES: Final = {
     "Basic256Sha256": security_policies.SecurityPolicyBasic256Sha256,
@@ -288,6 +296,7 @@ class OpcUa:
                     intake.remark(f"{node.name}: {node.id}: {handle.name}")
             if all(isinstance(handle, ua.StatusCode) for handle in handles):
                 raise OSError(f"none of the nodes: {handles[0].name}")
+            await self._note_units(client, intake)
             self._away.pop(server.url, None)
             if self._config.also:
                 intake.remark(f"{server.url}: subscribed")
@@ -301,6 +310,25 @@ class OpcUa:
                 if waiting.is_forgotten or subscription.subscription_id is None:
                     # asyncua's new one leaves out nodes that the server does not have yet
                     raise OSError("the server forgot the subscription")
+
+    async def _note_units(self, client: Client, intake: Intake) -> None:
+        """Tell the units that the server knows; without them its values are as good."""
+        names = {node.name: client.get_node(node.id).nodeid for node in self._config.node}
+        try:
+            found = await client.uaclient.translate_browsepaths_to_nodeids(
+                [ua.BrowsePath(nodeid, UNIT_PATH) for nodeid in names.values()]
+            )
+            places = {
+                name: client.get_node(one.Targets[0].TargetId)
+                for name, one in zip(names, found, strict=True)
+                if one.StatusCode.is_good() and one.Targets
+            }
+            told = await client.read_attributes([*places.values()]) if places else []
+        except (ua.UaError, TimeoutError) as error:
+            intake.remark(f"units cannot be read: {error or type(error).__name__}")
+            return
+        units = {name: unit_of(one) for name, one in zip(places, told, strict=True)}
+        intake.note_units({name: unit for name, unit in units.items() if unit})
 
     def _begin(self) -> None:
         """There was a time in which nothing was subscribed to."""
@@ -352,6 +380,12 @@ class OpcUa:
             if config.password_file is not None:
                 client.set_password(read_token(config.password_file))
         return client
+
+
+def unit_of(told: Any) -> str:
+    """The unit in what a server answers of EngineeringUnits; empty: none. Pure."""
+    found = None if told.Value is None else told.Value.Value
+    return (found.DisplayName.Text or "").strip() if isinstance(found, ua.EUInformation) else ""
 
 
 def bodies(changes: Iterable[Change]) -> Iterator[dict[str, Any]]:

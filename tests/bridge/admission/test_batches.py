@@ -128,6 +128,24 @@ async def test_a_list_becomes_readings_and_a_wrong_one_costs_itself_and_one_answ
     assert (partly.token.partition, partly.token.offset) in dead
 
 
+async def test_a_list_is_taken_whole_where_its_device_has_anything_left(here: World) -> None:
+    """And leaves a debt; its later readings were dead letters before."""
+    here.bridge("b-debt", mqtt="[device]\nmessages_per_s = 10\nburst_s = 1\n")
+    loop = asyncio.get_running_loop()
+    _, sender = await loop.create_connection(
+        lambda: Sender("debt-1"), here.broker.host, here.broker.port
+    )
+    async with asyncio.timeout(30):
+        await sender.subscribed.wait()
+        readings = [{"v": n, "seq": n} for n in range(1, 51)]
+        sender.send("debt", orjson.dumps(readings))
+        while not sender.answers:
+            await asyncio.sleep(0.01)
+    sender.transport.close()
+    assert [one.rejected for one in sender.answers] == [None]
+    assert len(await read_some(here.config, topics.UP, "debt-1", 50)) == 50
+
+
 async def test_senml_and_lines_are_told_by_their_content_type_at_a_real_broker(here: World) -> None:
     here.bridge("b-types")
     loop = asyncio.get_running_loop()

@@ -122,12 +122,14 @@ def test_the_first_says_a_unit_and_another_one_of_it_is_a_problem_that_an_operat
     catalogue.learn_units("thing", "s", {"b": "%"}, gateway="gw")
     (said,) = catalogue.unpublished()
     units = {name: info.unit for name, info in said.fields.items()}
-    assert units == {"a": "Cel", "b": "%", "mapped": "m"}
+    assert units == {"a": "°C", "b": "%", "mapped": "m"}
     catalogue.follow("s", said.model_dump_json().encode())
+    catalogue.learn_units("e", "s", {"a": "degC", "b": "%RH"})
+    assert catalogue.unpublished() == [], "another spelling of the same unit"
     for _ in range(2):
         catalogue.learn_units("e", "s", {"a": "K", "b": "%"})
     (other,) = catalogue.unpublished()
-    assert (other.fields["a"].unit, other.fields["a"].other_unit) == ("Cel", "K by e")
+    assert (other.fields["a"].unit, other.fields["a"].other_unit) == ("°C", "K by e")
     assert other.fields["b"].other_unit == ""
     catalogue.follow("s", other.model_dump_json().encode())
     unit = {"unit": "K", "unit_revision": 1, "other_unit": ""}
@@ -153,7 +155,7 @@ def test_what_an_agent_says_of_fields_is_taken_of_those_that_were_learnt_from_it
     catalogue.learn_fields("d", said)
     (proposed,) = catalogue.unpublished()
     found = {name: (info.path, info.unit) for name, info in proposed.fields.items()}
-    assert found == {"a_b": ("a-b", "Cel"), "theirs": ("", ""), "thing": ("", "m")}
+    assert found == {"a_b": ("a-b", "°C"), "theirs": ("", ""), "thing": ("", "m")}
     catalogue.learn_fields("d", said)
     assert catalogue.unpublished() == []
 

@@ -31,6 +31,8 @@ from tests.services import PATIENCE_S, Process, free_ports, wait_until
 
 pytestmark = pytest.mark.services
 MESSAGES = 10_000
+ALL = "[device]\nmessages_per_s = 10000\n"
+"""One device may send all of them at once."""
 WINDOW = 8
 UNACKNOWLEDGED = "edgewake_bridge_inflight_messages"
 
@@ -103,7 +105,9 @@ async def test_a_bridge_that_comes_back_gets_its_session_without_a_repeat(here: 
 
     async with door(own_port, broker.port):
         here.broker = replace(broker, port=own_port)
-        owner = await asyncio.to_thread(here.bridge, "b-owner", inflight_messages_max=WINDOW)
+        owner = await asyncio.to_thread(
+            here.bridge, "b-owner", mqtt=ALL, inflight_messages_max=WINDOW
+        )
         owner.kill()
     topic = topics.up("plain-hand", "handed")
     sent: list[tuple[str, bytes, int, bool]] = [
@@ -114,7 +118,9 @@ async def test_a_bridge_that_comes_back_gets_its_session_without_a_repeat(here: 
     await until(lambda: said(owner, "mqtt.lost") > 0, "it has all of Kafka, and finds no broker")
     async with door(other_port, broker.port, on_hello):
         here.broker = replace(broker, port=other_port)
-        heir = await asyncio.to_thread(here.bridge, "b-heir", inflight_messages_max=WINDOW)
+        heir = await asyncio.to_thread(
+            here.bridge, "b-heir", mqtt=ALL, inflight_messages_max=WINDOW
+        )
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await frozen.wait()

@@ -56,6 +56,14 @@ class Caged:
         """Event times of all readings."""
         return [t for out in self.sent for t in frame_of(out).t]
 
+    def units(self) -> dict[str, str]:
+        """What the source knows of its fields' units."""
+        return {name: words["unit"] for name, words in self.said().items() if "unit" in words}
+
+    def said(self) -> dict[str, dict[str, str]]:
+        """What the cloud is told of the source's fields."""
+        return self.intake._book.said()
+
     async def until(self, condition: Callable[[], object], what: str) -> None:
         """Wait for a condition, acknowledging what is sent meanwhile."""
         async with asyncio.timeout(PATIENCE_S):

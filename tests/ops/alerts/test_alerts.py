@@ -12,7 +12,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.ops.device import DeviceSeen
 from tests.bridge.running import read
 from tests.ops.alerts.conftest import Alerts, configuration
-from tests.ops.alerts.receivers import SECRET, Hook, Mail
+from tests.ops.alerts.receivers import SECRET, Hook, Mail, text_of
 from tests.ops.service import running
 from tests.services import wait_until
 
@@ -38,8 +38,10 @@ def test_a_reading_raises_an_alert_that_reaches_people_and_its_end_too(
     wait_until(lambda: receiver.ids() != [] and mailbox.letters != [], "both are told")
     (call,) = receiver.calls
     assert (call["rule"], call["firing"], call["resolved"]) == ("hot", ["oven"], [])
-    assert "31.5" in call["body"]
+    assert "oven: temperature 31.5 °C firing since" in call["body"]
+    assert (call["field"], call["unit"], call["values"]) == ("temperature", "°C", {"oven": "31.5"})
     (letter,) = mailbox.letters
+    assert "oven: temperature 31.5 °C firing since" in text_of(letter)
     assert letter["To"] == "oncall@example.org"
     assert "hot: 1 firing" in str(letter["Subject"])
     alerts.send(stream, "oven", 29.0)

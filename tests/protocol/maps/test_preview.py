@@ -25,11 +25,11 @@ tags = { room = "{room}" }
 def test_a_reading_is_shown_as_it_would_be_stored() -> None:
     seen = preview(MAPS, "a/d1/hall", b'{"t":21.5}', now_ms=NOW_MS)
     fields = {"temperature": 21.5, "room": "hall"}
-    assert seen.stored == [Stored("d1", "s", NOW_MS, fields, {"temperature": "Cel"})]
+    assert seen.stored == [Stored("d1", "s", NOW_MS, fields, {"temperature": "°C"})]
     assert (seen.map, seen.refused, seen.lost) == ("rooms", [], 0)
     shown = "\n".join(previews.lines(MAPS, "a/d1/hall", seen, NOW_MS)).split("\n")
     assert shown[1:] == [
-        "  device d1, stream s, time now", "    temperature  21.5  Cel", '    room         "hall"',
+        "  device d1, stream s, time now", "    temperature  21.5  °C", '    room         "hall"',
     ]  # fmt: skip
 
 

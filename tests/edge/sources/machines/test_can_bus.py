@@ -86,6 +86,8 @@ async def test_a_car_is_asked_by_obd(tmp_path: Path) -> None:
             await one.until(lambda: len(one.column("rpm")) >= 2, "two readings")
             found = {name: one.column(name)[1] for name in wanted}
             assert found == {"rpm": 1726.0, "speed": 50, "coolant_temperature": 90}
+            known = {"rpm": "rpm", "speed": "km/h", "coolant_temperature": "°C"}
+            assert one.units() == known
     finally:
         ended.set()
         thread.join()

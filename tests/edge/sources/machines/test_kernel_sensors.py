@@ -46,7 +46,8 @@ def sys_tree(tmp_path: Path) -> Path:
 
 
 def test_each_sensor_has_its_name_and_its_unit(sys_tree: Path) -> None:
-    assert measured(sys_tree) == {
+    values, units = measured(sys_tree)
+    assert values == {
         "coretemp_Package_id_0": 45.5,
         "coretemp_fan1": 1200.0,
         "ina219_in1": 5.012,
@@ -61,7 +62,11 @@ def test_each_sensor_has_its_name_and_its_unit(sys_tree: Path) -> None:
         "w1_28_00000a": 85.0,
         "w1_28_00000b": None,
     }
-    assert set(measured(sys_tree, "w1_.*")) == {
+    known = {"coretemp_fan1": "rpm", "ina219_power1": "W", "bme280_humidityrelative": "%"}
+    assert known.items() <= units.items()
+    assert (units["w1_28_00000a"], units["ads1015_voltage0"]) == ("°C", "V")
+    assert units.keys() == values.keys()
+    assert set(measured(sys_tree, "w1_.*")[0]) == {
         "w1_28_0316a2794a1f", "w1_28_00000a", "w1_28_00000b",
     }  # fmt: skip
 

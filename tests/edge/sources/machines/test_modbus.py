@@ -49,8 +49,8 @@ async def test_the_values_of_a_device_become_one_reading_and_a_device_that_is_aw
 ) -> None:
     words = list(struct.unpack(">4H", struct.pack(">fi", 21.5, -70_000)))
     points = (
-        {"name": "temperature", "address": 0, "type": "float32"},
-        {"name": "power_w", "address": 2, "type": "int32", "scale": 0.5},
+        {"name": "temperature", "address": 0, "type": "float32", "unit": "°C"},
+        {"name": "power_w", "address": 2, "type": "int32", "scale": 0.5, "unit": "W"},
         {"name": "speed", "address": 4, "offset": -100.0},
     )
     async with device([*words, 350]) as port:
@@ -62,6 +62,7 @@ async def test_the_values_of_a_device_become_one_reading_and_a_device_that_is_aw
                 one.column("power_w")[0],
                 one.column("speed")[0],
             ) == (21.5, -35_000.0, 250.0)
+            assert one.units() == {"temperature": "°C", "power_w": "W"}
         async with caged(tmp_path / "2", configured(port, {"name": "x", "address": 5000})) as one:
             await one.failed("holding 5000")
     async with caged(tmp_path / "3", configured(port, *points)) as one:

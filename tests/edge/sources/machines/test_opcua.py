@@ -164,6 +164,8 @@ async def opcua_server(port: int, certificates: Path | None = None) -> AsyncIter
     boiler = await server.nodes.objects.add_object("ns=2;s=Boiler", "2:Boiler")
     value = await boiler.add_variable("ns=2;s=Boiler.Temperature", "2:Temperature", 20.5)
     state = await boiler.add_variable("ns=2;s=Boiler.State", "2:State", "idle")
+    celsius = ua.EUInformation(UnitId=4_408_652, DisplayName=ua.LocalizedText("°C"))
+    await value.add_property(ua.NodeId(), "0:EngineeringUnits", celsius)
     async with server:
         yield value, state
 
@@ -195,6 +197,7 @@ async def test_changes_of_a_server_come_with_their_times_and_after_it_was_away(
                 await one.until(lambda n=number: 21.5 + n in one.column("temperature"), "a change")
             await state.write_value("heating")
             await one.until(lambda: "heating" in one.column("state"), "the state")
+        assert one.units() == {"temperature": "°C"}, "as its server says"
         start_ms = int(moment.timestamp() * 1000)
         changed = dict(zip(one.column("temperature"), one.times(), strict=True))
         assert [changed[21.5 + number] for number in range(5)] == [

@@ -19,6 +19,7 @@ from tests.edge.scripted_broker import Broker, by
 from tests.edge.sources.cage import Caged, caged, configured, served
 from tests.edge.sources.sink import context, running
 from tests.protocol.sparkplug import contract
+from tests.protocol.sparkplug.test_host import X, birth
 from tests.services import Mosquitto
 
 pytestmark = pytest.mark.services
@@ -34,7 +35,7 @@ class Agent:
         one = self._one
         if not one.times():
             return []
-        names = ("thing", "online", "x", "Speed", "Temperature")
+        names = ("thing", "online", "stale", "x", "Speed", "Temperature")
         columns = [one.column(name) for name in names]
         return [
             (thing, t, dict(zip(names[1:], values, strict=True)))
@@ -42,11 +43,18 @@ class Agent:
         ]
 
     def _measured(self) -> list[tuple[str, int, dict[str, Any]]]:
-        return [row for row in self._rows() if row[2]["online"] is None]
+        return [row for row in self._rows() if row[2]["online"] is None and row[2]["stale"] is None]
 
     async def rows(self, count: int) -> list[tuple[str, int, dict[str, Any]]]:
         await self._one.until(lambda: len(self._measured()) >= count, "readings")
         return self._measured()
+
+    async def stale(self, count: int) -> list[str]:
+        def found() -> list[str]:
+            return [thing for thing, _, values in self._rows() if values["stale"]]
+
+        await self._one.until(lambda: len(found()) >= count, "stale ones")
+        return found()
 
     async def presences(self, count: int) -> list[tuple[str, bool]]:
         def found() -> list[tuple[str, bool]]:
@@ -55,6 +63,9 @@ class Agent:
 
         await self._one.until(lambda: len(found()) >= count, "presences")
         return found()
+
+    def units(self) -> dict[str, str]:
+        return self._one.units()
 
     async def refused(self, count: int) -> None:
         assert sum(self._one.intake.refused.values()) == count
@@ -105,6 +116,19 @@ async def test_it_takes_births_data_and_deaths(tmp_path: Path, mosquitto: Mosqui
 async def test_it_asks_nodes_for_their_births(tmp_path: Path, mosquitto: Mosquitto) -> None:
     start = Agents(tmp_path, mosquitto.port)
     await contract.it_asks_nodes_for_their_births(mosquitto.port, start)
+
+
+async def test_units_that_nodes_say_are_those_of_the_fields(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
+    told = {"keys": ["engUnit"], "values": [{"string_value": "degC"}]}
+    metric = X | {"name": "Boiler/Temp", "properties": told}
+    async with Agents(tmp_path, mosquitto.port)("units") as one:
+        with contract.client(mosquitto.port, "spBv1.0/STATE/units") as node:
+            await node.says("spBv1.0/STATE/units", online=True)
+            node.publish("spBv1.0/units/NBIRTH/n", birth(0, 0, metric))
+            await one.rows(1)
+        assert one.units() == {"Boiler_Temp": "degC"}
 
 
 async def test_its_will_speaks_when_it_is_cut_off(
