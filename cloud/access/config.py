@@ -20,7 +20,9 @@ from edgewake.protocol.config import Config
 ANSWER_BYTES_MAX: Final = 256 * MIB
 """Bytes of answers that are being sent: four of the largest there are."""
 LATEST_MIB: Final = 384
+"""MiB of rows of the latest: four streams of 125,000 rows of 200 bytes."""
 LATEST_RECORDS: Final = 70_000
+"""Records of a partition that are read back for them: some seconds of reading."""
 CLIENT_BYTES: Final = 144 * 1024
 """What waits for a client that does not read: less than WRITE_HIGH_BYTES and one piece of 64 KB;
 and its connection, 16 KB."""

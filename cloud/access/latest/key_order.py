@@ -11,6 +11,7 @@ from itertools import chain, islice
 from typing import Final
 
 PIECE_MAX: Final = 2000
+"""Keys of a piece: as many are moved for one more, and a million keys are some hundred pieces."""
 
 
 class KeyOrder:
