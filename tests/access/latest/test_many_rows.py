@@ -17,7 +17,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.frames import record
 from edgewake.protocol.frames.frame import Frame, encode
 from edgewake.protocol.frames.record import Mode
-from tests.access.world import Server, server
+from tests.access.world import server
 from tests.feeds import unique
 
 pytestmark = pytest.mark.services
@@ -50,9 +50,8 @@ def write(config: KafkaConfig, stream: str, devices: Iterable[int], seq: int) ->
 class Client:
     """Asks for copies, and prints how long each took."""
 
-    def __init__(self, running: Server, stream: str) -> None:
-        self._http = httpx.Client(base_url=running.url, timeout=120)
-        self._path = f"/v1/sync/{stream}"
+    def __init__(self, http: httpx.Client, stream: str) -> None:
+        self._http, self._path = http, f"/v1/sync/{stream}"
 
     def ask(self, what: str, **words: Any) -> dict[str, Any]:
         began = time.monotonic()
@@ -77,9 +76,12 @@ def test_a_copy_of_many_rows(
     topic_admin.ensure_topics(config, [topics.stream_topic(stream)])
     write(config, stream, range(rows), 1)
     bounds: dict[str, Any] = {"latest_mib": 3200, "latest_records": rows}
-    with server(access_directory, config, cursor_key, **bounds) as running:
+    with (
+        server(access_directory, config, cursor_key, **bounds) as running,
+        httpx.Client(base_url=running.url, timeout=120) as http,
+    ):
         before = running.rss_mib()
-        client = Client(running, stream)
+        client = Client(http, stream)
         whole = client.ask("whole")
         assert (whole["kind"], whole["complete"]) == ("snapshot", True)
         copy = {one["key"]: one["row"] for one in whole["rows"]}
