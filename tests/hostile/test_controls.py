@@ -80,7 +80,9 @@ def test_streams_of_one_device_leave_no_room_for_those_of_another(unbounded: Wor
 
 
 def test_frames_that_come_again_are_all_passed_on_again(here: World) -> None:
-    """Readers of the stream have each reading ten times."""
+    """Readers of the stream have each reading again and again. What waits for an earlier frame, as
+    two bridges bring them, waits once.
+    """
     here.stop("sequencer-1")
     here.start_sequencer(module="tests.hostile.forgetful_sequencer")
     try:
@@ -89,10 +91,11 @@ def test_frames_that_come_again_are_all_passed_on_again(here: World) -> None:
             for _ in range(ROUNDS):
                 for number in range(1, FRAMES + 1):
                     send(number)
-            wait_until(lambda: len(passed_on()) >= ROUNDS * FRAMES, "all of them are there")
+            wait_until(lambda: len(passed_on()) > (ROUNDS - 1) * FRAMES, "most of them are there")
             found = Counter(passed_on())
     finally:
         here.stop("sequencer-1")
         here.start_sequencer()
-    assert found == dict.fromkeys(range(1, FRAMES + 1), ROUNDS)
-    victims.note("who reads the stream", "each once", f"each {ROUNDS} times")
+    assert set(found) == set(range(1, FRAMES + 1))
+    assert min(found.values()) > 1
+    victims.note("who reads the stream", "each once", f"each {min(found.values())} times or more")
