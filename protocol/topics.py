@@ -65,6 +65,7 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.endings *       clients that an operator ends, key = client or lease; until it is heard
     ew.problems *      problems of the system, when each began and ended, key = problem
     ew.history         what happened to devices, queries and parts; kept for 90 days
+    ew.audit           who changed what at an operations server; kept for a year
     ew.installation.<name>  empty: the installation that this Kafka serves
 """
 
@@ -142,6 +143,10 @@ HISTORY: Final = "ew.history"
 HISTORY_KEPT_MS: Final = 90 * 86_400_000
 HISTORY_BYTES_MAX: Final = 256 << 20
 """The retention of the history, ms and bytes: a quarter of a year, or a million events."""
+AUDIT: Final = "ew.audit"
+AUDIT_KEPT_MS: Final = 366 * 86_400_000
+AUDIT_BYTES_MAX: Final = 128 << 20
+"""The retention of the audit, ms and bytes: a year, or half a million changes of 250 bytes."""
 STREAM_PREFIX: Final = "ew.s."
 LATE: Final = f"{STREAM_PREFIX}late_readings"
 SHED: Final = f"{STREAM_PREFIX}shed_readings"
@@ -196,7 +201,7 @@ TABLES: Final = (
 )
 """Compacted topics that are read whole."""
 COMPACTED: Final = frozenset({*TABLES, SEQUENCE, LEASES})
-SINGLE_PARTITION: Final = frozenset({*TABLES, DEAD, LATE, SHED, CLIENTS, HISTORY})
+SINGLE_PARTITION: Final = frozenset({*TABLES, DEAD, LATE, SHED, CLIENTS, HISTORY, AUDIT})
 """Small topics that are read whole, and results, have one; leases a fixed number; streams as many
 as the configuration says."""
 

@@ -24,7 +24,7 @@ from edgewake.cloud.access.connection import connection_of
 from edgewake.cloud.access.event_route import EventRoute
 from edgewake.cloud.access.event_words import Asked, AskedOfSeveral, Words, WordsAsked
 from edgewake.cloud.access.metrics import Metrics
-from edgewake.cloud.access.open_streams import OpenStream, OpenStreams
+from edgewake.cloud.access.open_streams import OPEN_S, OpenStream, OpenStreams
 from edgewake.cloud.access.reports.lease_reports import LeaseReport, LeaseReports
 from edgewake.cloud.access.session import Session
 from edgewake.cloud.access.slow.policy import Wish
@@ -50,8 +50,6 @@ from edgewake.protocol.ops.proof import Kind
 
 log = logging.getLogger("edgewake.access")
 
-OPEN_S: Final = 15.0
-"""Seconds after which opening a stream is given up: Kafka's own time-outs are shorter."""
 REFUSED: Final = (
     RequestError,
     FilterError,

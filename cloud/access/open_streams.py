@@ -44,6 +44,8 @@ from edgewake.protocol.ops.open_client import ClientProtocol, ClientState
 
 WATCH_S: Final = 1.0
 """How often heartbeats and stalled clients are checked; a heartbeat is late by that at most."""
+OPEN_S: Final = 15.0
+"""Seconds after which opening a stream is given up: Kafka's own time-outs are shorter."""
 WATCHED_AT_ONCE: Final = 200
 """Streams that are watched before new events have their turn: some 5 µs each."""
 ENCODINGS: Final = (sse.Encoder.name, Steps.name, socket_wire.NAME)
@@ -56,6 +58,9 @@ they do not all come back at once."""
 
 EXPELLED_RETRY_MS: Final = 30_000
 """A client that an operator ended should not be back at once."""
+FAILED_RETRY_MS: Final = 30_000
+"""A client whose streams cannot be served together would fail again: it should not try each
+second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +178,9 @@ class OpenStream:
         """Is it open and has nothing to read yet?"""
         self._at_end: Callable[[], None] | None = None
         self._is_ending = False
+        self._last_words = b""
+        """Why it ends, until that can be said: nothing is while it is being opened."""
+        self._has_failed = False
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the connection is lost."""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -197,8 +205,13 @@ class OpenStream:
         self.session = session
         session.wake = self.write
         session.start(retry_ms=retry_ms)
-        if self.why_ended is not None:  # while it was being opened
-            self.end_of_right(self.why_ended)
+        self.resume(session)
+
+    def resume(self, session: Session) -> None:
+        """Write a session that was begun before; end it where an end was asked for meanwhile."""
+        self.session = session
+        if self._is_ending:
+            self._end_in_words()
         self.write()
 
     def call_at_end(self, end: Callable[[], None]) -> None:
@@ -214,8 +227,8 @@ class OpenStream:
         """Write signs of life until there is something to read, and `start`."""
         self.is_waiting = True
         self._write(http_chunk(sse.HEARTBEAT + sse.retry(retry_ms)))
-        if self.why_ended is not None:
-            self.end_of_right(self.why_ended)
+        if self._is_ending:
+            self._end_in_words()
 
     def write(self) -> None:
         """Write what there is.
@@ -298,23 +311,48 @@ class OpenStream:
         Bytes that wait for a client that does not read are dropped.
         """
         self.why_ended = why
-        if self.session is not None:
-            self.session.say(sse.end(why))
-        elif self.is_waiting:
-            self._write(http_chunk(sse.end(why)))
+        self._end_with(sse.end(why))
+
+    def fail(self, why: str) -> None:
+        """Say that it cannot be served any longer, and end."""
+        self._has_failed = True
+        words = sse.problem("subscription_failed", f"the subscription cannot be served: {why}")
+        self._end_with(words + sse.retry(FAILED_RETRY_MS))
+
+    @property
+    def has_failed(self) -> bool:
+        """Can it not be served?"""
+        return self._has_failed or (self.session is not None and self.session.has_failed)
+
+    def end(self) -> None:
+        """End at the next chunk's border; one that is being opened, once it is open."""
+        self._is_ending = True
+        if self._at_end is not None:
+            self._at_end()
+        self._end_in_words()
+
+    def _end_with(self, words: bytes) -> None:
+        self._last_words += words
         if self.connection.is_paused:
             self.connection.abort()
         self.end()
 
-    def end(self) -> None:
-        """End at the next chunk's border; one that is being opened is given up."""
-        self._is_ending = True
-        if self._at_end is not None:
-            self._at_end()
-        if self.session is not None:
-            self.session.end()
-        elif self.is_waiting:
+    def _end_in_words(self) -> None:
+        """Say the last words, and end.
+
+        Where nothing can be said now, `start`, `resume` and `wait` do it later.
+        """
+        if self.ended.done() or (self.session is None and not self.is_waiting):
+            return
+        words, self._last_words = self._last_words, b""
+        if self.session is None:
+            if words:
+                self._write(http_chunk(words))
             self._end()
+        else:
+            if words:
+                self.session.say(words)
+            self.session.end()
 
     def abort(self) -> None:
         """End at once."""
@@ -348,15 +386,8 @@ class OpenStream:
 
         Bytes that wait for a client that does not read are dropped.
         """
-        words = sse.ended_by_operator(reason) + sse.retry(EXPELLED_RETRY_MS)
         self.is_expelled = True
-        if self.session is not None:
-            self.session.say(words)
-        elif self.is_waiting:
-            self._write(http_chunk(words))
-        if self.connection.is_paused:
-            self.connection.abort()
-        self.end()
+        self._end_with(sse.ended_by_operator(reason) + sse.retry(EXPELLED_RETRY_MS))
 
     def close(self) -> None:
         """Leave the hub."""
@@ -383,8 +414,7 @@ class OpenStream:
 
     def _end(self) -> None:
         if not self.ended.done():
-            has_said = self.is_expelled or (self.session is not None and self.session.has_failed)
-            if not has_said:
+            if not (self.is_expelled or self.has_failed):
                 self._write(http_chunk(sse.retry(self._streams.retry_ms())))
             self.ended.set_result(None)
 
@@ -526,8 +556,13 @@ class OpenStreams:
             total=lambda: sum(one.devices for one in self._holdings.values()),
             held=holding.devices,
         )
+        self.reclaim(stream, sight)
+
+    def reclaim(self, stream: Member, sight: Sight) -> None:
+        """Count what was released again: it is served still, so it is not refused."""
         stream.sight = sight
-        holding.add(sight)
+        self._holdings[stream.holder].add(sight)
+        publication = wanted(sight.subscription).publication
         if publication is not None:
             self._of_publication[publication.name] += 1
 

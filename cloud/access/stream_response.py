@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import logging
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -16,13 +16,16 @@ from starlette.types import Receive, Scope, Send
 from edgewake.cloud.access import sse
 from edgewake.cloud.access.connection import Answer, answer_of
 from edgewake.cloud.access.metrics import Metrics
-from edgewake.cloud.access.open_streams import OpenStream, OpenStreams
+from edgewake.cloud.access.open_streams import OPEN_S, OpenStream, OpenStreams
 from edgewake.cloud.access.reports.lease_reports import LeaseReport
 from edgewake.cloud.access.session import Session
 from edgewake.cloud.log.catalogue import UnknownStream
 from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.log.request import RequestError
 from edgewake.cloud.log.subscription import Plan, Start
-from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.errors import CursorError, FilterError, Unavailable
+
+log = logging.getLogger("edgewake.access")
 
 HEADERS = (
     (b"content-type", sse.CONTENT_TYPE),
@@ -60,7 +63,7 @@ class Opener(Protocol):
 
         What it has waited for begins at its first record.
 
-        Raises UnknownStream, Full or Unavailable.
+        Raises UnknownStream, Full, Unavailable, RequestError, FilterError or CursorError.
         """
 
 
@@ -163,44 +166,57 @@ class EventStream(Response):
         self._hub.close(opened.plan)
 
     async def _wait_for_absent(self) -> None:
-        """Until all are there. What cannot be opened at the moment is tried again."""
+        """Until all are there.
+
+        What cannot be opened at the moment is tried again; what never can be ends the stream.
+        """
         while self._absent and not self._stream.ended.done():
             await self._streams.clock.sleep(ABSENT_LOOK_S)
             arrived = self._opener.arrived(self._absent)
             if arrived and (self._opened is None or self._opened.session.is_calm):
-                with contextlib.suppress(UnknownStream, Unavailable):
-                    await self._go_on_with(arrived)
+                await self._try_to_go_on_with(arrived)
 
-    async def _go_on_with(self, arrived: tuple[str, ...]) -> None:
+    async def _try_to_go_on_with(self, arrived: tuple[str, ...]) -> None:
+        try:
+            async with asyncio.timeout(OPEN_S):
+                opened = await self._opened_with(arrived)
+        except (UnknownStream, Unavailable, TimeoutError):
+            return
+        except (RequestError, FilterError, CursorError) as error:
+            self._stream.fail(str(error))
+            return
+        except Exception as error:  # our own fault: without a word its client would wait for ever
+            log.error("absent: %r", error, extra={"event": "http.error"}, exc_info=error)
+            self._stream.fail("our fault; the log has it")
+            return
+        if opened is not None:
+            self._absent = tuple(name for name in self._absent if name not in arrived)
+            self._start(opened)
+
+    async def _opened_with(self, arrived: tuple[str, ...]) -> Opened | None:
+        """What it reads and these streams, open; what it read before is closed then."""
         before = self._opened
         if before is None:
-            opened = await self._opener.open(arrived, cursor=None, has_waited=True)
-        else:
-            self._stream.session = (
-                None  # nothing is written meanwhile: what the client has ends at this cursor
-            )
-            try:
-                names = (*before.plan.subscription.streams, *arrived)
-                opened = await self._opener.open(
-                    names, cursor=before.session.cursor(), has_waited=True
-                )
-            finally:
-                self._stream.session = before.session
-                if self._stream.why_ended is not None:  # nothing could be said meanwhile
-                    self._stream.end_of_right(self._stream.why_ended)
+            return await self._opener.open(arrived, cursor=None, has_waited=True)
+        names = (*before.plan.subscription.streams, *arrived)
+        opened = None
+        # Nothing is written meanwhile: what the client has ends at this cursor.
+        self._stream.session = None
+        try:
+            opened = await self._opener.open(names, cursor=before.session.cursor(), has_waited=True)
+        finally:
             if opened is not None:
                 self._close(before)
-        if opened is None:
-            return
-        self._absent = tuple(name for name in self._absent if name not in arrived)
-        self._start(opened)
+            elif not self._stream.is_closed:
+                self._stream.resume(before.session)
+        return opened
 
     def _why(self) -> str:
         if self._stream.is_stalled:
             return "stalled"
         if self._stream.is_expelled:
             return "operator"
-        if self._opened is not None and self._opened.session.has_failed:
+        if self._stream.has_failed:
             return "failed"
         if self._stream.is_too_slow:
             return "slow"

@@ -27,9 +27,11 @@ KEPT_EACH_MAX: Final = 2000
 class Book:
     """All rules, alerts and notes of the judging server. Not thread-safe."""
 
-    def __init__(self, new_id: Callable[[], str]) -> None:
-        """`new_id` gives text that no other process gives."""
-        self._new_id = new_id
+    def __init__(
+        self, new_id: Callable[[], str], unit_of: Callable[[Rule], str] = lambda _: ""
+    ) -> None:
+        """`new_id` gives text that no other process gives, `unit_of` the unit of what is told."""
+        self._new_id, self._unit_of = new_id, unit_of
         self.rules: Mapping[str, Rule] = {}
         self.alerts: dict[str, dict[str, Alert]] = {}
         """Rule → key → alert."""
@@ -113,7 +115,7 @@ class Book:
         chosen = list(alerts)
         if not chosen:
             return
-        for note in telling.notes_of(chosen, rule, now, self._new_id):
+        for note in telling.notes_of(chosen, rule, now, self._new_id, self._unit_of(rule)):
             self._make_room_for(note.destination, now)
             self._keep(note)
         for alert in chosen:

@@ -26,6 +26,7 @@ from edgewake.cloud import failpoint
 from edgewake.cloud.alerts.book import Book
 from edgewake.cloud.alerts.condition import Condition
 from edgewake.cloud.alerts.life import Seen
+from edgewake.cloud.alerts.telling import unit_of
 from edgewake.cloud.kafka import clients, metadata, offsets, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.leadership import Leadership
@@ -34,6 +35,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import EdgewakeError, FilterError
 from edgewake.protocol.frames import record as records
+from edgewake.protocol.frames.stream import Stream
 from edgewake.protocol.ops import result
 from edgewake.protocol.ops.alert import Note, Rule, Word
 
@@ -96,6 +98,8 @@ class Judge:
     """Called in the judge's thread: begin an attempt; `news` takes what became of it."""
     is_loaded: Callable[[], bool]
     """Have the server's own tables been read?"""
+    streams: Mapping[str, Stream] = field(default_factory=dict)
+    """The streams of the catalogue, whose fields have units."""
     news: queue.SimpleQueue[Levels | Tried] = field(default_factory=queue.SimpleQueue)
     leads: bool = False
     """Does this server judge?"""
@@ -154,7 +158,7 @@ class _Session:
             judge.config, TRANSACTIONAL_ID, timeout_ms=TIMEOUT_MS
         )
         clients.fence(self._producer, KAFKA_S)
-        self._book = Book(judge.new_id)
+        self._book = Book(judge.new_id, lambda rule: unit_of(rule, judge.streams))
         table = TableReader(
             judge.config,
             "alerts-table",

@@ -12,6 +12,7 @@ from edgewake.cloud.alerts.judge import Judge, Table, Tried
 from edgewake.cloud.alerts.sender import Sender
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.frames.stream import Stream
 from edgewake.protocol.ops.alert import Note
 from edgewake.protocol.ops.query import Registration
 
@@ -28,6 +29,10 @@ class Tables(Protocol):
     @property
     def queries(self) -> dict[str, Registration]:
         """Registered queries."""
+
+    @property
+    def streams(self) -> dict[str, Stream]:
+        """The streams of the catalogue."""
 
 
 class Judging:
@@ -53,6 +58,7 @@ class Judging:
             new_id=new_id,
             send=self._begin,
             is_loaded=loaded.is_set,
+            streams=tables.streams,
         )
 
     async def run(self) -> None:

@@ -134,5 +134,8 @@ def body_of(note: Note) -> str:
         "firing": note.firing,
         "resolved": note.resolved,
         "more": note.more,
+        "field": note.field,
+        "unit": note.unit,
+        "values": note.values,
     }
     return orjson.dumps(facts).decode()

@@ -1,8 +1,8 @@
 """Decides which notes to make of alerts, and when each is tried. Pure.
 
 Beginnings and ends are sent by *difference*: an alert whose state differs from what its
-destinations know is due. So snoozing and flapping only delay, and whatever happened meanwhile, the
-final state is sent, once.
+destinations know is due. So snoozing, quiet hours and flapping only delay, and whatever happened
+meanwhile, the final state is sent, once.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from edgewake.cloud.alerts import quiet
 from edgewake.cloud.alerts.life import loud, noted, wants, wants_again
 from edgewake.protocol.clock import moment
+from edgewake.protocol.frames.stream import Stream
 from edgewake.protocol.ops.alert import Alert, Entry, Note, NoteState, Rule
 
 NAMED_MAX: Final = 20
@@ -37,7 +39,9 @@ DONE_MAX: Final = 2000
 
 
 def news(alerts: Iterable[Alert], rule: Rule, now: int) -> Sequence[Alert]:
-    """The alerts of a rule that are due now; none before its group is complete."""
+    """The alerts of a rule that are due now; none before its group is complete, or when quiet."""
+    if quiet.until(rule, now):
+        return []
     alerts = list(alerts)
     fresh = [alert for alert in alerts if wants(alert, now)]
     again = [alert for alert in alerts if wants_again(alert, now, rule)]
@@ -54,15 +58,23 @@ def told(alert: Alert, now: int) -> Alert:
     return noted(alert.model_copy(update={"told": what, "told_at": now}), entry)
 
 
+def unit_of(rule: Rule, streams: Mapping[str, Stream]) -> str:
+    """The unit of the field that a rule reports; empty: none is known, as of a query's columns."""
+    stream = streams.get(rule.stream or "")
+    info = None if stream is None else stream.fields.get(rule.value or "")
+    return "" if info is None else info.unit
+
+
 def notes_of(
-    alerts: Sequence[Alert], rule: Rule, now: int, new_id: Callable[[], str]
+    alerts: Sequence[Alert], rule: Rule, now: int, new_id: Callable[[], str], unit: str = ""
 ) -> Iterator[Note]:
-    """The notes about a change, one for each destination."""
+    """The notes about a change, one for each destination. `unit`: of the values."""
     firing = [alert for alert in alerts if loud(alert) == "firing"]
     over = [alert for alert in alerts if loud(alert) != "firing"]
     named = (firing + over)[:NAMED_MAX]
     left = len(alerts) - len(named)
-    lines = [_line(alert, rule.value) for alert in named] + ([f"… and {left} more"] if left else [])
+    lines = [_line(alert, rule.value, unit) for alert in named]
+    lines += [f"… and {left} more"] if left else []
     counts = [f"{len(firing)} firing"] if firing else []
     counts += [f"{len(over)} over"] if over else []
     title = f"{rule.name}: {', '.join(counts)}"
@@ -78,15 +90,18 @@ def notes_of(
             firing=tuple(alert.key for alert in named if loud(alert) == "firing"),
             resolved=tuple(alert.key for alert in named if loud(alert) != "firing"),
             more=left,
+            field=rule.value or "",
+            unit=unit,
+            values={alert.key: alert.value for alert in named if alert.value},
             made_at=now,
         )
 
 
-def _line(alert: Alert, field: str | None) -> str:
+def _line(alert: Alert, field: str | None, unit: str) -> str:
     at = moment(alert.since)
     value = f" {alert.value}" if alert.value else ""
     if value and field:
-        value = f" {field}{value}"
+        value = f" {field}{value}" + (f" {unit}" if unit else "")
     if alert.flapping:
         return f"{alert.key}:{value} flaps: it begins and ends again and again"
     state = "firing" if loud(alert) == "firing" else "over"

@@ -30,6 +30,7 @@ from confluent_kafka import Producer
 from edgewake.cloud.bridge.admission import batches
 from edgewake.cloud.bridge.admission.allowance import (
     ASK_S,
+    BY_MAPS,
     MEASURED_BYTES,
     REFUSED_S,
     Account,
@@ -39,6 +40,7 @@ from edgewake.cloud.bridge.admission.catalogue import (
     AwaitsCatalogueError,
     Catalogue,
     NotNow,
+    OtherTypesError,
     over_share,
 )
 from edgewake.cloud.bridge.admission.compiled import CompiledStreams
@@ -224,6 +226,8 @@ class Bridge:
         packet = expand_compact(packet)
         payload = packet.head if isinstance(packet, Unreadable) else packet.payload
         fingerprint = hash(payload)
+        # After a reconnect the broker repeats what it got no PUBACK for. These readings are on
+        # their way to Kafka already, so only the packet to answer is another one.
         if (known := ledger.readopt(packet.packet_id, fingerprint)) is not None:
             self.metrics.readopted += 1
             self._answer_device(known)
@@ -308,6 +312,7 @@ class Bridge:
             packet.packet_id, packet.response_topic, packet.correlation_data, size_of(packet),
             self._clock.monotonic_s(), fingerprint
         )  # fmt: skip
+        # Without a packet id (QoS 0) nobody waits for a PUBACK, and the broker repeats nothing.
         if delivery.packet_id is not None:
             ledger.add(delivery)
         self._admit_or_park(packet, delivery, received_at)
@@ -316,6 +321,7 @@ class Bridge:
     def _admit_or_park(
         self, packet: mqtt5.PublishPacket | Unreadable, delivery: Delivery, received_at: int
     ) -> None:
+        # What follows a parked message on its topic is parked, too: it would overtake it otherwise.
         if packet.topic in self._parked or not self._admitted(packet, delivery, received_at):
             self._parked.add(packet.topic, ParkedMessage(packet, delivery, received_at))
             self._in_flight.add(delivery.bytes)
@@ -485,6 +491,17 @@ class Bridge:
             self._subscriptions = subscriptions
             self.source.resubscribe(subscriptions)
 
+    def learn_announced(self) -> None:
+        """Tell the catalogue what devices announced of fields that are there by now."""
+        if self._mapper is None:
+            return
+        announced = self._mapper.announced
+        for key, one in tuple(announced.items()):
+            if self._catalogue.has_field(one.stream, one.path):
+                del announced[key]
+                words = {one.path: one.words}
+                self._catalogue.learn_words(one.device, one.stream, words, gateway=BY_MAPS)
+
     def _admitted(
         self, packet: mqtt5.PublishPacket | Unreadable, delivery: Delivery, received_at: int
     ) -> bool:
@@ -510,6 +527,8 @@ class Bridge:
                 packet, delivery, why.refusal, account, received_at, later=why.later
             )
         except Rejected as why:
+            if isinstance(why, OtherTypesError):
+                delivery.types = why.decided
             record = self._refusals.letter(packet, delivery, why, account, received_at)
         if record is None:
             return True

@@ -164,7 +164,7 @@ async def _follow_maps(
     bridge: Bridge,
     clock: Clock,
 ) -> None:
-    """Other maps are in use as soon as their file is right."""
+    """Other maps are in use as soon as their file is right; what maps found of fields is told."""
     if map_file is None:
         return
     former: set[str] = set()
@@ -178,6 +178,7 @@ async def _follow_maps(
                 config.kafka.installation, keys, map_file.maps.filters, sorted(former)
             )
             bridge.set_maps(map_file.maps, wanted)
+        bridge.learn_announced()
 
 
 def _doors(

@@ -28,7 +28,17 @@ DEVICE_COLUMNS: Final = (
 )
 STREAM_COLUMNS: Final = ("name", "readings_per_s", "records_per_s", "fields", "description")
 GAP_COLUMNS: Final = ("at", "device", "reason", "count", "epoch", "seq")
-FIELD_COLUMNS: Final = ("name", "came_as", "type", "unit", "values", "odd", "sample")
+FIELD_COLUMNS: Final = (
+    "name",
+    "came_as",
+    "type",
+    "unit",
+    "label",
+    "classes",
+    "values",
+    "odd",
+    "sample",
+)
 LEASE_COLUMNS: Final = ("id", "state", "streams", "endpoint", "count", "failures", "due_at")
 LETTER_COLUMNS: Final = ("offset", "received_at", "device", "reason", "detail")
 REPLAY_COLUMNS: Final = ("letter", "device", "stream", "partition", "offset", "was_replayed")

@@ -191,6 +191,11 @@ def topic_settings(config: KafkaConfig, name: str) -> dict[str, str]:
             "retention.ms": str(topics.HISTORY_KEPT_MS),
             "retention.bytes": str(topics.HISTORY_BYTES_MAX),
         }
+    elif name == topics.AUDIT:
+        settings |= {
+            "retention.ms": str(topics.AUDIT_KEPT_MS),
+            "retention.bytes": str(topics.AUDIT_BYTES_MAX),
+        }
     else:
         settings |= {
             "retention.ms": str(config.retention_hours * 3_600_000),

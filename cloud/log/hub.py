@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -244,31 +244,37 @@ class Hub:
         if not is_kept:
             await self.check_filters(wanted, reader)
         await self.check_names(wanted, wanted.streams, reader, action)
-        while True:
-            missing = [name for name in wanted.streams if name not in self.streams.by_name]
-            for name in missing:
-                await self._opening.get(name)
-            # Between the last await and the count below nothing can drop them again.
-            found = [self.streams.by_name.get(name) for name in wanted.streams]
-            followed = [entry for entry in found if entry is not None]
-            if len(followed) == len(found):
-                break
-        opened = plan(
-            wanted,
-            [entry.source for entry in followed],
-            scopes_of(wanted, reader, action),
-            sets=self.catalogue.named,
-            groups_of=self.catalogue.group_columns,
-        )
-        for entry in followed:
-            entry.readers += 1
-        return opened
+        sources: list[Source] = []
+        try:
+            for name in wanted.streams:
+                sources.append(await self._follow(name))
+            return plan(
+                wanted,
+                sources,
+                scopes_of(wanted, reader, action),
+                sets=self.catalogue.named,
+                groups_of=self.catalogue.group_columns,
+            )
+        except BaseException:
+            self._give_back(sources)
+            raise
 
     def close(self, opened: Plan) -> None:
         """Follow the plan's streams no longer for its sake."""
-        for source in opened.sources:
+        self._give_back(opened.sources)
+
+    async def _follow(self, name: str) -> Source:
+        """Follow a stream for one reader more; from then on no other stream takes its place."""
+        while (entry := self.streams.by_name.get(name)) is None:
+            await self._opening.get(name)
+        entry.readers += 1
+        return entry.source
+
+    def _give_back(self, sources: Iterable[Source]) -> None:
+        for source in sources:
             entry = self.streams.by_name.get(source.name)
-            if entry is not None and entry.source == source:
+            # A stream that was closed and is followed again has readers of its own.
+            if entry is not None and entry.source is source:
                 entry.readers -= 1
                 entry.idle_since = self._clock.monotonic_s()
 

@@ -31,6 +31,7 @@ from edgewake.cloud.login.desk import Desk as LoginDesk
 from edgewake.cloud.login.wiring import desk_of
 from edgewake.cloud.ops.app import make_app
 from edgewake.cloud.ops.credentials.desk import CredentialDesk
+from edgewake.cloud.ops.history.audit_log import AuditLog
 from edgewake.cloud.ops.history.history_log import HistoryLog
 from edgewake.cloud.ops.history.problem_desk import ProblemDesk
 from edgewake.cloud.ops.letters.dead_letters import DeadLetterIndex
@@ -60,7 +61,6 @@ from edgewake.cloud.ops.services.reader import Reader
 from edgewake.cloud.ops.services.repairs import RepairDesk
 from edgewake.cloud.ops.services.replies import Replies
 from edgewake.cloud.ops.services.system_look import SystemLook
-from edgewake.cloud.ops.tables.audit_ring import AuditRing
 from edgewake.cloud.ops.tables.device_table import Event
 from edgewake.cloud.ops.tables.event_ring import EventRing
 from edgewake.cloud.ops.tables.metrics import TablesCollector
@@ -169,7 +169,7 @@ async def run(settings: OpsConfig) -> None:
     login = desk_of(settings.login, known.clock)
     clients = Clients(settings.trusted_proxies)
     services = _services(settings, known, _access(keys, clients, login, known.clock))
-    logger.addHandler(services.audit)
+    logger.addHandler(known.audit)
     works = {
         **_works(known, services),
         "summaries": follower.run(),
@@ -196,7 +196,8 @@ async def run(settings: OpsConfig) -> None:
         services.summaries.close()
         services.writer.close()
         known.history.close()
-        logger.removeHandler(services.audit)
+        logger.removeHandler(known.audit)
+        known.audit.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +212,7 @@ class _Known:
     sender: Sender
     judging: Judging
     history: HistoryLog
+    audit: AuditLog
     ring: EventRing
     reader: Reader
 
@@ -226,8 +228,9 @@ def _known(settings: OpsConfig) -> _Known:
     sender = Sender(lambda: tables.alerts.destinations, sealer, caller, settings.alert_hosts, clock)
     judging = Judging(settings.kafka, tables, sender, clock, _alert_id, ready)
     history = HistoryLog(settings.kafka, clock, lambda: judging.judge.leads)
+    audit = AuditLog(settings.kafka, clock)
     ring = EventRing(secrets.token_hex(4), history.past)
-    arrivals = _Arrivals(tables, history, ring, clock)
+    arrivals = _Arrivals(tables, history, audit, ring, clock)
     reader = Reader(
         settings.kafka,
         letters=letters,
@@ -236,7 +239,9 @@ def _known(settings: OpsConfig) -> _Known:
         rng=random.Random(),
         ready=ready,
     )
-    return _Known(clock, ready, tables, letters, sealer, sender, judging, history, ring, reader)
+    return _Known(
+        clock, ready, tables, letters, sealer, sender, judging, history, audit, ring, reader
+    )
 
 
 def _services(settings: OpsConfig, known: _Known, access: Access) -> Services:
@@ -263,7 +268,7 @@ def _services(settings: OpsConfig, known: _Known, access: Access) -> Services:
         boards=BoardDesk(writer, tables, clock),
         named=NamedDesk(writer, tables, clock),
         clients=ClientDesk(writer, tables, clock),
-        audit=AuditRing(),
+        audit=known.audit,
         registry=registry,
         previews=PreviewDesk(writer, tables, clock=clock, new_id=_id),
         repairs=RepairDesk(writer, tables, clock=clock, new_id=_id),
@@ -315,6 +320,7 @@ def _works(known: _Known, services: Services) -> dict[str, Coroutine[Any, Any, N
         "levels": look_again_and_again(judge, tables, system, clock),
         "problems": services.problems.run(),
         "history": known.history.run(),
+        "audit": known.audit.run(),
     }
 
 
@@ -368,16 +374,18 @@ class _Arrivals:
 
     tables: OpsTables
     history: HistoryLog
+    audit: AuditLog
     ring: EventRing
     clock: Clock
 
     def on_changes(self, changes: list[Change], is_news: bool) -> None:
-        """Rows of the history go there, all others into the tables, and news to readers, too."""
+        """Rows of history and audit go there, all others into the tables, and news to readers."""
         now = self.clock.now_ms()
+        takers = {topics.HISTORY: self.history.take, topics.AUDIT: self.audit.take}
         for change in changes:
-            if change.topic == topics.HISTORY:
-                self.history.take(change)
-        changes = [change for change in changes if change.topic != topics.HISTORY]
+            if change.topic in takers:
+                takers[change.topic](change)
+        changes = [change for change in changes if change.topic not in takers]
         self.tables.is_loaded = is_news
         events = apply(self.tables, changes, now=now)
         if is_news:

@@ -19,6 +19,7 @@ from edgewake.protocol.frames.field_names import (
     ODD,
     ODD_CHARS_MAX,
     UNIT_CHARS_MAX,
+    WORDS_CHARS_MAX,
     Names,
 )
 from edgewake.protocol.frames.field_type import FieldType
@@ -34,6 +35,9 @@ from edgewake.protocol.ops.device import FIELDS_BYTES_MAX
 ALL: Final = "*"
 """In a declaration: every field that is not named."""
 _LETTERS: Final = {kind: kind.value[0] for kind in FieldType}
+_CHARS_MAX: Final = {
+    "unit": UNIT_CHARS_MAX, "label": WORDS_CHARS_MAX, "classes": WORDS_CHARS_MAX,
+}  # fmt: skip
 _KINDS: Final = {letter: kind for kind, letter in _LETTERS.items()}
 
 
@@ -58,7 +62,8 @@ class FieldBook:
         taken = set(wanted.values())
         known = {path: name for path, name in known.items() if name not in taken} | wanted
         self.names = Names(known)
-        self._units: dict[str, str] = {}
+        self._words: dict[str, dict[str, str]] = {}
+        """Field → what is known of it: `unit`, `label`, `classes`; of NAMES_MAX fields."""
         self.version = 0
         """Grows whenever a field's type becomes known."""
         self._kept = self._state
@@ -96,20 +101,26 @@ class FieldBook:
             if name != path.replace(".", "_")
         }
 
-    def note_units(self, units: Mapping[str, str]) -> None:
-        """Remember what a map says of units, of NAMES_MAX fields. `units`: path → unit."""
-        for path, unit in units.items():
-            if len(unit) > UNIT_CHARS_MAX or len(self._units) >= NAMES_MAX:
+    def note(self, words: Mapping[str, Mapping[str, str]]) -> None:
+        """Remember what a source says of fields: the first word stays.
+
+        `words`: path → its `unit`, `label` and `classes`.
+        """
+        for path, said in words.items():
+            name = self.names.of(path)
+            if name not in self._words and len(self._words) >= NAMES_MAX:
                 continue
-            self._units.setdefault(self.names.of(path), unit)
+            known = self._words.setdefault(name, {})
+            for what, text in said.items():
+                if len(text) <= _CHARS_MAX.get(what, 0):
+                    known.setdefault(what, text)
 
     def said(self) -> dict[str, dict[str, str]]:
-        """What the cloud is told of fields: original names and units."""
-        paths = self.renamed()
-        found: dict[str, dict[str, str]] = {}
-        for name in [*paths, *(one for one in self._units if one not in paths)]:
-            known = (("path", paths.get(name, "")), ("unit", self._units.get(name, "")))
-            found[name] = {what: text for what, text in known if text}
+        """What the cloud is told of fields: original names, units and the like."""
+        found = {name: {"path": path} for name, path in self.renamed().items()}
+        for name, words in self._words.items():
+            if words:
+                found.setdefault(name, {}).update(words)
         return found
 
     def is_own(self, name: str) -> bool:

@@ -527,13 +527,21 @@ class Intake:
         self.dropped += count
         self._sink.lose_these(readings, LossReason.QUEUE_FULL)
 
-    def note_units(self, units: Mapping[str, str], stream: str = "") -> None:  # noqa: ARG002
-        """Remember what is known of fields' units. `units`: path → unit.
+    def note_units(self, units: Mapping[str, str], stream: str = "") -> None:
+        """Remember what is known of fields' units. `units`: path → unit. See `note_words`."""
+        if units:
+            self.note_words({path: {"unit": unit} for path, unit in units.items()}, stream)
+
+    def note_words(
+        self,
+        words: Mapping[str, Mapping[str, str]],
+        stream: str = "",  # noqa: ARG002
+    ) -> None:
+        """Remember what is known of fields. `words`: path → its `unit`, `label`, `classes`.
 
         `stream`: the one whose fields they are, where the source gives several.
         """
-        if units:
-            self._book.note_units(units)
+        self._book.note(words)
 
     def counts(self) -> dict[str, Any]:
         """The counts for the status."""

@@ -52,17 +52,15 @@ class ManyStreams(Intake):
         t, fields = self._of(stream).reading(body)
         return t, {**fields, STREAM: stream}
 
-    def note_units(self, units: Mapping[str, str], stream: str = "") -> None:
-        if not units:
-            return
+    def note_words(self, words: Mapping[str, Mapping[str, str]], stream: str = "") -> None:
         try:
             of = self._of(stream) if stream else None
         except Rejected:
             return  # its readings say so
         if of is None:
-            super().note_units(units)
+            super().note_words(words)
         else:
-            of.note_units(units)
+            of.note_words(words)
 
     def counts(self) -> dict[str, Any]:
         found = super().counts()

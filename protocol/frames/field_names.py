@@ -31,6 +31,8 @@ PATH_CHARS_MAX: Final = 512
 """Characters of a path that its name is made of; its suffix is made of all."""
 UNIT_CHARS_MAX: Final = 32
 """The most characters of a field's unit; the longest in use have about 20."""
+WORDS_CHARS_MAX: Final = 64
+"""The most characters of a field's label, and of its classes; longer ones are left out."""
 _BASE_CHARS: Final = FIELD_CHARS_MAX - SUFFIX_CHARS - 1
 _ILLEGAL: Final = re.compile(r"[^A-Za-z0-9_]+")
 _WRITTEN_OUT: Final = str.maketrans(

@@ -7,10 +7,10 @@ here, so that one topic's order decides who has a name.
 **Who wins** (`merge`): the topic has many writers, and each writes whole rows. The higher
 `revision` wins, of a row's head and of each field by itself; among equal ones the first on the
 topic. The higher `unit_revision` wins the unit alone. A field that a later row lacks stays, and a
-field without a unit or path takes that of the first row that has one. So all readers come to the
-same row, a first type is never overturned by another first type, and an operator's change beats
-what was learnt. Compaction keeps only a name's last record; therefore a bridge that sees a row
-which merging changes puts the merged one on the topic.
+field without a unit, path, label or classes takes that of the first row that has one. So all
+readers come to the same row, a first type is never overturned by another first type, and an
+operator's change beats what was learnt. Compaction keeps only a name's last record; therefore a
+bridge that sees a row which merging changes puts the merged one on the topic.
 """
 
 from __future__ import annotations
@@ -46,6 +46,10 @@ class FieldInfo(BaseModel):
     operator decides on it, this is empty."""
     path: str = ""
     """The name by which it came, where that is not a legal name: its path, joined by dots."""
+    label: str = ""
+    """What its device calls it for people: `Bedroom temperature`."""
+    classes: str = ""
+    """What kind of value it is, in the words of Home Assistant: `energy, total_increasing`."""
     first_device: str = ""
     """The device whose reading it was learnt from; counts for that device's share of fields."""
     first_via: str = ""
@@ -107,6 +111,8 @@ def _merged(known: FieldInfo | None, info: FieldInfo) -> FieldInfo:
         "unit_revision": unit_of.unit_revision,
         "other_unit": unit_of.other_unit,
         "path": typed.path or known.path or info.path,
+        "label": typed.label or known.label or info.label,
+        "classes": typed.classes or known.classes or info.classes,
         "changed_at": max(known.changed_at or 0, info.changed_at or 0) or None,
     }
     if other_of.unit_revision == unit_of.unit_revision:

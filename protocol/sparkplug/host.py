@@ -6,7 +6,8 @@ it. After that time, or where a birth is missing or an alias is unknown, the nod
 rebirth. A death that belongs to an earlier birth than the last (`bdSeq`) is ignored.
 
 A value that its node calls bad or stale (the property `Quality`) is null, as a measurement is that
-could not be made; its text is in `<name>_odd`.
+could not be made; its text is in `<name>_odd`. With the death of a node or device all its metrics
+are stale: a reading of that moment has null for each.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ import orjson
 
 from edgewake.protocol.errors import Rejected
 from edgewake.protocol.frames.field_names import ODD, ODD_CHARS_MAX, free_name
-from edgewake.protocol.sparkplug.payload import Metric, Payload, Template, decoded, value_of
+from edgewake.protocol.sparkplug.payload import (
+    TEMPLATE,
+    Metric,
+    Payload,
+    Template,
+    decoded,
+    value_of,
+)
 
 NAMESPACE: Final = "spBv1.0"
 STATE: Final = "STATE"
@@ -54,6 +62,8 @@ class Reading(NamedTuple):
     is_historical: bool
     units: Mapping[str, str] = MappingProxyType({})
     """Name of a value → its unit, where its metric says it: mostly at birth."""
+    is_stale: bool = False
+    """Whether the values are null because their node or device is gone."""
 
 
 class ThingPresence(NamedTuple):
@@ -278,14 +288,13 @@ class Host:
             return []
         if bd_seq is None or node.bd_seq is None or _is_older(bd_seq, node.bd_seq):
             return [Odd("deaths that belong to an earlier birth")]
-        found: list[Event] = [
-            ThingPresence(one.address._replace(device=device).thing, False, now_ms)
-            for device in sorted(node.devices)
-        ]
+        found: list[Event] = []
+        for device in sorted(node.devices):
+            found += _gone(node, one.address._replace(device=device), now_ms)
         node.devices.clear()
         node.bd_seq = None
         self._forget_order(node)
-        return [*found, ThingPresence(one.address.thing, False, now_ms)]
+        return [*found, *_gone(node, one.address, now_ms)]
 
     def _in_order(self, node: _Node, one: _Message, now_ms: int, now_s: float) -> list[Event]:
         seq = one.payload.seq
@@ -324,7 +333,7 @@ class Host:
             ]
         if address.kind == "DDEATH":
             node.devices.discard(address.device)
-            return [ThingPresence(address.thing, False, t)]
+            return _gone(node, address, t)
         found, is_unknown = self._values(node, one, now_ms)
         return [*found, *(_ask(node, address, now_s) if is_unknown else ())]
 
@@ -341,7 +350,7 @@ class Host:
                 is_unknown = True
                 found.append(Odd("metrics that are not in the birth"))
                 continue
-            if name == BD_SEQ or name.startswith(_OWN):
+            if _is_own(name):
                 continue
             t = metric.t or one.payload.t or now_ms
             values = readings.setdefault((t, metric.is_historical), {})
@@ -371,6 +380,22 @@ class Host:
             return metric.name if (device, metric.name) in node.types else None
         known = None if metric.alias is None else node.aliases.get(metric.alias)
         return known[1] if known is not None and known[0] == device else None
+
+
+def _gone(node: _Node, address: Address, t: int) -> list[Event]:
+    """Returns that a node or device is offline, after its metrics, which are stale."""
+    stale = {
+        name: None
+        for (device, name), datatype in node.types.items()
+        if device == address.device and datatype != TEMPLATE and not _is_own(name)
+    }
+    readings = [Reading(address.thing, t, stale, False, is_stale=True)] if stale else []
+    return [*readings, ThingPresence(address.thing, False, t)]
+
+
+def _is_own(name: str) -> bool:
+    """Returns whether a metric is about the node's session and measures nothing."""
+    return name == BD_SEQ or name.startswith(_OWN)
 
 
 def _names(metric: Metric) -> Iterator[str]:
@@ -430,6 +455,12 @@ def _ask(node: _Node, address: Address, now_s: float) -> Iterable[Rebirth]:
         return ()
     node.asked_s = now_s
     return (Rebirth(f"{NAMESPACE}/{address.group}/NCMD/{address.node}"),)
+
+
+def marks_of(one: Reading) -> dict[str, bool]:
+    """Returns the fields that say of a reading that it is not of what is measured now."""
+    marks = {"historical": one.is_historical, "stale": one.is_stale}
+    return {name: True for name, is_so in marks.items() if is_so}
 
 
 def state(is_online: bool, t: int) -> bytes:

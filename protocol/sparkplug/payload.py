@@ -44,7 +44,7 @@ QUALITY: Final = "Quality"
 GOOD: Final = range(192, 256)
 """Qualities of values that may be used: the specification has 192, OPC's codes have these. It has 0
 for bad and 500 for stale values."""
-BOOLEAN, DATE_TIME = 11, 13
+BOOLEAN, DATE_TIME, TEMPLATE = 11, 13, 19
 _SIGNED_BITS: Final = {1: 8, 2: 16, 3: 32, 4: 64}
 """Int8 to Int64 → bits; they are sent as two's complement in an unsigned field."""
 _ARRAYS: Final = {

@@ -88,6 +88,9 @@ def test_a_note_names_some_and_counts_the_rest_for_each_destination() -> None:
     assert alone.body == "ü: 7 over since 2026-09-21 14:13:20 UTC"
     (named,) = notes_of([over], rule(tell=("a",), value="heat"), at(1), lambda: "x")
     assert named.body == "ü: heat 7 over since 2026-09-21 14:13:20 UTC"
+    (united,) = notes_of([over], rule(tell=("a",), value="heat"), at(1), lambda: "x", "°C")
+    assert united.body == "ü: heat 7 °C over since 2026-09-21 14:13:20 UTC"
+    assert (united.field, united.unit, united.values) == ("heat", "°C", {"ü": "7"})
     assert list(notes_of(alerts, rule(), at(1), lambda: "x")) == []
 
 

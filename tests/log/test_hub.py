@@ -373,6 +373,49 @@ async def test_a_stream_that_another_opened_meanwhile_is_followed_once(
             assert await reader.pull(1) == [1]
 
 
+async def test_two_who_open_more_streams_than_may_be_followed_do_not_take_each_others(
+    kafka_config: KafkaConfig, new_feed: Callable[..., Feed]
+) -> None:
+    """Each dropped what the other had opened just now, for ever, and neither got an answer."""
+    ours, theirs = [new_feed().name for _ in range(2)], [new_feed().name for _ in range(2)]
+    async with hub_on(kafka_config, followed_max=3) as hub:
+        async with asyncio.timeout(DEADLINE_S / 2):
+            found = await asyncio.gather(
+                reading(hub, *ours), reading(hub, *theirs), return_exceptions=True
+            )
+        served = [one for one in found if isinstance(one, Reading)]
+        assert all(isinstance(one, Reading | Full) for one in found)
+        assert len(served) <= 1
+        for one in served:
+            one.close()
+        assert {entry.readers for entry in hub.streams.by_name.values()} == {0}
+        again = await reading(hub, *ours)
+        assert {source.name for source in again.plan.sources} <= hub.streams.by_name.keys()
+
+
+async def test_who_asks_for_more_streams_than_may_be_followed_at_all_is_refused(
+    kafka_config: KafkaConfig, new_feed: Callable[..., Feed]
+) -> None:
+    async with hub_on(kafka_config, followed_max=2) as hub, asyncio.timeout(DEADLINE_S / 2):
+        with pytest.raises(Full):
+            await reading(hub, *(new_feed().name for _ in range(3)))
+        assert {entry.readers for entry in hub.streams.by_name.values()} == {0}
+
+
+async def test_who_leaves_a_stream_that_was_closed_leaves_its_next_readers_alone(
+    kafka_config: KafkaConfig, feed: Feed
+) -> None:
+    """It was counted as one of them: the stream was dropped under who read it."""
+    async with hub_on(kafka_config, idle_s=0) as hub:
+        before = await reading(hub, feed.name)
+        hub._close(hub.streams.by_name[feed.name], "the next records are not kept any more")
+        after = await reading(hub, feed.name)
+        before.close()
+        assert hub.streams.by_name[feed.name].readers == 1
+        feed.send(n=1)
+        assert await after.pull(1) == [1]
+
+
 async def test_clients_that_come_back_all_at_once_ask_kafka_once(
     kafka_config: KafkaConfig, new_feed: Callable[..., Feed]
 ) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from edgewake.cloud.access import socket_wire as wire
-from edgewake.cloud.access.open_streams import NOT_BEHIND, STATES, OpenStreams, Seen
+from edgewake.cloud.access.open_streams import NOT_BEHIND, OPEN_S, STATES, OpenStreams, Seen
 from edgewake.cloud.access.session_state import Change, State, after
 from edgewake.cloud.access.slow.policy import Policy, Wish
 from edgewake.cloud.access.slow.watch import SlowWatch, Verdict
@@ -29,8 +29,6 @@ from edgewake.cloud.rights.principal import Principal, holder
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 
-OPEN_S: Final = 15.0
-"""Seconds after which opening is given up: Kafka's own time-outs are shorter."""
 GAP_AGAIN_S: Final = 0.5
 """Pause after Kafka could not say what is kept of a range that is gone."""
 
@@ -121,6 +119,9 @@ class Channel:
             kept = await self._room.kept.cursor(self.holder, self.kept_as)
             self._asked = replace(self._asked, cursor=self._asked.cursor or kept)
         self._asked, plan, start, reading = await self._read(self._asked)
+        if self.state is not State.STARTING:  # it was ended meanwhile, and said so
+            reading.close()
+            return
         self._reading = reading
         self._room.streams.metrics.started.labels(start.how).inc()
         self.is_busy = False
@@ -155,10 +156,13 @@ class Channel:
         except BaseException:
             self._room.streams.release(self)
             if old is not None and self.state is not State.GONE:
-                self._room.streams.claim(self, old)  # it is served still, so it is not refused
+                self._room.streams.reclaim(self, old)
             raise
         finally:
             self.is_busy = False
+        if self.state in (State.ENDING, State.GONE):  # it was ended meanwhile, and said so
+            reading.close()
+            return
         before.close()
         self._asked, self._reading, self.chosen = asked, reading, dict(chosen)
         if wished != self._watch.wish:

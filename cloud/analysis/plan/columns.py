@@ -56,6 +56,11 @@ def _case(arguments: Sequence[Column]) -> Column:
     return reduce(lambda built, pair: built.when(*pair), others, F.when(*first)).otherwise(default)
 
 
+def _text_number(text: Column) -> Column:
+    # Java also reads `1d`, `2f` and `0x1p3`, which are numbers to no other SQL, nor over results.
+    return _finite(F.when(~text.rlike("[dDfFxX]"), text.try_cast("double")))
+
+
 def _truncated(value: Column) -> Column:
     return value.cast("bigint").cast("double")
 
@@ -197,7 +202,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Sequence[Column]], Column]]] = {
     "startswith": lambda a: F.startswith(a[0], a[1]),
     "endswith": lambda a: F.endswith(a[0], a[1]),
     "contains": lambda a: F.contains(a[0], a[1]),
-    "text_number": lambda a: _finite(a[0].try_cast("double")),
+    "text_number": lambda a: _text_number(a[0]),
     "number_text": lambda a: as_text(a[0], FieldType.NUMBER),
     "boolean_text": lambda a: a[0].cast("string"),
     "unix_millis": lambda a: a[0],

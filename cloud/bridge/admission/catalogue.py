@@ -20,7 +20,12 @@ from edgewake.cloud.bridge.admission.allowance import BY_MAPS, BY_NOBODY, Accoun
 from edgewake.protocol.downlink.downlink import ANSWER_FIELDS, ANSWERS, REQUEST_FIELDS, REQUESTS
 from edgewake.protocol.errors import Rejected, RejectReason, RemoteError
 from edgewake.protocol.frames.ack import Later, LaterReason
-from edgewake.protocol.frames.field_names import PATH_CHARS_MAX, UNIT_CHARS_MAX, form
+from edgewake.protocol.frames.field_names import (
+    PATH_CHARS_MAX,
+    UNIT_CHARS_MAX,
+    WORDS_CHARS_MAX,
+    form,
+)
 from edgewake.protocol.frames.field_type import FieldType, types_of_kinds
 from edgewake.protocol.frames.frame import Kinds
 from edgewake.protocol.frames.stream import (
@@ -109,6 +114,15 @@ class AwaitsCatalogueError(Exception):
         self.stream = stream
 
 
+class OtherTypesError(Rejected):
+    """A field of a message has another type than an operator has decided."""
+
+    def __init__(self, detail: str, decided: Mapping[str, FieldType]) -> None:
+        """`decided`: what an operator has decided of the message's fields."""
+        super().__init__(RejectReason.FIELD_TYPE, detail)
+        self.decided = decided
+
+
 class Catalogue:
     """Streams and their fields' types. `monotonic_s` is the clock of the bound on new streams."""
 
@@ -188,7 +202,7 @@ class Catalogue:
                 continue
             detail = f"field {name!r} of stream {stream!r}: expected a {info.type}, found a {found}"
             if info.revision:
-                raise Rejected(RejectReason.FIELD_TYPE, detail)
+                raise OtherTypesError(detail, self.decided(stream, types))
             hint = "; the type is the first reading's, and an operator can change it"
             raise NotNow(
                 Later(LaterReason.FIELD_TYPE, FIELD_TYPE_RETRY_MS, detail + hint),
@@ -326,8 +340,29 @@ class Catalogue:
         Another one's unit changes nothing; it is kept beside (`FieldInfo.other_unit`), as a problem
         that an operator ends by deciding the unit.
         """
-        said = {form(path): {"unit": unit} for path, unit in units.items()}
+        self.learn_words(
+            device, stream, {path: {"unit": unit} for path, unit in units.items()}, gateway=gateway
+        )
+
+    def learn_words(
+        self,
+        device: str,
+        stream: str,
+        words: Mapping[str, Mapping[str, str]],
+        *,
+        gateway: str = "",
+    ) -> None:
+        """Put what is said of fields into the stream's row, as `learn_units` does.
+
+        `words`: path of a field → its `unit`, `label` and `classes`.
+        """
+        said = {form(path): known for path, known in words.items()}
         self._learn(device, stream, said, gateway=gateway)
+
+    def has_field(self, stream: str, path: str) -> bool:
+        """Is there such a field, by the path that it comes by?"""
+        row = self._confirmed.get(stream)
+        return row is not None and form(path) in row.fields
 
     def learn_fields(self, device: str, fields: FieldsSaid) -> None:
         """Put what an agent says of fields into the catalogue: see `learn_units`."""
@@ -464,15 +499,18 @@ class Learner(NamedTuple):
 def _news_of(
     info: FieldInfo, words: Mapping[str, str], device: str, gateway: str
 ) -> Mapping[str, str]:
-    """What of a device's words about a field is new: its `unit` or `path`, or its `other_unit`."""
+    """What of a device's words about a field is new, with another unit as its `other_unit`."""
     found: dict[str, str] = {}
     is_shared = gateway in (BY_MAPS, BY_NOBODY)  # these stand for many devices
     speakers = {device} if is_shared or not gateway else {device, gateway}
     first = {info.first_device, info.first_via} - {""}
     is_first = not first or bool(first & speakers)
-    path, unit = words.get("path", ""), as_written(words.get("unit", ""))
-    if is_first and path and not info.path and _is_sound(path, PATH_CHARS_MAX):
-        found["path"] = path
+    unit = as_written(words.get("unit", ""))
+    bounds = (("path", PATH_CHARS_MAX), ("label", WORDS_CHARS_MAX), ("classes", WORDS_CHARS_MAX))
+    for what, chars_max in bounds:
+        text = words.get(what, "")
+        if is_first and text and not getattr(info, what) and _is_sound(text, chars_max):
+            found[what] = text
     if not unit or info.unit_revision or not _is_sound(unit, UNIT_CHARS_MAX):
         return found
     if is_first and not info.unit:

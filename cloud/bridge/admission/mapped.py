@@ -17,6 +17,7 @@ import mqtt5
 import orjson
 
 from edgewake.protocol import topics
+from edgewake.protocol.discovery.home_assistant import Described, described
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.maps.applying import (
     NO_UNITS,
@@ -35,6 +36,10 @@ from edgewake.protocol.ops.device import DeviceState
 
 OWN: Final = (f"{topics.ROOT}/", f"/{topics.ROOT}/")
 """How topics begin that are ours, also with a slash too many."""
+
+
+ANNOUNCED_MAX: Final = 10_000
+"""Announcements of fields that are not there yet, some MB. Devices repeat what they announce."""
 
 
 class Part(NamedTuple):
@@ -58,6 +63,9 @@ class Mapper:
         """`devices`: patterns of names that the maps may give, with the prefix; none: any."""
         self._prefix = prefix
         self._devices = devices
+        self.announced: dict[tuple[str, str, str], Described] = {}
+        """What devices announced of fields that the catalogue has not been told yet, by device,
+        stream and path: at most ANNOUNCED_MAX, the last ones."""
         self.follow(maps)
 
     def follow(self, maps: Maps) -> None:
@@ -113,6 +121,7 @@ class Mapper:
         readings = outcome.readings
         if device:
             readings = [one._replace(device=device) for one in readings]
+        self._note_announced(readings, received_at)
         parts = [self._checked(packet, one) for one in readings]
         parts += [
             _status(one)
@@ -120,6 +129,17 @@ class Mapper:
             if one.is_there is not None and self._may_name(one.device)
         ]
         return parts + [_refused(packet, one) for one in outcome.refused]
+
+    def _note_announced(self, readings: Sequence[Mapped], now_ms: int) -> None:
+        for one in readings:
+            found = described(self.maps, one, now_ms, prefix=self._prefix)
+            if found is None or not found.stream or not self._may_name(found.device):
+                continue
+            key = (found.device, found.stream, found.path)
+            self.announced.pop(key, None)
+            if len(self.announced) >= ANNOUNCED_MAX:
+                del self.announced[next(iter(self.announced))]
+            self.announced[key] = found
 
     def _may_name(self, device: str) -> bool:
         return not self._devices or any(fnmatchcase(device, one) for one in self._devices)

@@ -14,7 +14,7 @@ from edgewake.protocol.frames.field_names import put_over
 from edgewake.protocol.maps.applying import not_meant
 from edgewake.protocol.maps.names import device_name
 from edgewake.protocol.ops.device import DeviceState
-from edgewake.protocol.sparkplug.host import Event, Odd, Reading, ThingPresence
+from edgewake.protocol.sparkplug.host import Event, Odd, Reading, ThingPresence, marks_of
 
 
 def parts_of(
@@ -28,8 +28,7 @@ def parts_of(
     for one in events:
         if isinstance(one, Reading):
             body = not_meant(one.values) | {"t": one.t}
-            if one.is_historical:
-                put_over(body, {"historical": True})
+            put_over(body, marks_of(one))
             up = topics.up(device_name(one.thing, prefix), stream)
             found.append(Part(mqtt5.PublishPacket(up, orjson.dumps(body)), units=one.units))
         elif isinstance(one, ThingPresence):

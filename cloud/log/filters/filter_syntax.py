@@ -242,6 +242,7 @@ class _Checker:
             if name in filter_functions.FUNCTIONS:
                 return self._function(tree, name, depth)
         name, args = self._call(tree)
+        self._check_all_read(tree, args)
         return Call(name, tuple(self.node(arg, depth + 1) for arg in args))
 
     def _leaf(self, tree: exp.Expr) -> Node | None:
@@ -292,6 +293,17 @@ class _Checker:
             case exp.Is() if not isinstance(tree.expression, exp.Null | exp.Boolean):
                 raise self._error(tree, "expected IS [NOT] NULL, TRUE or FALSE")
         return name, [part for part in (tree.this, tree.args.get("expression")) if part is not None]
+
+    def _check_all_read(self, tree: exp.Expr, args: Sequence[exp.Expr]) -> None:
+        """Refuse an argument that we do not know: without it the function means something else."""
+        from sqlglot import exp
+
+        if not isinstance(tree, exp.Func) or isinstance(tree, exp.Connector):
+            return
+        read = {id(arg) for arg in args}
+        for given in tree.args.values():
+            if isinstance(given, exp.Expr) and id(given) not in read:
+                raise self._error(tree, f"unexpected argument {_shown(given, self._taken)}")
 
     def _count(self, tree: exp.Expr) -> None:
         self._terms += 1

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from edgewake.cloud.health import Health
 from edgewake.cloud.lake.asking import Asking
 from edgewake.cloud.ops.credentials.desk import CredentialDesk
+from edgewake.cloud.ops.history.audit_log import AuditLog
 from edgewake.cloud.ops.history.problem_desk import ProblemDesk
 from edgewake.cloud.ops.letters.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.letters.letter_replayer import LetterReplayer
@@ -36,7 +37,6 @@ from edgewake.cloud.ops.services.queries import QueryService
 from edgewake.cloud.ops.services.repairs import RepairDesk
 from edgewake.cloud.ops.services.replies import Replies
 from edgewake.cloud.ops.services.system_look import SystemLook
-from edgewake.cloud.ops.tables.audit_ring import AuditRing
 from edgewake.cloud.ops.tables.event_ring import EventRing
 from edgewake.cloud.ops.tables.past import Past
 from edgewake.cloud.ops.tables.table_writer import TableWriter
@@ -80,7 +80,7 @@ class Services:
     boards: BoardDesk
     named: NamedDesk
     clients: ClientDesk
-    audit: AuditRing
+    audit: AuditLog
     eraser: EraserDesk
     registry: QueryService
     repairs: RepairDesk

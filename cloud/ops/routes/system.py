@@ -107,11 +107,12 @@ def router(services: Services) -> APIRouter:
     ) -> AuditPage:
         """List changes, reads of dead letters and SQL queries with their users, newest first.
 
-        The list covers this server since it started; its log has all entries.
+        The list covers all operations servers: the newest 10,000 entries of the last year. Each
+        server's log has its own.
         """
-        found = services.audit.newest(before=before, limit=limit)
-        is_more = bool(found) and found[-1].number > 1 and len(found) == limit
-        return AuditPage(items=found, next=found[-1].number if is_more else None)
+        found = await services.audit.newest(before=before, limit=limit + 1)
+        shown = found[:limit]
+        return AuditPage(items=shown, next=shown[-1].number if len(found) > limit else None)
 
     @routes.get("/v1/history", tags=["history"])
     async def history(

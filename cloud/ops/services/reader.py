@@ -32,7 +32,7 @@ from edgewake.cloud.kafka.config import METADATA_TIMEOUT_S, KafkaConfig
 from edgewake.cloud.kafka.mortal import Admin
 from edgewake.cloud.kafka.up_places import UpPlaces
 from edgewake.cloud.ops.letters.dead_letters import DeadLetterIndex
-from edgewake.cloud.ops.tables.past import ENTRIES_MAX
+from edgewake.cloud.ops.tables import audit_ring, past
 from edgewake.cloud.ops.tables.tables import (
     ANSWERS_TOPIC,
     PARTS_STREAM,
@@ -73,7 +73,8 @@ AWAITED: Final = {
     PARTS_TOPIC: 500,
     ANSWERS_TOPIC: 1_000_000,
     REQUESTS_TOPIC: 1_000_000,
-    topics.HISTORY: ENTRIES_MAX,
+    topics.HISTORY: past.ENTRIES_MAX,
+    topics.AUDIT: audit_ring.ENTRIES_MAX,
 }
 """Streams that exist once somebody has published on them → how many records of each partition are
 read at the start. For part states that is a minute; for devices' answers and requests nearly all,
@@ -153,6 +154,7 @@ class Reader:
                 topics.UP,
                 topics.CLIENTS,
                 topics.HISTORY,
+                topics.AUDIT,
                 topics.ATTRIBUTES,
             ],
         )

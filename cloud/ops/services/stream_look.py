@@ -37,6 +37,10 @@ class FieldLook(BaseModel):
     unit: str
     other_unit: str
     """Another unit that was said of it, and who said it."""
+    label: str
+    """What its device calls it for people."""
+    classes: str
+    """What kind of value it is, in the words of Home Assistant."""
     decided: bool
     """Whether an operator decided its type; otherwise the first reading did."""
     first_device: str
@@ -126,6 +130,8 @@ def look_at(
                 type=info.type,
                 unit=info.unit,
                 other_unit=info.other_unit,
+                label=info.label,
+                classes=info.classes,
                 decided=info.revision > 0,
                 first_device=info.first_device,
                 values=values[name],

@@ -37,7 +37,13 @@ from edgewake.cloud.queries.syntax.window_syntax import (
     window,
 )
 from edgewake.cloud.queries.terms.calls import Typed
-from edgewake.cloud.queries.terms.expressions import AGGREGATE_FUNCTIONS, TIMES, Scope, translate
+from edgewake.cloud.queries.terms.expressions import (
+    AGGREGATE_FUNCTIONS,
+    TIMES,
+    Scope,
+    sql_of,
+    translate,
+)
 from edgewake.cloud.queries.terms.faults import Faults
 from edgewake.cloud.queries.terms.functions import BOOLEAN, LIST, STRING, TIME, Kind
 from edgewake.cloud.queries.terms.tree import Call, Expression, Field, Literal
@@ -335,13 +341,21 @@ class SelectReader:
         return found, [node for node in nodes if node not in windows]
 
     def _named(self, node: exp.Expr) -> exp.Expr:
-        """What a name of SELECT stands for."""
-        if isinstance(node, exp.Column):
+        """What a name of SELECT stands for.
+
+        A field of that name goes before, as in any SQL: else `SELECT floor(cpu) AS cpu … GROUP BY
+        cpu` would have other groups here than in what is asked of the stored readings.
+        """
+        if isinstance(node, exp.Column) and not self._is_read(node.name):
             for column in self._select.expressions:
                 if isinstance(column, exp.Alias) and column.alias == node.name:
                     found: exp.Expr = column.this
                     return found
         return node
+
+    def _is_read(self, name: str) -> bool:
+        """Does each reading have it, or the row that a JOIN finds?"""
+        return name in self._scope.extra or name in (self._scope.types or ())
 
     def _where(self) -> Expression | None:
         where = self._select.args.get("where")
@@ -398,6 +412,7 @@ class SelectReader:
         return outputs
 
     def _key(self, node: exp.Expr) -> Key:
+        _check_no_constant(node, "GROUP BY")
         meant = self._named(node)
         expression, kind = translate(meant, self._scope, "GROUP BY")
         names = [
@@ -424,6 +439,8 @@ class SelectReader:
             node, self._over_results(f"SELECT {alias}".rstrip()), f"SELECT {alias}".rstrip()
         )
         if len(self._faults) > before:
+            # So that its name in HAVING or ORDER BY is not a second fault.
+            self._aliases[alias] = Literal(None), None
             return None
         plain = expression.name if isinstance(expression, Field) else None
         if (
@@ -474,6 +491,7 @@ class SelectReader:
                 one.this, self._over_results("ORDER BY", aliases=True), "ORDER BY"
             )
             with self._faults.within(one):
+                _check_no_constant(one.this, "ORDER BY")
                 if kind is LIST:
                     raise QueryError(
                         "ORDER BY: a list has no order; expected a number, text or time"
@@ -504,3 +522,12 @@ class SelectReader:
                 )
             return int(text)
         return None
+
+
+def _check_no_constant(node: exp.Expr, clause: str) -> None:
+    """Refuse a text in quotes, which most often was meant as a name: it is alike for all rows."""
+    if isinstance(node, exp.Literal):
+        raise QueryError(
+            f"{clause} {sql_of(node)}: a constant is the same for every row; a name stands without "
+            "quotes, in backticks, or in double quotes"
+        )

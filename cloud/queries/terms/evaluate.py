@@ -156,11 +156,21 @@ def _remainder(a: float, b: float) -> float:
 
 def rounded_half_up(number: float, digits: float) -> float:
     """As SQL rounds: 2.5 is 3 and -2.5 is -3, by the digits that the number is written with."""
-    from decimal import ROUND_HALF_UP, Decimal
+    from decimal import ROUND_HALF_UP, Context, Decimal
 
-    return float(
-        Decimal(repr(float(number))).quantize(Decimal(1).scaleb(-int(digits)), ROUND_HALF_UP)
-    )
+    if abs(number) >= _WHOLE_FROM:
+        return number
+    unit = Decimal(1).scaleb(-int(digits))
+    # A decimal of the default 28 digits raises for a number that has 13 and more before the point.
+    context = Context(prec=_DIGITS_ROUNDED)
+    # Adding 0.0 turns -0.0 into 0.0, which is what Spark gives.
+    return 0.0 + float(Decimal(repr(float(number))).quantize(unit, ROUND_HALF_UP, context))
+
+
+_WHOLE_FROM: Final = 2.0**53
+"""Numbers from here on have nothing behind the point."""
+_DIGITS_ROUNDED: Final = 40
+"""More than the 16 digits of a number below `_WHOLE_FROM` and the 15 that `round` may keep."""
 
 
 def number_text(value: float) -> str:
@@ -170,14 +180,15 @@ def number_text(value: float) -> str:
     )
 
 
+_NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_BLANKS: Final = "".join(map(chr, range(ord(" ") + 1)))
+"""What may stand around a number: the characters that Java trims, and no others of Unicode."""
+
+
 def text_number(text: str) -> float | None:
     """A text as a number, None for any other text."""
-    stripped = text.strip()
-    return (
-        float(stripped)
-        if re.fullmatch(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", stripped)
-        else None
-    )
+    stripped = text.strip(_BLANKS)
+    return float(stripped) if _NUMBER.fullmatch(stripped) else None
 
 
 def _substring(text: str, start: float, length: float) -> str:

@@ -207,6 +207,8 @@ def _rewritten(node: exp.Expr, clause: str, inner: Inner) -> Typed | None:  # no
         first = [] if node.this is None else [node.this]
         return call(_LISTS[kind], _all(inner, [*first, *node.expressions], clause), clause)
     if kind is exp.In and only <= {"this", "expressions"}:
+        if not node.expressions:
+            raise QueryError(f"{clause}: IN: expected a list of values, as in IN (1, 2)")
         return call("in", _all(inner, [node.this, *node.expressions], clause), clause)
     if kind is exp.Is and isinstance(node.expression, exp.Null):
         return call("is_null", [inner(node.this)], clause)

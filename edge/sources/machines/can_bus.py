@@ -4,13 +4,14 @@ cantools decodes them. A car is also asked for the values that every car has (OB
 
 At most one reading of each message is taken in `interval_s`: a bus has thousands a second. What a
 multiplexed message has by turns are messages of their own for that, and so is what several units of
-a J1939 network send under one number (their source addresses differ).
+a J1939 network send under one number (their source addresses differ). What J1939 sends in several
+frames is put together.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -23,6 +24,7 @@ from edgewake.edge.daemon_thread import DaemonThread
 from edgewake.edge.intake.intake import Intake
 from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.config import SourceConfig, SourceContext
+from edgewake.edge.sources.machines.j1939_transport import Transport, group_of
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import ConfigError, LocalError
 from edgewake.protocol.frames.field_names import put_over
@@ -41,14 +43,6 @@ J1939: Final = "j1939"
 PAGES_MAX: Final = 10_000
 """Messages, senders and pages of which the time of the last one is remembered; some MB. Of more the
 longest quiet are forgotten, and one reading too many of them is taken."""
-CONNECTION: Final = 0xEC00
-"""J1939: the group that announces another one in several frames (TP.CM, SAE J1939-21)."""
-PDU_2: Final = 0xF000
-"""J1939: parameter groups from here on have no address in them (SAE J1939-21)."""
-RTS: Final = 16
-"""Begins an announcement to one unit."""
-BAM: Final = 32
-"""Begins an announcement to all."""
 ANSWER_IDS: Final = range(0x7E8, 0x7F0)
 _CURRENT_DATA: Final = 0x01
 _ANSWER: Final = 0x41
@@ -176,12 +170,6 @@ def time_of(one: can.Message, now_ms: int) -> int:
     return found if abs(found - now_ms) <= CLOCK_MS_MAX else now_ms
 
 
-def group_of(number: int) -> int:
-    """The parameter group of a J1939 frame. Pure."""
-    group = number >> 8 & 0x3FFFF
-    return group if group & 0xFF00 >= PDU_2 else group & 0x3FF00
-
-
 def _is_j1939(database: Any) -> bool:
     """Does a DBC file say of its whole network that it is J1939? Pure."""
     attribute = getattr(database.dbc, "attributes", {}).get("ProtocolType")
@@ -219,6 +207,9 @@ class Dbc:
                 group = group_of(one.frame_id)
                 self._groups.setdefault(group, one)
                 self._senders.setdefault((group, one.frame_id & 0xFF), one)
+        self._lost: list[int] = []
+        """Groups of messages that a frame is missing of, since `bodies` was called."""
+        self._transport = Transport(self._groups, self._lost.append)
         self._selectors = {
             one.name: [signal.name for signal in one.signals if signal.is_multiplexer]
             for one in self._database.messages
@@ -234,13 +225,8 @@ class Dbc:
     ) -> list[dict[str, Any]]:
         """Those that the file knows; what cannot be read of them is counted."""
         found: list[dict[str, Any]] = []
-        for one in messages:
-            known = self._of(one)
-            if known is None:
-                self._note_long(one, intake)
-            if known is None or one.is_error_frame or one.is_remote_frame:
-                continue
-            t = time_of(one, now_ms)
+        self._lost.clear()
+        for one, known, t in self._known_of(messages, now_ms):
             is_group = self._is_of_group(known)
             # a parameter group's number also says a priority, and perhaps a receiver
             sender = (known.name, one.arbitration_id & 0xFF if is_group else one.arbitration_id)
@@ -268,7 +254,26 @@ class Dbc:
             self._note_units(known, intake)
             put_over(values, meant)
             found.append(values)
+        for group in self._lost:
+            intake.remark(f"{self._groups[group].name}: a frame of several is missing")
         return found
+
+    def _known_of(
+        self, frames: Sequence[can.Message], now_ms: int
+    ) -> Iterator[tuple[can.Message, KnownMessage, int]]:
+        """Messages that the file knows, in one frame or several, and when their last one came."""
+        for one in frames:
+            if one.is_error_frame or one.is_remote_frame:
+                continue
+            t = time_of(one, now_ms)
+            if (known := self._of(one)) is not None:
+                yield one, known, t
+            elif one.is_extended_id:
+                whole = self._transport.take(one.arbitration_id, bytes(one.data), t)
+                if whole is not None:
+                    found = can.Message(arbitration_id=whole.number, data=whole.data)
+                    if (known := self._of(found)) is not None:
+                        yield found, known, t
 
     def _is_of_group(self, known: KnownMessage) -> bool:
         """Is it known by its parameter group, whoever sends it?"""
@@ -279,16 +284,6 @@ class Dbc:
         if known.name not in self._noted:
             self._noted.add(known.name)
             intake.note_units({one.name: one.unit for one in known.signals if one.unit})
-
-    def _note_long(self, one: can.Message, intake: Intake) -> None:
-        """Say which of the file's groups are there and cannot be read."""
-        is_begin = one.is_extended_id and group_of(one.arbitration_id) == CONNECTION
-        if not is_begin or len(one.data) < 8 or one.data[0] not in (BAM, RTS):
-            return
-        group = int.from_bytes(one.data[5:8], "little")
-        if group in self._groups:
-            name = self._groups[group].name
-            intake.remark(f"{name}: in several frames, which are not put together")
 
     def _of(self, one: can.Message) -> KnownMessage | None:
         """The message of the file that a frame is."""

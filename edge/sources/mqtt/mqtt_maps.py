@@ -11,6 +11,7 @@ import mqtt5
 
 from edgewake.edge.intake.intake import Intake
 from edgewake.edge.things.streams import STREAM
+from edgewake.protocol.discovery.home_assistant import described
 from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.frames.field_names import put_over
 from edgewake.protocol.maps.applying import Mapped, Outcome, apply
@@ -105,6 +106,7 @@ class SourceMaps:
         event = partial(binary_event, payload, packet.content_type, packet.user_properties)
         outcome = apply(maps, topic, payload, now_ms, event=event)
         own = [one for one in outcome.readings if self._is_own(one.stream)]
+        self._note_announced(outcome.readings, intake, now_ms)
         if self._is_of_another(outcome):
             return []
         for one in outcome.refused:
@@ -114,6 +116,15 @@ class SourceMaps:
         for reading in own:
             intake.note_units(reading.units, self.other(reading))
         return [self._body(one) for one in own]
+
+    def _note_announced(self, readings: Sequence[Mapped], intake: Intake, now_ms: int) -> None:
+        """Tell what devices announce of fields that are this source's."""
+        for one in readings:
+            found = described(self._file.maps, one, now_ms)
+            if found is not None and self._is_own(found.stream):
+                is_other = self._has_streams and found.stream not in ("", self._stream)
+                stream = found.stream if is_other else ""
+                intake.note_words({found.path: found.words}, stream)
 
     def other(self, reading: Mapped) -> str:
         """The stream of a reading, where that is another one than the source's own."""

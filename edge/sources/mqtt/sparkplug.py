@@ -38,6 +38,7 @@ from edgewake.protocol.sparkplug.host import (
     Rebirth,
     ThingPresence,
     is_death,
+    marks_of,
     state,
 )
 from edgewake.protocol.sparkplug.names import checked_id
@@ -202,5 +203,5 @@ def body_of(one: Reading | ThingPresence, *, has_devices: bool) -> dict[str, Any
     if isinstance(one, ThingPresence):
         word = {THING_ONLINE: one.is_online} if has_devices else {}
         return common | {"online": one.is_online} | word
-    put_over(one.values, common | ({"historical": True} if one.is_historical else {}))
+    put_over(one.values, common | marks_of(one))
     return one.values

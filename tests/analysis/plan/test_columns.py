@@ -29,7 +29,10 @@ from edgewake.cloud.queries.terms.functions import (
 from edgewake.cloud.queries.terms.tree import Call, Expression, Field, Literal
 from edgewake.protocol.errors import QueryError
 
-NUMBERS = [None, 0.0, 1.0, -1.0, 2.5, -2.5, 0.125, 7.0, 1e-5, 123456.789, -3.0, 1e15, 0.15]
+NUMBERS = [
+    *(None, 0.0, 1.0, -1.0, 2.5, -2.5, 0.125, 7.0, 1e-5, 123456.789, -3.0, 1e15, 0.15),
+    123456789012345.67,
+]
 TEXTS = [
     None,
     "",
@@ -45,6 +48,10 @@ TEXTS = [
     "0x1F",
     "true",
     "car-07",
+    "1d",
+    "0x1p3",
+    "٣",
+    "\u00a07",
 ]
 TIMES = [
     None,
@@ -66,7 +73,7 @@ VALUES: dict[Any, list[Any]] = {
     BOOLEAN: [None, True, False],
 }
 CONSTANTS: dict[str, list[tuple[Any, ...]]] = {
-    "round": [(0,), (1,), (3,)],
+    "round": [(0,), (1,), (3,), (15,)],
     "like": [
         (p,)
         for p in (

@@ -18,7 +18,7 @@ from edgewake.protocol.config import parse
 from edgewake.protocol.errors import ConfigError, RejectReason
 from edgewake.protocol.frames import record
 from edgewake.protocol.frames.dead_letter import DeadLetter
-from edgewake.protocol.frames.stream import StreamTable
+from edgewake.protocol.frames.stream import FieldInfo, StreamTable
 from tests.bridge.running import Device, World, read, read_some, start
 from tests.services import wait_until
 
@@ -81,11 +81,44 @@ async def test_a_message_of_several_readings_becomes_records_of_its_device(here:
 
 def units_of(here: World, stream: str) -> dict[str, str]:
     """The units of a stream's fields, as the catalogue has them."""
+    return {name: info.unit for name, info in fields_of(here, stream).items()}
+
+
+def fields_of(here: World, stream: str) -> dict[str, FieldInfo]:
+    """A stream's fields, as the catalogue has them."""
     table = StreamTable()
     for one in read(here.config, topics.STREAMS):
         table.apply((one.key() or b"").decode(), one.value())
     row = table.get(stream)
-    return {} if row is None else {name: info.unit for name, info in row.fields.items()}
+    return {} if row is None else row.fields
+
+
+async def test_what_devices_announce_to_home_assistant_is_shown_of_their_fields(
+    here: World,
+) -> None:
+    """The stream is there only after the announcement."""
+    maps = """
+    presets = ["home-assistant"]
+    [[map]]
+    topic = "mh/{device}/state"
+    device = "{device}"
+    stream = "mapped_announced"
+    """
+    bridge(here, "b-announced", maps)
+    told = (
+        '{"name": "Heat", "stat_cla": "measurement", "dev_cla": "temperature", "unit_of_meas": '
+        '"°C", "stat_t": "mh/d1/state", "val_tpl": "{{ value_json.inner.v }}"}'
+    )
+    await send(here, "homeassistant/sensor/mh-heat/config", told)
+    await send(here, "mh/d1/state", '{"inner": {"v": 21.5}, "w": 1}')
+
+    def words() -> tuple[str, str, str]:
+        info = fields_of(here, "mapped_announced")["inner_v"]
+        return info.unit, info.label, info.classes
+
+    wait_until(lambda: fields_of(here, "mapped_announced"), "the stream is there")
+    wait_until(lambda: words() == ("°C", "Heat", "temperature, measurement"), "it is known")
+    assert units_of(here, "mapped_announced") == {"inner_v": "°C", "w": ""}
 
 
 async def test_an_event_in_binary_mode_has_its_attributes_as_user_properties(here: World) -> None:

@@ -55,9 +55,19 @@ class Bridged:
     def _own(self) -> bytes:
         return self._host_id.encode()
 
+    def _measured(self) -> list[tuple[str, int, dict[str, Any]]]:
+        return [one for one in self._found() if "stale" not in one[2]]
+
     async def rows(self, count: int) -> list[tuple[str, int, dict[str, Any]]]:
-        await _until(lambda: len(self._found()) >= count, f"{count} readings")
-        return self._found()
+        await _until(lambda: len(self._measured()) >= count, f"{count} readings")
+        return self._measured()
+
+    async def stale(self, count: int) -> list[str]:
+        def found() -> list[str]:
+            return [thing for thing, _, values in self._found() if values.get("stale") is True]
+
+        await _until(lambda: len(found()) >= count, f"{count} stale ones")
+        return found()
 
     async def presences(self, count: int) -> list[tuple[str, bool]]:
         def found() -> list[tuple[str, bool]]:

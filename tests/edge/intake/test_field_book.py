@@ -227,7 +227,9 @@ def test_the_cloud_is_told_original_names_and_units_within_a_bound() -> None:
     one = intake(book=book)
     fields(one, {"DS18B20-1": 1, "plain": 2})
     one.note_units({"plain": "m", "DS18B20-1": "Cel"})
-    said = {"DS18B20_1": {"path": "DS18B20-1", "unit": "Cel"}, "plain": {"unit": "m"}}
+    one.note_words({"plain": {"unit": "km", "label": "Way", "classes": "x" * 65, "other": "x"}})
+    plain = {"unit": "m", "label": "Way"}
+    said = {"DS18B20_1": {"path": "DS18B20-1", "unit": "Cel"}, "plain": plain}
     assert fields_said({"s": book, "none": FieldBook()}) == {"s": said}
     many = FieldBook(None, {}, {f"field-{n}": f"field_{n}" for n in range(500)})
     found = fields_said({"s": many})

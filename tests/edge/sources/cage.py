@@ -58,8 +58,11 @@ class Caged:
 
     def units(self) -> dict[str, str]:
         """What the source knows of its fields' units."""
-        said = self.intake._book.said()
-        return {name: words["unit"] for name, words in said.items() if "unit" in words}
+        return {name: words["unit"] for name, words in self.said().items() if "unit" in words}
+
+    def said(self) -> dict[str, dict[str, str]]:
+        """What the cloud is told of the source's fields."""
+        return self.intake._book.said()
 
     async def until(self, condition: Callable[[], object], what: str) -> None:
         """Wait for a condition, acknowledging what is sent meanwhile."""

@@ -46,7 +46,7 @@ class Alerts:
     def stream(self) -> str:
         """A new stream, in the catalogue."""
         name = f"room_{next(_numbers)}"
-        row = Stream(name=name, fields={"temperature": FieldInfo(type=FieldType.NUMBER, unit="")})
+        row = Stream(name=name, fields={"temperature": FieldInfo(type=FieldType.NUMBER, unit="°C")})
         self._put(topics.STREAMS, name, row.model_dump_json().encode())
         topic_admin.ensure_topics(self.config, [topics.stream_topic(name)])
         wait_until(

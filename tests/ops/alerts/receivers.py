@@ -93,6 +93,12 @@ class Mail:
         return "250 OK"
 
 
+def text_of(letter: Message) -> str:
+    """What a person reads of a letter."""
+    pieces = [part.get_payload(decode=True) for part in letter.walk() if not part.is_multipart()]
+    return "".join(piece.decode() for piece in pieces if isinstance(piece, bytes))
+
+
 @contextmanager
 def mail() -> Iterator[Mail]:
     (port,) = free_ports(1)

@@ -30,6 +30,9 @@ class HostUnderTest(Protocol):
     async def rows(self, count: int) -> list[tuple[str, int, dict[str, Any]]]:
         """Thing, time and values of all readings, once there are so many."""
 
+    async def stale(self, count: int) -> list[str]:
+        """The things whose values went stale, once so many did; these are no `rows`."""
+
     async def presences(self, count: int) -> list[tuple[str, bool]]:
         """Thing and whether it is there, once so many words of that came."""
 
@@ -123,6 +126,7 @@ async def it_takes_births_data_and_deaths(port: int, start: Start) -> None:
                 ("plant.gw-1.boiler", T, {"Temperature": 21.5}),
                 ("plant.gw-1.boiler", T + 2000, {"Temperature": 22.5}),
             ]
+            assert sorted(await one.stale(2)) == ["plant.gw-1", "plant.gw-1.boiler"]
             words = await one.presences(4)
             assert [is_there for thing, is_there in words if thing == "plant.gw-1"] == [True, False]
             boiler = [is_there for thing, is_there in words if thing == "plant.gw-1.boiler"]

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import can
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from edgewake.edge.intake.field_book import FieldBook
 from edgewake.edge.intake.intake import Intake
 from edgewake.edge.intake.intake_policy import Policy
-from edgewake.edge.sources.machines import can_bus
+from edgewake.edge.sources.machines import can_bus, j1939_transport
 from edgewake.edge.sources.machines.can_bus import Dbc, time_of
+from edgewake.edge.sources.machines.j1939_transport import Transport
 from edgewake.protocol.clock import FakeClock
 from tests.edge.sources.cage import caged, configured
 from tests.edge.sources.sink import MemorySink, intake_of
@@ -253,14 +257,142 @@ def test_pages_that_are_remembered_are_bounded(
     assert [one["Page"] for one in found] == [0, 1, 2, 0], "the longest quiet one was forgotten"
 
 
-def test_a_group_in_several_frames_is_said_and_units_of_signals_are_known(tmp_path: Path) -> None:
+# 0x98FECAFE: DM1, group 65226, which has more than eight bytes where there are several faults.
+FAULTS = TRUCK.replace(
+    "BA_DEF_ BO_",
+    """BO_ 2566834942 DM1: 14 Vector__XXX
+ SG_ Lamp : 0|8@1+ (1,0) [0|255] "" ECU
+ SG_ First : 16|16@1+ (1,0) [0|65535] "" ECU
+ SG_ Last : 104|8@1+ (1,0) [0|255] "V" ECU
+BA_DEF_ BO_""",
+)
+
+
+def announced(word: int, size: int, receiver: int = 0xFF, at_ms: int = 0) -> can.Message:
+    number = 0x1CEC0000 | receiver << 8 | 0x21
+    frames = -(-size // 7)
+    return frame(number, at_ms, word, size, 0, frames, 0xFF, 0xCA, 0xFE, 0, extended=True)
+
+
+def carried(number: int, *data: int, receiver: int = 0xFF, at_ms: int = 1) -> can.Message:
+    return frame(0x1CEB0000 | receiver << 8 | 0x21, at_ms, number, *data, extended=True)
+
+
+WHOLE = {"message": "DM1", "source_address": 0x21, "Lamp": 4, "First": 0x0201, "Last": 9}
+
+
+async def test_a_message_in_several_frames_of_a_bus_is_put_together(tmp_path: Path) -> None:
+    (tmp_path / "truck.dbc").write_text(FAULTS)
+    channel = f"bam-{tmp_path.name}"
+    keys = {"interface": "virtual", "channel": channel, "dbc": str(tmp_path / "truck.dbc")}
+    sender = can.Bus(interface="virtual", channel=channel)
+    try:
+        async with caged(tmp_path / "log", configured("can", interval_s=0.0, **keys)) as one:
+
+            def is_heard() -> bool:
+                speed = frame(0x0CF00400, 5, 0, 0, 0, 0x80, 0x25, extended=True)
+                parts = (carried(1, 4, 0, 1, 2), carried(2, 0, 0, 0, 0, 0, 0, 9))
+                for each in (announced(32, 14), parts[0], speed, parts[1]):
+                    each.timestamp = 0.0  # as it comes
+                    sender.send(each)
+                return "DM1" in one.column("message")
+
+            await one.until(is_heard, "a reading")
+            row = one.column("message").index("DM1")
+            assert {name: one.column(name)[row] for name in WHOLE} == WHOLE
+            assert one.units()["Last"] == "V"
+            assert "EEC1" in one.column("message"), "what comes between its frames is read as well"
+    finally:
+        sender.shutdown()
+
+
+@pytest.mark.parametrize("receiver", [0xFF, 0x30])
+def test_frames_to_all_and_to_one_unit_are_put_together_in_any_order(
+    tmp_path: Path, receiver: int
+) -> None:
+    word = 32 if receiver == 0xFF else 16
+    parts = [
+        carried(1, 4, 0, 1, 2, receiver=receiver, at_ms=2),
+        carried(2, 0, 0, 0, 0, 0, 0, 9, receiver=receiver, at_ms=2),
+    ]
+    order = parts if receiver == 0xFF else parts[::-1]
+    found = read(tmp_path, FAULTS, announced(word, 14, receiver), *order)
+    assert found == [WHOLE | {"t": NOW_MS + 2}]
+
+
+def lost(folder: Path, *frames: can.Message) -> tuple[list[dict[str, Any]], Mapping[str, int]]:
+    (folder / "file.dbc").write_text(FAULTS)
+    dbc = Dbc(configured("can", dbc=str(folder / "file.dbc"), interval_s=0.0))
+    intake = intake_of(MemorySink())
+    return dbc.bodies(frames, NOW_MS, intake), intake.remarks
+
+
+FIRST, LAST = carried(1, 4, 0, 1, 2), carried(2, 0, 0, 0, 0, 0, 0, 9)
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        (announced(32, 14), LAST),
+        (announced(32, 14), FIRST, announced(32, 14)),
+        (announced(32, 14), FIRST, carried(3, 1)),
+        (announced(32, 14), FIRST, carried(2, 0, at_ms=2000)),
+        (announced(32, 14), FIRST, announced(255, 14)),
+    ],
+    ids=["missing", "again", "number", "late", "abort"],
+)
+def test_a_message_that_a_frame_is_missing_of_is_said(
+    tmp_path: Path, frames: tuple[can.Message, ...]
+) -> None:
+    assert lost(tmp_path, *frames) == ([], {"DM1: a frame of several is missing": 1})
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        (FIRST, LAST),
+        (announced(32, 8), FIRST, LAST),
+        (announced(17, 14), FIRST, LAST),
+        (frame(0x1CECFF21, 0, 32, 14, 0, 2, 0xFF, 5, 0xF0, 0, extended=True), FIRST, LAST),
+    ],
+    ids=["unannounced", "short", "answer", "of another group"],
+)
+def test_frames_of_no_message_of_the_file_are_passed_over(
+    tmp_path: Path, frames: tuple[can.Message, ...]
+) -> None:
+    assert lost(tmp_path, *frames) == ([], {})
+
+
+def test_messages_that_are_put_together_at_a_time_are_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(j1939_transport, "OPEN_MAX", 2)
+    missing: list[int] = []
+    transport = Transport({0xFECA}, missing.append)
+    begin = bytes([32, 14, 0, 2, 0xFF, 0xCA, 0xFE, 0])
+    for sender in (1, 2, 3):
+        assert transport.take(0x1CECFF00 | sender, begin, 0) is None
+    assert missing == [0xFECA]
+    for sender, is_whole in ((1, False), (3, True)):
+        transport.take(0x1CEBFF00 | sender, bytes([1, *range(7)]), 1)
+        found = transport.take(0x1CEBFF00 | sender, bytes([2, *range(7)]), 1)
+        assert (found is not None) is is_whole
+
+
+@given(st.lists(st.tuples(st.sampled_from([0x1CECFF21, 0x1CEBFF21, 0x1CEC3021, 0x1CEB3021]),
+    st.binary(min_size=7, max_size=8), st.integers(0, 3000)), max_size=40))  # fmt: skip
+def test_no_frames_raise(frames: list[tuple[int, bytes, int]]) -> None:
+    transport = Transport(range(1 << 24), lambda _: None)
+    for number, data, t_ms in frames:
+        found = transport.take(number, data, t_ms)
+        assert found is None or len(found.data) in j1939_transport.SIZE
+
+
+def test_units_of_signals_are_known(tmp_path: Path) -> None:
     (tmp_path / "file.dbc").write_text(TRUCK)
     dbc = Dbc(configured("can", dbc=str(tmp_path / "file.dbc")))
     book = FieldBook()
     intake = Intake("source", MemorySink(), Policy.BLOCK, FakeClock(), book=book)
-    long = frame(0x1CECFF00, 0, 32, 20, 0, 3, 0xFF, 0x04, 0xF0, 0x00, extended=True)
-    other = frame(0x1CECFF00, 0, 32, 20, 0, 3, 0xFF, 0x05, 0xF0, 0x00, extended=True)
     speed = frame(0x0CF00400, 5, 0, 0, 0, 0x80, 0x25, extended=True)
-    assert len(dbc.bodies([long, other, speed], NOW_MS, intake)) == 1
-    assert intake.remarks == {"EEC1: in several frames, which are not put together": 1}
+    assert len(dbc.bodies([speed], NOW_MS, intake)) == 1
     assert book.said() == {"EngineSpeed": {"unit": "rpm"}}

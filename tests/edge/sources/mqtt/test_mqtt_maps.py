@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import mqtt5
 import pytest
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from paho.mqtt import publish
 
 from edgewake.edge.commands.maps import map_group
+from edgewake.edge.intake.field_book import FieldBook
 from edgewake.edge.intake.intake import Intake, OneWaySink
 from edgewake.edge.intake.intake_policy import Policy
+from edgewake.edge.intake.many_streams import ManyStreams
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.sources.mqtt.mqtt_maps import SourceMaps
 from edgewake.edge.sources.mqtt.mqtt_subscribe import MqttSubscribeConfig
+from edgewake.edge.things.streams import STREAM
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.clock import FakeClock
+from edgewake.protocol.errors import Rejected
+from edgewake.protocol.maps import presets
 from tests.edge.sources.cage import caged
 from tests.edge.sources.mqtt.test_mqtt_subscribe import send
-from tests.payloads.corpus import messages, payload_of
+from tests.edge.sources.sink import MemorySink
+from tests.payloads.corpus import broken, messages, payload_of
 from tests.services import PATIENCE_S, Mosquitto, free_ports
 
 MAPS = """
@@ -71,6 +83,53 @@ async def subscribed_anew(one: object, mosquitto: Mosquitto, topic: str, value: 
             await send(mosquitto, topic, f'{{"list": [{{"v": {value}}}]}}')
             await one.until(lambda: True, "")  # type: ignore[attr-defined]
             await asyncio.sleep(0.05)
+
+
+ANNOUNCED = """
+presets = ["home-assistant"]
+[[map]]
+topic = "mh/{device}/sensor"
+device = "{device}"
+stream = "s"
+[map.fields]
+"inner.v" = { name = "heat", as = "number" }
+"""
+HEAT = {
+    "name": "Heat", "stat_cla": "measurement", "dev_cla": "temperature", "unit_of_meas": "°C",
+    "stat_t": "mh/d1/sensor", "val_tpl": "{{ value_json.inner.v }}",
+}  # fmt: skip
+HEAT_TOPIC = "homeassistant/sensor/mh-heat/config"
+HEAT_SAID = {"unit": "°C", "label": "Heat", "classes": "temperature, measurement"}
+
+
+async def test_what_devices_announce_to_home_assistant_is_known_of_their_fields(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
+    """Announcements are retained: they are there before the agent is, and its values come later."""
+    sent = {"hostname": mosquitto.host, "port": mosquitto.port, "qos": 1, "retain": True}
+    await asyncio.to_thread(publish.single, HEAT_TOPIC, json.dumps(HEAT), **sent)
+    try:
+        async with caged(tmp_path, config(mosquitto.port, maps_text=ANNOUNCED)) as one:
+            await one.until(one.units, "the announcement")
+            await send(mosquitto, "mh/d1/sensor", '{"inner": {"v": 21.5}}')
+            await one.until(lambda: one.column("heat"), "the value")
+            assert one.said() == {"heat": HEAT_SAID}
+    finally:
+        await asyncio.to_thread(publish.single, HEAT_TOPIC, None, **sent)
+
+
+def test_what_is_announced_is_of_the_stream_that_has_the_field() -> None:
+    books: dict[str, FieldBook] = {name: FieldBook() for name in ("own", "s", "ha_discovery")}
+    intake = ManyStreams(
+        "source", MemorySink(), Policy.BLOCK, FakeClock(),
+        book=books["own"], book_of=books.__getitem__, book_prefix="",
+    )  # fmt: skip
+    maps = SourceMaps(None, (), stream="own", zone="UTC", text=ANNOUNCED, has_streams=True)
+    packet = mqtt5.PublishPacket(HEAT_TOPIC, json.dumps(HEAT).encode())
+    assert len(maps.bodies(intake, packet, 0)) == 1, "it is a reading, too"
+    assert {name: book.said() for name, book in books.items() if book.said()} == {
+        "s": {"heat": HEAT_SAID}
+    }
 
 
 async def test_a_file_that_changes_is_in_use_and_a_wrong_one_is_not(
@@ -292,3 +351,31 @@ def test_a_refused_item_is_counted_where_no_other_source_speaks_of_it(
     packet = mqtt5.PublishPacket("mm/d", payload)
     assert source.bodies(intake, packet, 1_790_000_000_000) == []
     assert sum(intake.refused.values()) == refused
+
+
+@pytest.mark.parametrize("preset", presets.names())
+@settings(max_examples=12, deadline=None)
+@given(st.data())
+def test_no_bytes_of_a_device_stop_what_another_one_says(preset: str, data: st.DataObject) -> None:
+    """The same as at a bridge (`tests/bridge/admission/test_admit.py`)."""
+    names = ("zigbee2mqtt",) if preset == "zigbee2mqtt" else (preset, "zigbee2mqtt")
+    maps = SourceMaps(None, names, stream="zigbee", zone="UTC", has_streams=True)
+    intake = Intake("source", MemorySink(), Policy.BLOCK, FakeClock())
+
+    def taken(topic: str, payload: bytes) -> list[Reading]:
+        packet = mqtt5.PublishPacket(topic, payload)
+        found = []
+        for body in maps.bodies(intake, packet, 0):
+            body.pop(STREAM, None)
+            with suppress(Rejected):
+                found.append(intake.reading(body))
+        return found
+
+    own = [one for name, one in messages() if name == preset]
+    for _ in range(3):
+        message = data.draw(st.sampled_from(own))
+        taken(message["topic"], data.draw(broken(payload_of(message))))
+    said = b'{"last_seen":"2026-03-01T08:15:30Z","its_own":21.5}'
+    assert taken("zigbee2mqtt/a/room", said) == [
+        (1_772_352_930_000, {"its_own": 21.5, "thing": "a.room"})
+    ]

@@ -35,7 +35,7 @@ class Agent:
         one = self._one
         if not one.times():
             return []
-        names = ("thing", "online", "x", "Speed", "Temperature")
+        names = ("thing", "online", "stale", "x", "Speed", "Temperature")
         columns = [one.column(name) for name in names]
         return [
             (thing, t, dict(zip(names[1:], values, strict=True)))
@@ -43,11 +43,18 @@ class Agent:
         ]
 
     def _measured(self) -> list[tuple[str, int, dict[str, Any]]]:
-        return [row for row in self._rows() if row[2]["online"] is None]
+        return [row for row in self._rows() if row[2]["online"] is None and row[2]["stale"] is None]
 
     async def rows(self, count: int) -> list[tuple[str, int, dict[str, Any]]]:
         await self._one.until(lambda: len(self._measured()) >= count, "readings")
         return self._measured()
+
+    async def stale(self, count: int) -> list[str]:
+        def found() -> list[str]:
+            return [thing for thing, _, values in self._rows() if values["stale"]]
+
+        await self._one.until(lambda: len(found()) >= count, "stale ones")
+        return found()
 
     async def presences(self, count: int) -> list[tuple[str, bool]]:
         def found() -> list[tuple[str, bool]]:

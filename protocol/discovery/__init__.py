@@ -1,0 +1,1 @@
+"""What devices announce of their values before they send any."""
