@@ -74,8 +74,8 @@ LATERS_PER_S: Final = 100.0
 """Answers `later` to a device in a second that is over its share. An agent sends one frame of each
 stream after it, and waits."""
 LATERS_BURST: Final = 1000.0
-"""Such answers at once: what an agent has in flight when it hears the first. Who is not answered sends
-again after a time of its own."""
+"""Such answers at once: what an agent has in flight when it hears the first. Who is not answered
+sends again after a time of its own."""
 DAY_S: Final = 86_400.0
 THINGS_TIMES: Final = 10
 """How many times as much as one device all things behind one gateway may cost together: it may
