@@ -40,6 +40,7 @@ from edgewake.cloud.bridge.admission.catalogue import (
     AwaitsCatalogueError,
     Catalogue,
     NotNow,
+    OtherTypesError,
     over_share,
 )
 from edgewake.cloud.bridge.admission.compiled import CompiledStreams
@@ -509,6 +510,8 @@ class Bridge:
                 packet, delivery, why.refusal, account, received_at, later=why.later
             )
         except Rejected as why:
+            if isinstance(why, OtherTypesError):
+                delivery.types = why.decided
             record = self._refusals.letter(packet, delivery, why, account, received_at)
         if record is None:
             return True
