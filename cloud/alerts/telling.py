@@ -1,8 +1,8 @@
 """Decides which notes to make of alerts, and when each is tried. Pure.
 
 Beginnings and ends are sent by *difference*: an alert whose state differs from what its
-destinations know is due. So snoozing and flapping only delay, and whatever happened meanwhile, the
-final state is sent, once.
+destinations know is due. So snoozing, quiet hours and flapping only delay, and whatever happened
+meanwhile, the final state is sent, once.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from edgewake.cloud.alerts import quiet
 from edgewake.cloud.alerts.life import loud, noted, wants, wants_again
 from edgewake.protocol.clock import moment
 from edgewake.protocol.frames.stream import Stream
@@ -38,7 +39,9 @@ DONE_MAX: Final = 2000
 
 
 def news(alerts: Iterable[Alert], rule: Rule, now: int) -> Sequence[Alert]:
-    """The alerts of a rule that are due now; none before its group is complete."""
+    """The alerts of a rule that are due now; none before its group is complete, or when quiet."""
+    if quiet.until(rule, now):
+        return []
     alerts = list(alerts)
     fresh = [alert for alert in alerts if wants(alert, now)]
     again = [alert for alert in alerts if wants_again(alert, now, rule)]

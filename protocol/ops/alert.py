@@ -31,6 +31,7 @@ KEY_CHARS_MAX: Final = 200
 Name = Annotated[str, StringConstraints(pattern=f"^{STREAM_PATTERN.pattern}$")]
 FieldName = Annotated[str, StringConstraints(pattern=f"^{FIELD_PATTERN.pattern}$")]
 Expression = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+Clock = Annotated[str, StringConstraints(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")]
 Seconds = Annotated[int, Field(ge=0, le=SECONDS_MAX)]
 
 
@@ -40,6 +41,29 @@ class Severity(StrEnum):
     INFO = "info"
     WARNING = "warning"
     CRITICAL = "critical"
+
+
+class Quiet(BaseModel):
+    """A daily span in which notes wait; what is still so after it is sent then."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[str, StringConstraints(min_length=1, max_length=40)]
+    """For people, e.g. night."""
+    begins: Clock
+    """HH:MM of the zone's wall clock."""
+    ends: Clock
+    """HH:MM; earlier than `begins`: on the next day."""
+    zone: Annotated[str, StringConstraints(max_length=64)] = "UTC"
+    """A name of the IANA time zones, e.g. Europe/Berlin."""
+    passes: Severity | None = Severity.CRITICAL
+    """Rules of this severity or a higher one do not wait; null: all do."""
+
+    @model_validator(mode="after")
+    def _has_a_length(self) -> Self:
+        if self.begins == self.ends:
+            raise ValueError("quiet: expected two different times, e.g. 22:00 and 07:00")
+        return self
 
 
 ProblemKind = Literal["operations", "part", "query", "dead_letters", "lease", "device", "loss"]
@@ -85,6 +109,8 @@ class RuleText(BaseModel):
     again_s: Seconds = 0
     """The time after which a firing alert that nobody has acknowledged is sent again, s; 0:
     never."""
+    quiet: Quiet | None = None
+    """When its notes wait."""
 
     @model_validator(mode="after")
     def _looks_at_one_thing(self) -> Self:

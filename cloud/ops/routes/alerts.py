@@ -9,6 +9,7 @@ from typing import Annotated, Final, TypeAlias
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from edgewake.cloud.alerts import quiet
 from edgewake.cloud.alerts.destination import DestinationText
 from edgewake.cloud.alerts.telling import unit_of
 from edgewake.cloud.ops.routes.shared import (
@@ -52,7 +53,8 @@ class RuleView(Rule):
 
     unit: str
     """The unit of the reported value's field; empty: none is known."""
-
+    quiet_until: int
+    """When its quiet hours end, ms; 0: it is not quiet now."""
     alerts: dict[State, int]
     looks_at: str
     """stream …, query …, silence …, problems."""
@@ -72,6 +74,8 @@ class RaisedAlert(Alert):
     field: str | None
     """The field of `value`; null: `value` is a text of its own."""
     unit: str
+    quiet_until: int
+    """When the quiet hours of its rule end, ms; 0: it is not quiet now."""
     notes: list[Told]
 
 
@@ -145,7 +149,13 @@ def router(services: Services) -> APIRouter:
         of_rule = table.of_rule(rule.name)
         counts = {state: sum(one.state is state for one in of_rule) for state in State}
         unit = unit_of(rule, services.tables.streams)
-        return RuleView(**rule.model_dump(), alerts=counts, looks_at=rule.basis, unit=unit)
+        return RuleView(
+            **rule.model_dump(),
+            alerts=counts,
+            looks_at=rule.basis,
+            unit=unit,
+            quiet_until=quiet.until(rule, clock.now_ms()),
+        )
 
     @routes.get("/v1/alerts")
     async def alerts(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[RuleView]:
@@ -344,5 +354,6 @@ def _raised(services: Services, alert: Alert, told: _Told) -> RaisedAlert:
         severity="warning" if rule is None else rule.severity,
         field=None if rule is None else rule.value,
         unit="" if rule is None else unit_of(rule, services.tables.streams),
+        quiet_until=0 if rule is None else quiet.until(rule, services.clock.now_ms()),
         notes=list(told.get((alert.rule, alert.key), {}).values()),
     )

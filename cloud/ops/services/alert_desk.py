@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from edgewake.cloud.alerts import condition, destination
+from edgewake.cloud.alerts import condition, destination, quiet
 from edgewake.cloud.alerts.destination import DestinationRefused, DestinationText
 from edgewake.cloud.alerts.judge import Tried
 from edgewake.cloud.alerts.sender import Sender
@@ -49,6 +49,9 @@ class AlertDesk:
             condition.check(text)
         except FilterError as error:
             raise Problem(422, "rule", f"when or until: {error}") from error
+        if text.quiet is not None and quiet.zone_of(text.quiet.zone) is None:
+            detail = f"quiet: unknown zone {text.quiet.zone!r}; expected one as Europe/Berlin"
+            raise Problem(422, "rule", detail)
         unknown = sorted(set(text.tell) - set(self.tables.alerts.destinations))
         if unknown:
             text_ = f"tell: there is no destination {unknown[0]!r}; make it first, or leave it out"

@@ -18,7 +18,7 @@ const UNITS = [[1, "seconds"], [60, "minutes"], [3600, "hours"], [86_400, "days"
 const TRIAL_AFTER_MS = 500;
 const EMPTY = {
   name: "", text: "", severity: "warning", kind: "stream", stream: "", query: "", when: "", until: "", by: "device", value: "",
-  silent_s: 600, problems: [], for_s: 0, over_for_s: 0, stale_s: 0, tell: [], group_s: 10, again_s: 0,
+  silent_s: 600, problems: [], for_s: 0, over_for_s: 0, stale_s: 0, tell: [], group_s: 10, again_s: 0, quiet: null,
 };
 
 /** What the form holds, as the API takes it. */
@@ -26,7 +26,7 @@ export function ruleOf(form) {
   const { kind } = form;
   const isData = kind === "stream" || kind === "query";
   return {
-    text: form.text, severity: form.severity, for_s: form.for_s, over_for_s: form.over_for_s, tell: form.tell, group_s: form.group_s, again_s: form.again_s,
+    text: form.text, severity: form.severity, for_s: form.for_s, over_for_s: form.over_for_s, tell: form.tell, group_s: form.group_s, again_s: form.again_s, quiet: form.quiet,
     ...(kind === "query" ? { query: form.query || null } : kind === "problems" ? {} : { stream: form.stream || null }),
     ...(isData && { when: form.when || null, until: form.until || null, by: form.by.split(",").map((one) => one.trim()).filter(Boolean), value: form.value || null, stale_s: form.stale_s }),
     ...(kind === "silence" && { silent_s: form.silent_s, when: form.when || null }),
@@ -103,6 +103,7 @@ function Form({ name, params, streams, queries, destinations, rule }) {
           ${destinations.length === 0 && html`<small>No destination yet: the alert stands on this page only. <a href="#/alerts?show=destinations">Add one</a></small>`}</div>
         <${Time} label="Gather news for" value=${form.group_s} onChange=${(group_s) => set({ group_s })} />
         <${Time} label="Tell what goes on again after" value=${form.again_s} onChange=${(again_s) => set({ again_s })} />
+        <${QuietHours} quiet=${form.quiet} severity=${form.severity} onChange=${(quiet) => set({ quiet })} />
       </fieldset>
       <p class="actions"><button class="primary">${name ? "Replace" : "Make the rule"}</button></p>
       <div role="status">${fault && html`<p class="fault">${fault.message} ${fault.status === 409 && html`<button type="button" onClick=${takeTheirs}>Load that version</button>`}</p>`}</div>
@@ -119,6 +120,26 @@ function Time({ label, value, onChange }) {
   const [unit, setUnit] = useState(() => UNITS.findLast(([size]) => value >= size && value % size === 0)?.[0] ?? 1);
   return html`<label>${label} <span class="time"><input type="number" min="0" max="10000" value=${value / unit} onInput=${({ target }) => onChange(Math.round(Number(target.value) * unit))} />
     <select aria-label=${`${label}: unit`} value=${unit} onChange=${({ target }) => { onChange((value / unit) * Number(target.value)); setUnit(Number(target.value)); }}>${UNITS.map(([size, name]) => html`<option value=${size}>${name}</option>`)}</select></span></label>`;
+}
+
+const SEVERITIES = ["info", "warning", "critical"];
+const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+const NIGHT = { name: "night", begins: "22:00", ends: "07:00", zone: ZONE, passes: "critical" };
+
+/** The span of a day in which nothing is told, or null. */
+function QuietHours({ quiet, severity, onChange }) {
+  const field = (key) => ({ value: quiet[key], onInput: ({ target }) => onChange({ ...quiet, [key]: target.value }) });
+  const passes = quiet?.passes && SEVERITIES.indexOf(severity) >= SEVERITIES.indexOf(quiet.passes);
+  return html`<div class="choices"><label><input type="checkbox" checked=${quiet !== null} onChange=${({ target }) => onChange(target.checked ? NIGHT : null)} /> Quiet hours</label></div>
+    ${quiet && html`<div role="group" aria-label="Quiet hours">
+      <label>Called <input required maxlength="40" ...${field("name")} /></label>
+      <label>From <input type="time" required ...${field("begins")} /></label>
+      <label>To <input type="time" required ...${field("ends")} /></label>
+      <label>In the zone <input required list="zones" spellcheck=${false} ...${field("zone")} /></label>
+      <datalist id="zones">${Intl.supportedValuesOf("timeZone").map((one) => html`<option value=${one} />`)}</datalist>
+      <label>Tell all the same <select aria-label="Tell all the same" value=${quiet.passes ?? ""} onChange=${({ target }) => onChange({ ...quiet, passes: target.value || null })}>
+        <option value="">nothing</option><option value="warning">warning and critical</option><option value="critical">critical</option></select></label>
+      <p class="hints" role="status">${passes ? `This rule is ${severity}: it waits for nothing.` : "What is over by then is never told; the rest is told when they end."}</p></div>`}`;
 }
 
 const Try = ({ name }) => html`<${Do} act=${async () => {

@@ -57,7 +57,7 @@ function Row({ alert, again, withRule }) {
   const isOpen = alert.state === "firing" || alert.state === "acknowledged";
   return html`<li><i class="dot" data-state=${alert.state === "firing" && alert.severity === "info" ? "late" : DOTS[alert.state]} aria-hidden="true"></i>
     <span class="what">${withRule && html`<a href=${`#/alerts/${enc(alert.rule)}`}>${alert.rule}</a> `}<b>${alert.key}</b> ${valueOf(alert)}${alert.notes?.length > 0 && html` <small>${alert.notes.map(({ destination, state }) => `${WENT[state]} ${destination}`).join(", ")}</small>`}</span>
-    <small>${alert.flapping ? "flaps, " : ""}${alert.state === "resolved" ? "over" : words(alert.state)} <${Ago} at=${alert.since} />${alert.by && ` by ${alert.by}`}${isSnoozed && html`, snoozed until <time title=${moment(alert.snoozed_until)}>${clock(alert.snoozed_until)}</time>`}</small>
+    <small>${alert.flapping ? "flaps, " : ""}${alert.state === "resolved" ? "over" : words(alert.state)} <${Ago} at=${alert.since} />${alert.by && ` by ${alert.by}`}${isSnoozed && html`, snoozed until <time title=${moment(alert.snoozed_until)}>${clock(alert.snoozed_until)}</time>`}${isOpen && alert.told !== "firing" && alert.quiet_until > 0 && html`, quiet until <time title=${moment(alert.quiet_until)}>${clock(alert.quiet_until)}</time>`}</small>
     ${isOpen && html`<span class="actions">
       ${alert.state === "firing" && html`<${Do} act=${() => say("ack", {})} done="taken" label=${`Acknowledge ${alert.key}`}>Acknowledge<//>`}
       ${isSnoozed ? html`<${Do} act=${() => say("snooze", { seconds: 0 })} done="told again" label=${`Tell ${alert.key} again`}>Tell again<//>`
@@ -98,7 +98,7 @@ export function AlertRule({ name, params }) {
         }} confirm=${`Remove ${name} and its alerts?`} done="removed">Remove<//></p>
       ${alerts.length === 0 && html`<p class="card quiet">It has raised nothing in the last week.</p>`}
       ${alerts.map((alert) => html`<section class="card raised" key=${alert.key} data-state=${alert.state}>
-        <ul><${Row} alert=${{ ...alert, field: rule.value, unit: rule.unit, severity: rule.severity }} again=${loaded.again} /></ul><${History} alert=${alert} /></section>`)}
+        <ul><${Row} alert=${{ ...alert, field: rule.value, unit: rule.unit, severity: rule.severity, quiet_until: rule.quiet_until }} again=${loaded.again} /></ul><${History} alert=${alert} /></section>`)}
       ${notes.length > 0 && html`<h2 class="gap">Told</h2><${Rows} caption="Told" rows=${notes} columns=${[
         ["made_at", "when", { view: ({ made_at }) => html`<${Ago} at=${made_at} />` }],
         ["destination", "whom"],
@@ -127,6 +127,7 @@ const facts = (rule) => [
   ["holds for", rule.for_s ? duration(rule.for_s) : "at once"],
   ["severity", rule.severity],
   ["tells", rule.tell.join(", ") || "nobody"],
+  ["quiet hours", rule.quiet && html`${rule.quiet.name}, ${rule.quiet.begins}–${rule.quiet.ends} ${rule.quiet.zone}${rule.quiet_until > 0 && html`: nothing is told until <time title=${moment(rule.quiet_until)}>${clock(rule.quiet_until)}</time>`}`],
   ["again after", rule.again_s ? duration(rule.again_s) : "never"],
   ["version", html`${rule.version} by ${rule.changed_by}, <${Ago} at=${rule.changed_at} />`],
 ];

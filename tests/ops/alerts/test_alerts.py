@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -358,3 +359,31 @@ def test_who_changed_an_older_version_is_told_by_whom_it_was_changed(
     assert "version 2 now, changed by operator" in conflict["detail"]
     same = alerts.ask("PUT", f"/v1/alerts/{name}?version=1", body | {"text": "two"})
     assert same["version"] == 2
+
+
+def test_in_quiet_hours_notes_wait_unless_the_rule_is_severe_enough(
+    alerts: Alerts, receiver: Hook, unique: Callable[[str], str]
+):
+    stream = alerts.stream()
+    hook = alerts.destination("hook", receiver.url, SECRET)
+    begins = datetime.now(UTC) - timedelta(hours=1)
+    quiet = {"name": "now", "begins": f"{begins:%H:%M}", "zone": "UTC"}
+    quiet["ends"] = f"{begins + timedelta(hours=12):%H:%M}"
+    facts = {"stream": stream, "when": "temperature > 30", "tell": [hook], "quiet": quiet}
+    waits = alerts.rule(unique("r"), **facts)
+    passes = alerts.rule(unique("r"), **facts, severity="critical")
+    alerts.send(stream, "oven", 31.0)
+    wait_until(lambda: receiver.calls != [], "the severe one is told")
+    wait_until(lambda: alerts.states(waits) == {"oven": "firing"}, "the other fires as well")
+    assert [call["rule"] for call in receiver.calls] == [passes]
+    found = alerts.ask("GET", f"/v1/alerts/{waits}")
+    assert (found["notes"], found["alerts"][0]["told"]) == ([], "")
+    assert found["rule"]["quiet_until"] > found["alerts"][0]["since"]
+    wrong = {**facts, "quiet": quiet | {"zone": "Europe/Nowhere"}}
+    detail = alerts.ask("PUT", f"/v1/alerts/{waits}", {"group_s": 0, **wrong}, 422)["detail"]
+    assert "unknown zone 'Europe/Nowhere'" in detail
+    alerts.ask("PUT", f"/v1/alerts/{waits}", {"group_s": 0, **facts, "quiet": None})
+    wait_until(lambda: len(receiver.calls) == 2, "what still fires is told once it is not quiet")
+    assert receiver.calls[1]["rule"] == waits
+    for rule in (waits, passes):
+        alerts.ask("DELETE", f"/v1/alerts/{rule}", status=204)
