@@ -68,8 +68,9 @@ default_md = sha256
 default_crl_days = 3650
 END
     if [ ! -e "$public/$1-ca.crt" ]; then
+        # A name of its own: of two authorities of one name a broker would ask the wrong one.
         openssl req -x509 -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "authority/$1/ca.key" \
-            -out "$public/$1-ca.new" -days 3650 -subj "/CN=Edgewake $1" -addext keyUsage=critical,keyCertSign,cRLSign 2>/dev/null
+            -out "$public/$1-ca.new" -days 3650 -subj "/CN=Edgewake $1 $(openssl rand -hex 4)" -addext keyUsage=critical,keyCertSign,cRLSign 2>/dev/null
         mv "$public/$1-ca.new" "$public/$1-ca.crt"
     fi
     revocations "$1"

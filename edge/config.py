@@ -190,12 +190,22 @@ class AgentConfig(ConfigTable):
                     "expected another name"
                 )
             if chain.stream not in logged:
-                hint = "no source or earlier chain makes it"
+                hint = "no source or earlier chain makes it" + self._unnamed
                 if chain.stream in sources:
                     hint = "its source is one_way, which logs nothing"
                 raise ValueError(f"chain: it cannot read {chain.stream!r}: {hint}")
             logged.add(chain.into)
         self._check_watched(sources, logged)
+
+    @property
+    def _unnamed(self) -> str:
+        """What to do where a stream may be one that maps name, which nobody knows beforehand."""
+        if not any(source.has_streams for source in self.source):
+            return ""
+        return (
+            '; streams that a source with `streams = "all"` fills are known only when they come: '
+            "give this one a source of its own beside it (`stream`), with the same presets"
+        )
 
     def _check_watched(self, sources: set[str], logged: set[str]) -> None:
         alerts: dict[str, tuple[Lane, bool]] = {}
@@ -203,7 +213,7 @@ class AgentConfig(ConfigTable):
             if rule.stream not in logged:
                 raise ValueError(
                     f"absence {rule.name!r}: {rule.stream!r} is not a stream of a logged source "
-                    "or a chain"
+                    f"or a chain{self._unnamed}"
                 )
             if rule.into in sources | logged or alerts.setdefault(
                 rule.into, (rule.lane, rule.send)
@@ -216,7 +226,7 @@ class AgentConfig(ConfigTable):
             if action.stream not in logged | alerts.keys():
                 raise ValueError(
                     f"action {action.name!r}: {action.stream!r} is not a stream of a logged "
-                    "source, a chain or an absence rule"
+                    f"source, a chain or an absence rule{self._unnamed}"
                 )
         for sketch in self.sketch:
             if (
@@ -230,7 +240,7 @@ class AgentConfig(ConfigTable):
                 )
                 raise ValueError(
                     f"sketch: {sketch.stream!r} is not a stream of a logged source or a chain "
-                    f"that {wanted}"
+                    f"that {wanted}{self._unnamed}"
                 )
         if SKETCHES in sources | logged | alerts.keys():
             raise ValueError(f"source, chain or absence: {SKETCHES!r} is the stream of sketches")

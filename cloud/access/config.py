@@ -19,6 +19,10 @@ from edgewake.protocol.config import Config
 
 ANSWER_BYTES_MAX: Final = 256 * MIB
 """Bytes of answers that are being sent: four of the largest there are."""
+LATEST_MIB: Final = 384
+"""MiB of rows of the latest: four streams of 125,000 rows of 200 bytes."""
+LATEST_RECORDS: Final = 70_000
+"""Records of a partition that are read back for them: some seconds of reading."""
 CLIENT_BYTES: Final = 144 * 1024
 """What waits for a client that does not read: less than WRITE_HIGH_BYTES and one piece of 64 KB;
 and its connection, 16 KB."""
@@ -83,6 +87,14 @@ class AccessConfig(Config):
     200, `retry`, end)."""
     followed_max: int = Field(default=200, ge=1)
     """Streams followed at the same time. One more is refused with 503."""
+    latest_mib: int = Field(default=LATEST_MIB, ge=16)
+    """Memory in MiB for the rows of `/v1/latest` and `/v1/sync`, used as they are asked for: of
+    one stream or query a fourth at most, 600 bytes a row and its JSON (125,000 rows of 200 bytes;
+    a million: 3200, with as many records and `answer_bytes_max`). What is too much is left out, and
+    said."""
+    latest_records: int = Field(default=LATEST_RECORDS, ge=1000)
+    """Records of each partition that are read back for these rows, the last 20,000 of them before
+    the first answer. Who was silent for longer is left out, and that is said."""
     answer_bytes_max: int = Field(default=ANSWER_BYTES_MAX, ge=1 << 20)
     """Bytes of answers (the latest, data sync, pages) that are made or sent at the same time. One
     more, or of one client more than its `address_share`, is refused with 503."""

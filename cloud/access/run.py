@@ -29,6 +29,7 @@ from edgewake.cloud.access.sockets.protocol import SocketProtocol
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.cursor_keys import KeyFile, state_key_file
 from edgewake.cloud.log.hub import Hub
+from edgewake.cloud.log.hub_bounds import MIB
 from edgewake.cloud.login.reader import people_of
 from edgewake.cloud.rights.config import checked
 from edgewake.cloud.rights.rights import Rights
@@ -125,6 +126,8 @@ async def run(settings: AccessConfig) -> None:
         address_share=settings.address_share,
         answer_bytes_max=settings.answer_bytes_max,
         stall_s=settings.stall_s,
+        bytes_max=settings.latest_mib * MIB,
+        records_max=settings.latest_records,
     )
     reports = ClientReports(settings.kafka, settings.name, streams, clock)
     hub.catalogue.on_ending = reports.hear

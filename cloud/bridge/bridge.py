@@ -40,6 +40,7 @@ from edgewake.cloud.bridge.admission.catalogue import (
     AwaitsCatalogueError,
     Catalogue,
     NotNow,
+    OtherTypesError,
     over_share,
 )
 from edgewake.cloud.bridge.admission.compiled import CompiledStreams
@@ -225,6 +226,8 @@ class Bridge:
         packet = expand_compact(packet)
         payload = packet.head if isinstance(packet, Unreadable) else packet.payload
         fingerprint = hash(payload)
+        # After a reconnect the broker repeats what it got no PUBACK for. These readings are on
+        # their way to Kafka already, so only the packet to answer is another one.
         if (known := ledger.readopt(packet.packet_id, fingerprint)) is not None:
             self.metrics.readopted += 1
             self._answer_device(known)
@@ -243,14 +246,21 @@ class Bridge:
     def _is_only_counted(
         self, ledger: AckLedger, packet: mqtt5.PublishPacket | Unreadable, fingerprint: int
     ) -> bool:
-        """Count a message of a device that was refused another one just now; True: that is all."""
+        """Count a message of a device that was refused another one just now; True: that is all.
+
+        Who waits for an answer hears `later` as long as it may, and sends again.
+        """
         now_s = self._clock.monotonic_s()
         if now_s >= self._allowance.muted_until_s:
             return False  # as it is nearly always, and costs no message anything
-        if is_answerable(packet) or is_status(packet.topic):
-            return False
         account = self._payers.of(packet.topic, now_s)
-        if now_s >= account.muted_until_s:
+        if not account.is_muted(now_s):
+            return False
+        if is_status(packet.topic):
+            is_heard = account.life_bytes > 0
+        else:
+            is_heard = account.laters > 0 and is_answerable(packet)
+        if is_heard:
             return False
         self._refusals.count(packet, RejectReason.QUOTA, account)
         if packet.packet_id is not None:
@@ -274,10 +284,20 @@ class Bridge:
             delivery.is_left_out = True
         now_s = self._clock.monotonic_s()
         account = self._allowance.account(device, now_s)
-        if isinstance(packet, mqtt5.PublishPacket) and not account.wait_s(now_s):
-            account.pay(len(packet.payload), ASK_S)
-            self.feeds.on_ask(device, packet.payload)
         self._work.set()
+        if account.is_muted(now_s) and account.laters <= 0:
+            self.feeds.left_out += 1
+            return
+        if isinstance(packet, mqtt5.PublishPacket):
+            wait_s = account.wait_s(now_s)
+            if wait_s <= 0:
+                account.pay(len(packet.payload), ASK_S)
+                self.feeds.on_ask(device, packet.payload)
+            elif account.may_be_told_later(now_s):
+                self.feeds.put_off(device, packet.payload, wait_s)
+            else:
+                self.feeds.left_out += 1
+                self._allowance.mute(account, now_s)
 
     def _send_chunk(self, device: str, chunk: FeedChunk) -> None:
         """Send a chunk; one that the broker does not take now is lost, and asked for again."""
@@ -292,6 +312,7 @@ class Bridge:
             packet.packet_id, packet.response_topic, packet.correlation_data, size_of(packet),
             self._clock.monotonic_s(), fingerprint
         )  # fmt: skip
+        # Without a packet id (QoS 0) nobody waits for a PUBACK, and the broker repeats nothing.
         if delivery.packet_id is not None:
             ledger.add(delivery)
         self._admit_or_park(packet, delivery, received_at)
@@ -300,6 +321,7 @@ class Bridge:
     def _admit_or_park(
         self, packet: mqtt5.PublishPacket | Unreadable, delivery: Delivery, received_at: int
     ) -> None:
+        # What follows a parked message on its topic is parked, too: it would overtake it otherwise.
         if packet.topic in self._parked or not self._admitted(packet, delivery, received_at):
             self._parked.add(packet.topic, ParkedMessage(packet, delivery, received_at))
             self._in_flight.add(delivery.bytes)
@@ -505,6 +527,8 @@ class Bridge:
                 packet, delivery, why.refusal, account, received_at, later=why.later
             )
         except Rejected as why:
+            if isinstance(why, OtherTypesError):
+                delivery.types = why.decided
             record = self._refusals.letter(packet, delivery, why, account, received_at)
         if record is None:
             return True

@@ -76,13 +76,8 @@ class Feeds:
 
     def on_ask(self, device: str, payload: bytes) -> None:
         """A question. The newer one of the same feed counts."""
-        try:
-            ask = decode(FeedAsk, payload)
-        except Rejected as error:
-            self.left_out += 1
-            log.debug(
-                "a question for a feed: %s", error, extra={"event": "feed.wrong", "device": device}
-            )
+        ask = self._read_ask(device, payload)
+        if ask is None:
             return
         self._give_up(device, ask.feed)
         if not self._has_room(device):
@@ -91,6 +86,24 @@ class Feeds:
         task = asyncio.get_running_loop().create_task(self._answer(device, ask))
         self._tasks.setdefault(device, {})[ask.feed] = task
         task.add_done_callback(lambda done: self._ended(device, ask.feed, done))
+
+    def put_off(self, device: str, payload: bytes, wait_s: float) -> None:
+        """Tell a device that asks more than its share allows when it may ask again."""
+        self.left_out += 1
+        ask = self._read_ask(device, payload)
+        if ask is not None:
+            self._send(device, _error(ask, "the share of this device is used up", wait_s))
+
+    def _read_ask(self, device: str, payload: bytes) -> FeedAsk | None:
+        """None where it cannot be read."""
+        try:
+            return decode(FeedAsk, payload)
+        except Rejected as error:
+            self.left_out += 1
+            log.debug(
+                "a question for a feed: %s", error, extra={"event": "feed.wrong", "device": device}
+            )
+            return None
 
     def _has_room(self, device: str) -> bool:
         """Is there room for one more of this device, or is some made for it?"""

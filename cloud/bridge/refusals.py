@@ -82,7 +82,7 @@ class Refusals:
         None where the device must come again `later`, or has too many letters.
         """
         if later is not None and is_answerable(packet):
-            self._postpone(delivery, later)
+            self._postpone(packet, delivery, why, account, later)
             return None
         room = account.letter_room(size_of(packet), delivery.since_s)
         if room is Room.NONE:
@@ -130,7 +130,18 @@ class Refusals:
         for one in self._allowance.left_out():
             yield left_out_letter(one, part=self._part, received_at=self._clock.now_ms())
 
-    def _postpone(self, delivery: Delivery, later: Later) -> None:
+    def _postpone(
+        self,
+        packet: mqtt5.PublishPacket | Unreadable,
+        delivery: Delivery,
+        why: Rejected,
+        account: Account,
+        later: Later,
+    ) -> None:
+        """Ask the device to come again; one that was asked too often is not answered."""
+        if later.reason is LaterReason.QUOTA and not account.may_be_told_later(delivery.since_s):
+            self._only_count(packet, delivery, why, account)
+            return
         self._metrics.later[later.reason] += 1
         delivery.later = later
         self._answer(delivery)
@@ -148,8 +159,18 @@ class Refusals:
         """
         if is_answerable(packet):
             detail = f"more dead letters than device {account.device!r} may have; this one: {why}"
-            self._postpone(delivery, Later(LaterReason.QUOTA, LETTER_RETRY_MS, detail))
+            later = Later(LaterReason.QUOTA, LETTER_RETRY_MS, detail)
+            self._postpone(packet, delivery, why, account, later)
             return
+        self._only_count(packet, delivery, why, account)
+
+    def _only_count(
+        self,
+        packet: mqtt5.PublishPacket | Unreadable,
+        delivery: Delivery,
+        why: Rejected,
+        account: Account,
+    ) -> None:
         self._allowance.mute(account, delivery.since_s)
         self.count(packet, why.reason, account)
         delivery.is_left_out = True

@@ -17,6 +17,7 @@ import orjson
 
 from edgewake.cloud.traces.events import Traced
 from edgewake.protocol.frames import record as records
+from edgewake.protocol.json_text import compact
 
 log = logging.getLogger("edgewake.hub")
 
@@ -124,9 +125,14 @@ class Decoder:
             self._bytes -= freed
 
 
+def _line(fields: Mapping[str, Any]) -> bytes:
+    """JSON in one line, which is kept for the readers to come."""
+    return compact(orjson.dumps(fields))
+
+
 def project(event: Event, fields: Mapping[str, Any]) -> Event:
     """A data event reduced to the columns of a `select=`."""
-    return Event(event.kind, fields, orjson.dumps(fields), event.trace)
+    return Event(event.kind, fields, _line(fields), event.trace)
 
 
 def _result_event(record: Record) -> Event:
@@ -134,9 +140,7 @@ def _result_event(record: Record) -> Event:
     if not isinstance(fields, dict):
         raise TypeError(f"a result is an object, not {type(fields).__name__}")
     one_line = (
-        record.value
-        if b"\n" not in record.value and b"\r" not in record.value
-        else orjson.dumps(fields)
+        record.value if b"\n" not in record.value and b"\r" not in record.value else _line(fields)
     )
     return _bounded(Event(WATERMARK if record.is_watermark else DATA, fields, one_line))
 
@@ -145,10 +149,7 @@ def _stream_events(record: Record) -> Sequence[Event]:
     decoded = records.decode(record.value)
     if decoded.frame.gap is not None:
         return [_device_gap(decoded)]
-    return [
-        _bounded(Event(DATA, reading, orjson.dumps(reading)))
-        for reading in records.readings(decoded)
-    ]
+    return [_bounded(Event(DATA, reading, _line(reading))) for reading in records.readings(decoded)]
 
 
 def _device_gap(record: records.Record) -> Event:
@@ -165,7 +166,7 @@ def _device_gap(record: records.Record) -> Event:
         "seq": record.frame.seq,
         "received_at": record.received_at,
     }
-    return Event(GAP, fields, orjson.dumps(fields))
+    return Event(GAP, fields, _line(fields))
 
 
 def _unreadable(record: Record) -> Event:
@@ -179,7 +180,7 @@ def _unreadable(record: Record) -> Event:
         "offset": record.offset,
         "bytes": len(record.value),
     }
-    return Event(GAP, fields, orjson.dumps(fields))
+    return Event(GAP, fields, _line(fields))
 
 
 def _bounded(event: Event) -> Event:
@@ -191,4 +192,4 @@ def _bounded(event: Event) -> Event:
         if name in event.fields
     }
     fields = {"scope": "event", "reason": "oversize", "lost": 1, "bytes": len(event.data), **origin}
-    return Event(GAP, fields, orjson.dumps(fields))
+    return Event(GAP, fields, _line(fields))

@@ -116,6 +116,8 @@ class Sequencer:
             self._on_turn()
             session: Session | None = None
             try:
+                # An id that no session had: who takes a shard over fences the id that claimed it,
+                # and would otherwise end our next session with the one that was given up.
                 transactional_id = f"sequencer-{self._config.name}-{self._rng.getrandbits(64):016x}"
                 session = Session(
                     self._config,

@@ -14,6 +14,7 @@ import orjson
 
 from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.processors.chain import Chain, ChainState, decode_state
+from edgewake.protocol.json_text import compact
 
 OWN = ""
 """The place of the device itself among its things."""
@@ -40,16 +41,15 @@ class ThingStates:
         for thing, state in _of_things(found):
             if self._chain.resume(state.encode()) == state:
                 self._states[thing] = state
-                self._bodies[thing] = state.encode()
+                self._bodies[thing] = compact(state.encode())
                 self.is_resumed = True
 
     def apply(self, thing: str, readings: Sequence[Reading]) -> list[Reading]:
         """What is made of a thing's readings."""
         applied = self._chain.apply(self._states.get(thing) or self._chain.begin(), readings)
         self._bodies.pop(thing, None)
-        self._states[thing], self._bodies[thing] = self._chain.kept(
-            applied.state, self._bytes_max // 2
-        )
+        self._states[thing], body = self._chain.kept(applied.state, self._bytes_max // 2)
+        self._bodies[thing] = compact(body)
         return list(applied.readings)
 
     def encode(self) -> bytes:

@@ -12,8 +12,8 @@ Payload (JSON):
                                                                  it; send it again after that time
 
 An answer `kept` also has `"types": {"speed": "number"}` where the message had odd values of fields
-(`speed_odd`) whose types an operator has decided: an agent whose first value was another one learns
-it so.
+(`speed_odd`) whose types an operator has decided, and so has one that refuses a message for values
+of another type than was decided: an agent whose first value was another one learns it so.
 
 A device that names `ew/v1/<device>/acks` as its response topic gets what is due to it in one
 message, each answer beside its correlation data, which then must be text; a token alone means kept:
@@ -114,7 +114,7 @@ class Ack(NamedTuple):
     rejected: RejectReason | None = None
     detail: str = ""
     types: Mapping[str, FieldType] = NO_TYPES
-    """Decided types of fields that had odd values."""
+    """Decided types of fields that had values of others."""
 
     def encode(self) -> bytes:
         """The payload."""
@@ -122,13 +122,12 @@ class Ack(NamedTuple):
             return orjson.dumps({"token": str(self.token), "types": self.types})
         if self.rejected is None:
             return f'{{"token":"{self.token}"}}'.encode()
-        return orjson.dumps(
-            {
-                "token": str(self.token),
-                "rejected": self.rejected.value,
-                "detail": self.detail[:DETAIL_CHARS_MAX],
-            }
-        )
+        said = {
+            "token": str(self.token),
+            "rejected": self.rejected.value,
+            "detail": self.detail[:DETAIL_CHARS_MAX],
+        }
+        return orjson.dumps(said | ({"types": self.types} if self.types else {}))
 
     @classmethod
     def decode(cls, payload: bytes) -> Ack:
@@ -159,10 +158,11 @@ def _answer(body: Any) -> Ack | Later:
         )
     rejected, detail = body.get("rejected"), str(body.get("detail", ""))
     token = AckToken.parse(body["token"])
+    types = _types(body.get("types"))
     if rejected is None:
-        return Ack(token, None, detail, _types(body.get("types")))
+        return Ack(token, None, detail, types)
     try:
-        return Ack(token, RejectReason(rejected), detail)
+        return Ack(token, RejectReason(rejected), detail, types)
     except ValueError:
         # Devices are upgraded last: a reason that we do not know yet refuses as well.
         return Ack(token, RejectReason.UNKNOWN, f"{rejected!s:.64}: {detail}")

@@ -291,6 +291,9 @@ class _Mapping:
         time_ms = None if of.time is None else self._time(of.time, own)
         named: dict[str, Any] = {}
         units = self._units(own)
+        for name, unit in of.own_units.items():
+            if name in own:
+                units[name] = unit
         for rule in of.fields:
             self._name(rule, parts, own, named, units)
         for path in of.left_out:
@@ -396,13 +399,15 @@ class _Mapping:
         found = path.all(self._whole) if path.is_whole else path.take(own)
         for star, value in found:
             name = self._filled(rule.name, path.text, parts, own).replace("*", star)
-            if rule.unit:
-                units[name] = rule.unit
             if rule.is_apart and type(value) is list:
-                for number, one in enumerate(value[:FIELDS_MAX]):
-                    self._put(rule, f"{name}_{number}", one, into)
+                apart = enumerate(value[:FIELDS_MAX])
+                named = [(f"{name}_{number}", one) for number, one in apart]
             else:
-                self._put(rule, name, value, into)
+                named = [(name, value)]
+            for its_name, one in named:
+                if rule.unit:
+                    units[its_name] = rule.unit
+                self._put(rule, its_name, one, into)
 
     def _put(self, rule: FieldRule, name: str, value: Any, into: dict[str, Any]) -> None:
         text = None

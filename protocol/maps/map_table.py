@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any, Final, TypeVar
 
@@ -60,6 +60,8 @@ def map_of(row: Mapping[str, Any], number: int, *, zone: tzinfo, base: str | Non
     if payload not in known_kinds():
         raise table.wrong("payload", f"{payload!r}: expected one of {', '.join(known_kinds())}")
     ignore = table.get("ignore", bool, list, default=[])
+    fields, keeps_others = _fields(table, parts), _others(table)
+    own_units = {} if not keeps_others else _own_units(fields)
     found = Map(
         name=table.get("name", str, default=str(number)),
         topic=topic,
@@ -74,11 +76,12 @@ def map_of(row: Mapping[str, Any], number: int, *, zone: tzinfo, base: str | Non
         presence=_presence(table),
         seq=_optional_path(table, "seq"),
         time=_time(table, zone),
-        fields=_fields(table, parts),
+        fields=tuple(rule for rule in fields if rule.path.text not in own_units),
+        own_units=own_units,
         tags=_tags(table, parts),
         units=_optional_path(table, "units"),
         left_out=() if isinstance(ignore, bool) else _paths(table, "ignore", ignore),
-        keeps_others=_others(table),
+        keeps_others=keeps_others,
         is_ignored=ignore is True,
     )
     table.done()
@@ -285,6 +288,16 @@ def _fields(table: Table, parts: Collection[str]) -> tuple[FieldRule, ...]:
     if len(found) > FIELDS_MAX:
         raise table.wrong("fields", f"expected at most {FIELDS_MAX}")
     return tuple(_field(name, said, (*where, name), parts) for name, said in found.items())
+
+
+def _own_units(fields: Sequence[FieldRule]) -> dict[str, str]:
+    """Units of fields that keep their names and values, so that no rule has to move them."""
+    return {
+        rule.path.text: rule.unit
+        for rule in fields
+        if rule.unit and rule.is_plain and not rule.is_apart and not rule.when
+        if rule.path.steps == (rule.path.text,) and rule.name.constant == rule.path.text
+    }
 
 
 def _field(path: str, said: Any, where: tuple[str, ...], parts: Collection[str]) -> FieldRule:

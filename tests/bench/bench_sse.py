@@ -16,7 +16,8 @@ clients fall behind without losing anything.
 Rivals in the same run, with the same readers: sse-starlette with bytes made ready once and joined
 as ours are, nchan under nginx (Debian's libnginx-mod-nchan, which `python -m tests.needs`
 installs), and Mercure's hub where it is installed (`go install
-github.com/dunglas/mercure/cmd/mercure@v0.20.0`). They filter nothing and sign no cursor.
+github.com/dunglas/mercure/cmd/mercure@v0.20.0`; on 2026-11-28 the Go module proxy refused the list
+of its versions, 403, so it could not be had). They filter nothing and sign no cursor.
 
 `python -m tests.bench.bench_sse [--runs 3] [--json FILE]`
 """

@@ -97,7 +97,9 @@ async def test_an_agent_that_was_told_later_is_accepted_after_an_operator_change
             await one_answer(honest, number)
             number += 1
     liar.publish(frame_of("warm", 1), correlation=b"2", packet_id=2, content_type=FRAME_TYPE)
-    assert (await liar.answered(2)).rejected is RejectReason.FIELD_TYPE
+    refused = await liar.answered(2)
+    assert refused.rejected is RejectReason.FIELD_TYPE
+    assert refused.types == {"v": FieldType.NUMBER}, "so that the next ones are right"
 
 
 async def test_a_frame_without_an_answer_is_a_dead_letter_where_others_are_told_later(

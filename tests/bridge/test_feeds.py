@@ -6,12 +6,17 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator
 
+import mqtt5
 import orjson
 import pytest
 
 from edgewake.cloud.bridge import feeds as module
 from edgewake.cloud.bridge.feeds import FeedConfig, Feeds
-from edgewake.protocol.downlink.feed import FEEDS_MAX
+from edgewake.cloud.bridge.mqtt.ack_ledger import AckLedger
+from edgewake.protocol import topics
+from edgewake.protocol.clock import FakeClock
+from edgewake.protocol.downlink.feed import FEEDS_MAX, FeedChunk
+from tests.bridge.thingsboard.alone import away, bridge
 
 MOST = 40
 
@@ -81,3 +86,20 @@ async def test_one_device_has_its_own_bound_and_may_ask_again(waiting: Waiting) 
     waiting.asks("a", first=3)
     assert waiting.held == {"a": FEEDS_MAX}
     assert waiting.feeds._tasks["a"]["f3"] is not task, "the newer one counts"
+
+
+async def test_who_asks_too_much_is_told_a_bounded_number_of_times_when_to_ask_again() -> None:
+    clock = FakeClock()
+    made, told = bridge(clock, away(10)), list[FeedChunk]()
+    made.feeds._send = lambda _, chunk: told.append(chunk)
+    account = made.account("greedy")
+    account.busy_s, account.laters = -0.1, 2
+    ask = orjson.dumps({"feed": "f", "streams": ["city"], "after": ""})
+    for _ in range(5):
+        made._on_publish(AckLedger(), mqtt5.PublishPacket(topics.feed("greedy"), ask))
+    assert [(one.feed, round(one.retry_s)) for one in told] == [("f", 2)] * 2
+    assert made.feeds._tasks == {}, "no access server is asked"
+    clock.advance(told[0].retry_s + 0.1)
+    made._on_publish(AckLedger(), mqtt5.PublishPacket(topics.feed("greedy"), ask))
+    assert list(made.feeds._tasks) == ["greedy"]
+    await made.feeds.close()

@@ -29,11 +29,13 @@ DEVICE, STREAM = "spammer", "many"
 
 
 async def flooded(clock: FakeClock) -> Bridge:
-    """A bridge to which a device owes much, and which keeps no dead letter of it any more."""
+    """A bridge to which a device owes much, and which keeps no dead letter of it any more, answers
+    it no more, and has heard enough of its life.
+    """
     made = bridge(clock, away(10))
     account = made.account(DEVICE)
     account.pay_for(int(OWED), 0)
-    account.letters = -OWED
+    account.letters = account.laters = account.life_bytes = -OWED
     return made
 
 
@@ -42,10 +44,22 @@ def message(number: int, topic: str, **more: object) -> mqtt5.PublishPacket:
     return mqtt5.PublishPacket(topic, b'{"n":%d}' % number, qos=qos, **more)  # type: ignore[arg-type]
 
 
-async def test_each_message_is_counted_and_most_of_them_without_a_look_inside() -> None:
+KINDS = {
+    "reading": (topics.up(DEVICE, STREAM), {}),
+    "awaited": (
+        topics.up(DEVICE, STREAM),
+        {"response_topic": topics.ack(DEVICE), "correlation_data": b"1"},
+    ),
+    "status": (topics.status(DEVICE), {}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_each_message_is_counted_and_most_of_them_without_a_look_inside(kind: str) -> None:
     clock = FakeClock()
     one_by_one, at_once = await flooded(clock), await flooded(clock)
-    packets = [message(number, topics.up(DEVICE, STREAM)) for number in range(FLOOD)]
+    topic, more = KINDS[kind]
+    packets = [message(number, topic, **more) for number in range(FLOOD)]
 
     def cost_s(made: Bridge, pause_s: float) -> float:
         ledger, began_s = AckLedger(), time.thread_time()
@@ -66,11 +80,14 @@ async def test_what_the_broker_awaits_is_acknowledged_and_who_awaits_an_answer_h
         made._on_publish(ledger, message(number, topic, packet_id=number))
     assert made.account(DEVICE).muted_until_s > clock.monotonic_s(), "the second one was counted"
     assert ledger.pubacks() == [1, 2]
+    made.account(DEVICE).laters, made.account(DEVICE).life_bytes = 1, 1
     asked = {"response_topic": topics.ack(DEVICE), "correlation_data": b"3"}
     made._on_publish(ledger, message(3, topic, **asked))
-    assert sum(made.metrics.later.values()) == 1
+    made._on_publish(ledger, message(4, topic, **asked))
+    assert sum(made.metrics.later.values()) == 1, "of two; the other one was told no more"
+    assert made.metrics.outcomes["counted"] == 3
     made._on_publish(ledger, mqtt5.PublishPacket(topics.status(DEVICE), b"online"))
-    assert made.metrics.outcomes["counted"] == 2, "that it is there is no reading"
+    assert made.metrics.outcomes["counted"] == 3, "that it is there is no reading"
 
 
 async def test_who_owes_nothing_is_never_muted_by_a_letter_too_many() -> None:

@@ -245,6 +245,9 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.mqtt.disconnect()
         self.mqtt.loop_stop()
+        # They hold this client, which holds paho's: without them its sockets are closed at once.
+        self.mqtt.on_connect = self.mqtt.on_disconnect = self.mqtt.on_subscribe = None
+        self.mqtt.on_publish = self.mqtt.on_message = None
 
     def _note(self, mid: int, code: ReasonCode) -> None:
         self.codes[mid] = code.value

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import subprocess
 import sys
 import time
 from importlib.util import find_spec
+from itertools import chain, repeat
 from pathlib import Path
 
+import httpx
 import pytest
 from click.testing import CliRunner
 
@@ -17,9 +20,11 @@ from edgewake.edge.commands.cli import agent as agent_command
 from edgewake.edge.log.tables.schema import LOG_NAME, open_for_writing
 from edgewake.edge.mqtt_link import CONNECT_TIMEOUT_S
 from edgewake.edge.status import read_log
-from edgewake.protocol.errors import LocalError
+from edgewake.protocol.errors import LocalError, RejectReason
+from edgewake.protocol.frames.ack import Ack, AckToken
+from edgewake.protocol.frames.field_type import FieldType
 from tests.edge.helpers import json_of
-from tests.edge.peer import Peer
+from tests.edge.peer import Peer, Taken
 from tests.services import (
     PATIENCE_S,
     Mosquitto,
@@ -64,6 +69,34 @@ def edgewake(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 def resident_mib(pid: int) -> float:
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * 4096 / (1 << 20)
+
+
+async def test_a_type_that_a_refusal_says_is_learnt_so_that_what_comes_next_passes(
+    tmp_path: Path, mosquitto: Mosquitto
+) -> None:
+    """Its first value was text, and an operator decided for numbers: it was refused for ever."""
+
+    def values(taken: Taken) -> list[object]:
+        return list(taken.frame.fields.get("v", ()))
+
+    def answer(taken: Taken) -> Ack:
+        if any(type(value) is str for value in values(taken)):
+            decided = {"v": FieldType.NUMBER}
+            return Ack(AckToken(0, 1, dead=True), RejectReason.FIELD_TYPE, "text", decided)
+        return Ack(AckToken(0, 2))
+
+    (port,) = free_ports(1)
+    intake = f'[[source]]\ntype = "http_intake"\nstream = "posted"\nport = {port}\n'
+    path = config(tmp_path, mosquitto.port, "agent-typed", intake)
+    async with Peer(mosquitto.port, answer=answer) as peer:
+        with part("agent", path, tmp_path / "out") as agent:
+            agent.wait_for(READY)
+            async with httpx.AsyncClient() as client, asyncio.timeout(PATIENCE_S):
+                for body in chain([{"v": "warm"}], repeat({"v": 5})):
+                    await client.post(f"http://127.0.0.1:{port}/", json=body)
+                    if 5 in [value for taken in peer.taken for value in values(taken)]:
+                        break
+    assert values(peer.taken[0]) == ["warm"]
 
 
 async def test_an_agent_measures_sends_says_how_it_is_and_stops_when_asked(

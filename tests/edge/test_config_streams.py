@@ -132,6 +132,18 @@ def configured(*sources: dict[str, Any], **tables: Any) -> AgentConfig:
             id="a chain that reads nothing",
         ),
         pytest.param(
+            [source("a", streams="all", presets=["influx"])],
+            {"chain": [chain("cpu", "b")]},
+            "give this one a source of its own",
+            id="a chain of what a map may name",
+        ),
+        pytest.param(
+            [source("a", streams="all", presets=["influx"])],
+            {"absence": [absence(stream="cpu")]},
+            "give this one a source of its own",
+            id="silence of what a map may name",
+        ),
+        pytest.param(
             [source("a", mode="one_way")],
             {"chain": [chain("a", "b")]},
             "one_way, which logs nothing",

@@ -45,6 +45,13 @@ def test_a_preset_and_nothing_else_fills_all_its_streams_over_a_kill(here: Floor
             url = f"http://127.0.0.1:{port}/write?db=d"
             with urllib.request.urlopen(url, line, timeout=10) as answer:
                 assert answer.status == 204
+        # Whoever writes JSON may write the key by which a map says a stream: it says nothing then.
+        own = urllib.request.Request(
+            f"http://127.0.0.1:{port}/", rb'{"\u0000stream": "cpu_many", "y": 2}',
+            {"Content-Type": "application/json"},
+        )  # fmt: skip
+        with urllib.request.urlopen(own, timeout=10) as answer:
+            assert answer.status == 200
     finally:
         for kind in ("STATE", "SENSOR"):
             topic = f"tele/meter-many-1/{kind}"
@@ -74,5 +81,7 @@ def test_a_preset_and_nothing_else_fills_all_its_streams_over_a_kill(here: Floor
         wait_until(lambda v=values: len(v()) >= 4, f"all of {stream}")
         assert values() == [0, 1, 2, 3], "each once"
     wait_until(lambda: column("mem_many", "gw-many", "x") == ["text"], "another type of the name")
+    wait_until(lambda: column("telegraf", "gw-many", "y") == [2], "what no map gave a stream")
     assert column("cpu_many", "gw-many", "x") == [1]
+    assert column("cpu_many", "gw-many", "y") == []
     process.stop()  # it would bring the things of other tests, too

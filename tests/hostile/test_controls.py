@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from edgewake.protocol import topics
 from tests.hostile import victims
 from tests.hostile.test_floods import NOTHING_BOUNDED, STREAMS, is_learnt, send_status
+from tests.hostile.test_slow_and_late import replaying
 from tests.hostile.world import World
 from tests.services import wait_until
 
@@ -20,6 +22,7 @@ pytestmark = [pytest.mark.services, pytest.mark.long]
 
 LETTERS = 1200
 """More than a device may have at once."""
+FRAMES, ROUNDS = 50, 10
 STATUSES = 500
 
 
@@ -74,3 +77,25 @@ def test_streams_of_one_device_leave_no_room_for_those_of_another(unbounded: Wor
             lambda: not is_learnt(another, f"beside_{time.time_ns()}"), "another one's is refused"
         )
         victims.note("another device", "a new stream is learnt", "it is refused")
+
+
+def test_frames_that_come_again_are_all_passed_on_again(here: World) -> None:
+    """Readers of the stream have each reading again and again. What waits for an earlier frame, as
+    two bridges bring them, waits once.
+    """
+    here.stop("sequencer-1")
+    here.start_sequencer(module="tests.hostile.forgetful_sequencer")
+    try:
+        with here.device("replayer") as replayer:
+            send, passed_on = replaying(here, replayer, "doubled")
+            for _ in range(ROUNDS):
+                for number in range(1, FRAMES + 1):
+                    send(number)
+            wait_until(lambda: len(passed_on()) > (ROUNDS - 1) * FRAMES, "most of them are there")
+            found = Counter(passed_on())
+    finally:
+        here.stop("sequencer-1")
+        here.start_sequencer()
+    assert set(found) == set(range(1, FRAMES + 1))
+    assert min(found.values()) > 1
+    victims.note("who reads the stream", "each once", f"each {min(found.values())} times or more")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
 import pytest
@@ -13,7 +14,7 @@ from paho.mqtt.properties import Properties
 from edgewake.protocol import topics
 from edgewake.protocol.frames import record
 from edgewake.protocol.frames.frame import FRAME_TYPE, Frame, encode
-from tests.deploy.production import CONNECT_V5, TLS_REFUSED, production_site
+from tests.deploy.production import CONNECT_V5, TLS_REFUSED, Client, production_site
 from tests.hostile.world import Victim, World, unharmed
 from tests.services import wait_until
 
@@ -80,30 +81,34 @@ def test_control_where_there_are_fewer_places_than_doors_nobody_else_comes_in() 
             site.shake_hands(late)
 
 
+def replaying(
+    here: World, replayer: Client, stream: str
+) -> tuple[Callable[[int], None], Callable[[], list[int]]]:
+    """What sends a frame of a week ago, and the numbers of those that were passed on."""
+    began = int(time.time() * 1000) - WEEK_MS
+
+    def send(number: int) -> None:
+        properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+        properties.ContentType = FRAME_TYPE
+        properties.ResponseTopic = topics.ack(replayer.name)
+        properties.CorrelationData = b"%d" % number
+        properties.UserProperty = ("sent_at", str(began + number))
+        frame = encode(Frame(1, number, number, [began + number], {"n": [number]}))
+        topic = topics.up(replayer.name, stream)
+        replayer.mqtt.publish(topic, frame, qos=0, properties=properties)
+
+    def passed_on() -> list[int]:
+        found = here.records(topics.stream_topic(stream), replayer.name)
+        return [record.decode(one.value() or b"").frame.frame or 0 for one in found]
+
+    return send, passed_on
+
+
 @pytest.mark.long
 def test_frames_of_a_week_ago_come_again_ten_times(here: World, victim: Victim) -> None:
     """Ten thousand of them: nothing of them is passed on a second time."""
-    began = int(time.time() * 1000) - WEEK_MS
     with here.device("replayer") as replayer:
-
-        def send(number: int) -> None:
-            properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
-            properties.ContentType = FRAME_TYPE
-            properties.ResponseTopic, properties.CorrelationData = (
-                topics.ack("replayer"),
-                b"%d" % number,
-            )
-            properties.UserProperty = ("sent_at", str(began + number))
-            frame = encode(Frame(1, number, number, [began + number], {"n": [number]}))
-            replayer.mqtt.publish(topics.up("replayer", "old"), frame, qos=0, properties=properties)
-
-        def passed_on() -> list[int]:
-            found = (
-                record.decode(one.value() or b"")
-                for one in here.records(topics.stream_topic("old"), "replayer")
-            )
-            return [one.frame.frame or 0 for one in found]
-
+        send, passed_on = replaying(here, replayer, "old")
         for number in range(1, FRAMES + 1):
             send(number)
         wait_until(lambda: len(passed_on()) >= FRAMES, "they are there once")

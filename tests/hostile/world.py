@@ -85,12 +85,13 @@ bootstrap = "{self.node.bootstrap}"
 """
         return self._start("bridge", name, "\n".join([text, *lines]), module)
 
-    def start_sequencer(self) -> Process:
-        """The sequencer."""
+    def start_sequencer(self, *, module: str | None = None) -> Process:
+        """The sequencer; `module`: another program."""
         return self._start(
             "sequencer",
             "sequencer-1",
             f'name = "sequencer-1"\n[kafka]\nbootstrap = "{self.node.bootstrap}"\n',
+            module,
         )
 
     def _start(self, command: str, name: str, text: str, module: str | None = None) -> Process:

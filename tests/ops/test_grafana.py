@@ -21,9 +21,9 @@ from edgewake.cloud.ops.routes.sql import as_objects
 from tests.deploy.test_grafana import DASHBOARDS
 from tests.feeds import Feed
 from tests.ops.conftest import Writer
+from tests.ops.routes.test_summaries import HOUR, minutes
 from tests.ops.service import Ops, running
 from tests.ops.test_app import declare
-from tests.ops.test_summaries import HOUR, minutes
 from tests.services import Kafka, wait_until
 
 TARGETS = [panel["targets"][0] for panel in DASHBOARDS["stream"]["panels"]]

@@ -20,7 +20,7 @@ from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.sketches.sketch import SketchKind
 from tests.ops.conftest import Writer
-from tests.ops.test_summaries import HOUR, minutes
+from tests.ops.routes.test_summaries import HOUR, minutes
 from tests.services import wait_until
 
 NEXT_DAY = HOUR + 30 * HOUR_MS

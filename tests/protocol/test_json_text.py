@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -10,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.protocol.json_text import is_meant_as_json, parse
+from edgewake.protocol.json_text import compact, is_meant_as_json, parse
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(),
@@ -84,3 +86,16 @@ def test_what_is_no_json_stays_none(text: bytes) -> None:
 )
 def test_what_begins_as_an_object_or_a_list_is_meant_as_json(text: bytes, is_meant: bool) -> None:
     assert is_meant_as_json(text) is is_meant
+
+
+def test_what_is_kept_takes_memory_of_its_own_size() -> None:
+    """What orjson makes takes 4 KB for as long as it is kept: a bound of bytes held nothing."""
+    before = _memory()
+    kept = [compact(orjson.dumps({"number": number})) for number in range(20_000)]
+    assert len(kept) == 20_000
+    assert _memory() - before < 20_000 * 500
+
+
+def _memory() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -7,13 +7,11 @@ stream behind the first page's cursor.
 
 from __future__ import annotations
 
-import heapq
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
-from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 import orjson
@@ -120,23 +118,6 @@ def in_turns(rows: Iterable[T]) -> Iterator[Sequence[T]]:
     left = iter(rows)
     while piece := list(islice(left, ROWS_A_TURN)):
         yield piece
-
-
-def ordered(pieces: Iterable[Sequence[Entry]], asked: Choice) -> Iterator[Sequence[Entry]]:
-    """The rows that may be chosen, in the order of the answer, in pieces of ROWS_A_TURN at most.
-
-    Nothing is done to more rows than that between two pieces: while rows are being sorted, pieces
-    are empty.
-    """
-    if not asked.is_by_key:
-        yield from pieces
-        return
-    in_order: list[list[Entry]] = []
-    for piece in pieces:
-        found = [entry for entry in piece if asked.after is None or entry.key > asked.after]
-        in_order.append(sorted(found, key=attrgetter("key")))
-        yield ()
-    yield from in_turns(heapq.merge(*in_order, key=attrgetter("key")))
 
 
 class Picker:

@@ -17,17 +17,19 @@ import json
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
-from edgewake.cloud.access.bounded.rows import Entry, in_turns
+from edgewake.cloud.access.bounded.rows import ROWS_A_TURN, Entry, in_turns
+from edgewake.cloud.access.latest.key_order import KeyOrder
 from edgewake.cloud.access.latest.latest_changes import At, Change, Changes, Row, is_behind
 from edgewake.cloud.log.decode import DATA, WATERMARK, Event
 from edgewake.cloud.rights.scope import Scope
 
-BYTES_MAX: Final = 64 * 1024 * 1024
-"""The most bytes of one stream's or query's rows: 160,000 of 200 bytes."""
-ROW_BYTES: Final = 200
-"""Memory of a row beside its data, roughly."""
+BYTES_MAX: Final = 96 * 1024 * 1024
+"""The most bytes of one stream's or query's rows: 125,000 of 200 bytes."""
+ROW_BYTES: Final = 600
+"""Memory of a row beside its data, roughly: its key, its places and where it stands."""
 _WITHDRAWN: Final = b""
 NO_WAY: Final[tuple[str, int | None]] = ("", None)
 NOWHERE: Final[At] = (0, (0, 0))
@@ -70,6 +72,8 @@ class Latest:
         """Grows with every change of a row, or of what is told of one."""
         self._rows: OrderedDict[str, _Row] = OrderedDict()
         """The one that was heard of least lately first."""
+        self._order = KeyOrder()
+        """The keys of all rows."""
         self._older: set[str] = set()
         """Keys of which only older events are known yet: of those the last one counts where nothing
         else tells."""
@@ -135,10 +139,39 @@ class Latest:
         row that was heard of least lately comes first; those of `keys`, or of a reader of a few
         devices, come in the order of their keys.
         """
+        return self._entries(self._seen(scope, keys))
+
+    def in_order(
+        self,
+        scope: Scope | None = None,
+        keys: frozenset[str] | None = None,
+        *,
+        after: str | None = None,
+    ) -> Iterator[Sequence[Entry]]:
+        """As `pieces`, in the order of keys, from behind `after` on.
+
+        A piece has its rows as they are when it is asked for: a page looks at no more rows than it
+        needs, and what changes meanwhile is told behind its cursor once more.
+        """
+        only = self.asked_for(scope, keys)
+        if only is None:
+            return self._entries(self._behind(after, scope))
+        chosen = sorted(key for key in only if after is None or key > after)
+        found = [(key, self._rows[key]) for key in chosen if key in self._rows]
+        return self._entries(self._pieces_of(found, scope))
+
+    def _behind(
+        self, after: str | None, scope: Scope | None
+    ) -> Iterator[Sequence[tuple[str, _Row]]]:
+        while piece := list(islice(self._order.after(after), ROWS_A_TURN)):
+            yield [(key, self._rows[key]) for key in piece if self.sees(scope, key)]
+            after = piece[-1]
+
+    def _entries(self, pieces: Iterator[Sequence[tuple[str, _Row]]]) -> Iterator[Sequence[Entry]]:
         passed = self._passed
         return (
             [Entry(key, _told(row, passed)) for key, row in piece if row.data is not _WITHDRAWN]
-            for piece in self._seen(scope, keys)
+            for piece in pieces
         )
 
     def changed_since(
@@ -178,8 +211,13 @@ class Latest:
             found = list(self._rows.items())
         else:
             found = [(key, self._rows[key]) for key in sorted(only) if key in self._rows]
+        return self._pieces_of(found, scope)
+
+    def _pieces_of(
+        self, rows: Sequence[tuple[str, _Row]], scope: Scope | None
+    ) -> Iterator[Sequence[tuple[str, _Row]]]:
         return (
-            [(key, row) for key, row in piece if self.sees(scope, key)] for piece in in_turns(found)
+            [(key, row) for key, row in piece if self.sees(scope, key)] for piece in in_turns(rows)
         )
 
     def _open_to(self, fields: Mapping[str, Any]) -> int | None:
@@ -211,12 +249,15 @@ class Latest:
     def _put(self, key: str, row: _Row) -> None:
         before = self._rows.get(key)
         self.bytes += _size(key, row) - (0 if before is None else _size(key, before))
+        if before is None:
+            self._order.add(key)
         self._rows[key] = row
         self.state += 1
 
     def _drop_first(self) -> None:
         key, row = self._rows.popitem(last=False)
         self.bytes -= _size(key, row)
+        self._order.remove(key)
         self._older.discard(key)
         self.left_out += row.data is not _WITHDRAWN
 

@@ -30,15 +30,15 @@ import orjson
 from edgewake.cloud.access.bounded import rows as rows_asked
 from edgewake.cloud.access.bounded.bodies import STALL_S, Bodies, Taken
 from edgewake.cloud.access.bounded.rows import Choice, Entry, Picker, in_turns
-from edgewake.cloud.access.config import ANSWER_BYTES_MAX
-from edgewake.cloud.access.latest.latest import BYTES_MAX, Latest
+from edgewake.cloud.access.config import ANSWER_BYTES_MAX, LATEST_MIB, LATEST_RECORDS
+from edgewake.cloud.access.latest.latest import Latest
 from edgewake.cloud.access.latest.latest_changes import Row, Shown, told, told_of_row
 from edgewake.cloud.client_share import SHARE_DEFAULT, Bound
 from edgewake.cloud.log.chunks import Chunk
 from edgewake.cloud.log.filters.filter_syntax import Sets
 from edgewake.cloud.log.following.subscriber import Subscriber, ViewEnded
 from edgewake.cloud.log.hub import Hub
-from edgewake.cloud.log.hub_bounds import Full
+from edgewake.cloud.log.hub_bounds import MIB, Full
 from edgewake.cloud.log.reader import Batch, Step
 from edgewake.cloud.log.request import LogEnd, OnGap, Request, RequestError
 from edgewake.cloud.log.subscription import Bounds, Plan, Positions
@@ -53,17 +53,12 @@ log = logging.getLogger("edgewake.access")
 
 NEAR_S: Final = 3600.0
 """The age of the records that the first question waits for, in seconds."""
-OLDER_RECORDS_MAX: Final = 50_000
-"""Records of a partition that are read before those, after the first answer."""
 RECORDS_MAX: Final = 20_000
 """Records of a partition that a store begins before the live end at most: some seconds of
 reading."""
 STORES_MAX: Final = 16
 """The most stores at once: each decodes all records of its stream or query, and holds up to
-latest.BYTES_MAX of rows."""
-STORES_BYTES_MAX: Final = 256 * 1024 * 1024
-"""Bytes of rows of all stores together; one may have LEAST_BYTES whatever the others have."""
-LEAST_BYTES: Final = STORES_BYTES_MAX // STORES_MAX
+a fourth of `latest_mib` of rows."""
 IDLE_S: Final = 60.0
 FIRST_S: Final = 12.0
 """Seconds that the first question waits until the store has read up to the live end."""
@@ -85,7 +80,7 @@ class Missing(StrEnum):
     READING = "reading"
     """Older records are still being read: ask again."""
     RECORDS = "records"
-    """Only the last RECORDS_MAX and OLDER_RECORDS_MAX records of each partition are read."""
+    """Only the last `latest_records` of each partition are read."""
     RETENTION = "retention"
     """Records before those that are kept may have had rows that nothing was heard of since."""
     BYTES = "bytes"
@@ -137,12 +132,19 @@ class LatestStores:
         address_share: float = SHARE_DEFAULT,
         answer_bytes_max: int = ANSWER_BYTES_MAX,
         stall_s: float = STALL_S,
+        bytes_max: int = LATEST_MIB * MIB,
+        records_max: int = LATEST_RECORDS,
     ) -> None:
-        """Begin with none; `answer_bytes_max`: bytes of answers that are being sent."""
+        """Begin with none; `answer_bytes_max`: bytes of answers that are being sent.
+
+        `bytes_max`: bytes of rows of all stores; one may have a fourth, and a sixteenth whatever
+        the others have. `records_max`: records of a partition that are read back.
+        """
         self._hub = hub
         self._clock = clock
         self._bound = Bound("streams and queries whose latest is kept", STORES_MAX, address_share)
         self.bodies = Bodies(bytes_max=answer_bytes_max, share=address_share, stall_s=stall_s)
+        self._bytes_max, self._records_max = bytes_max, records_max
         self._stores: dict[str, _Store] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -231,7 +233,14 @@ class LatestStores:
         if topic.is_query and keys is None:
             raise Unavailable(f"the analysis has not said yet by what {name} is grouped")
         store = self._stores[name] = _Store(
-            name, who, Latest(keys), self._hub, self._clock, self.bodies, self._room_of
+            name,
+            who,
+            Latest(keys),
+            self._hub,
+            self._clock,
+            self.bodies,
+            self._room_of,
+            records_max=self._records_max,
         )
         self._tasks.create_task(self._follow(store), name=f"latest-{name}")
         return store
@@ -239,7 +248,8 @@ class LatestStores:
     def _room_of(self, store: _Store) -> int:
         """Bytes of rows that a store may have beside the others."""
         others = sum(one.latest.bytes for one in self._stores.values() if one is not store)
-        return max(LEAST_BYTES, min(BYTES_MAX, STORES_BYTES_MAX - others))
+        least, most = self._bytes_max // STORES_MAX, self._bytes_max // 4
+        return max(least, min(most, self._bytes_max - others))
 
     async def _follow(self, store: _Store) -> None:
         """Follow a store until its stream is recreated or Kafka is away.
@@ -277,8 +287,11 @@ class _Store:
         clock: Clock,
         bodies: Bodies,
         room_of: Callable[[_Store], int],
+        *,
+        records_max: int = LATEST_RECORDS,
     ) -> None:
-        """`room_of`: bytes of rows that a store may have."""
+        """`room_of`: bytes of rows that a store may have; `records_max`: see `LatestStores`."""
+        self._records_max = records_max
         self.name = name
         self.latest, self._bodies, self._room_of = latest, bodies, room_of
         self.holder = who
@@ -362,12 +375,18 @@ class _Store:
 
         def make() -> AsyncIterator[bytes]:
             # Later changes are excluded: the rows are exactly those at the cursor.
-            found = rows_asked.ordered(self.latest.pieces(scope, asked.keys), asked)
+            found = self._chosen(scope, asked)
             picker = self._picker(scope, asked, with_keys=form == "sync")
             whole = dict(head) | {"cursor": cursor}
             return _told(whole, picker, found, has_next=form == "sync" or asked.limit is not None)
 
         return await self._bodies.body(what, state, make, client=client)
+
+    def _chosen(self, scope: Scope | None, asked: Choice) -> Iterator[Sequence[Entry]]:
+        """The rows that may be chosen, in the order of the answer."""
+        if not asked.is_by_key:
+            return self.latest.pieces(scope, asked.keys)
+        return self.latest.in_order(scope, asked.keys, after=asked.after)
 
     def _picker(self, scope: Scope | None, asked: Choice, *, with_keys: bool = True) -> Picker:
         is_result = self.latest.keys is not None
@@ -543,9 +562,10 @@ class _Store:
             plan, Request(plan.subscription, start=since if since > 0 else LogEnd.EARLIEST)
         )
         live = self._hub.live(plan)[0]
+        near = min(RECORDS_MAX, self._records_max)
         return (
             tuple(
-                max(at, (max(kept.earliest, end[0] - RECORDS_MAX), 0))
+                max(at, (max(kept.earliest, end[0] - near), 0))
                 for at, kept, end in zip(start.positions[0], bounds, live, strict=True)
             ),
         )
@@ -555,9 +575,10 @@ class _Store:
 
         Raises Unavailable and ViewEnded; the store ends for whatever it raises, and is made again.
         """
+        live = self._hub.live(plan)[0]
         firsts = [
-            max(kept.earliest, at[0] - OLDER_RECORDS_MAX)
-            for kept, at in zip(bounds, to[0], strict=True)
+            max(kept.earliest, min(at[0], end[0] - self._records_max))
+            for kept, at, end in zip(bounds, to[0], live, strict=True)
         ]
         if any(kept.earliest > 0 for kept in bounds):
             self._missing.add(Missing.RETENTION)

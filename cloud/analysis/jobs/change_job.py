@@ -51,6 +51,7 @@ class ChangeJob(Job):
     """All queries of one stream with the header `on_change`."""
 
     is_driven = True
+    looks_back = True
 
     @property
     def state_place(self) -> str:

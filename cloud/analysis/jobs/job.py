@@ -14,6 +14,7 @@ A kind is a file beside this one, with a `Job` and perhaps `States` of its own, 
     with each progress record      States.remarks             what is wrong with a table
     to compute closed windows      Job.graph, Job.new_states, States.outputs, States.whole
     once more, and in previews     (repair/refold.py, repair/preview.py)
+    before that, of a query alone  Job.why_not, Job.needs_all, Job.first_open, Job.tables_of
 
 A `Job` is a value: a lane whose job equals the wanted one is left running. `States` belong to the
 one thread that computes the lane's batches; whatever `outputs` and `in_silence` changed in them
@@ -40,7 +41,8 @@ from edgewake.cloud.analysis.spark.plan_values import PlanValues
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.queries.explain import streams_of
 from edgewake.cloud.queries.lane_kind import APART, LaneKind
-from edgewake.cloud.queries.query import Registered
+from edgewake.cloud.queries.query import Query, Registered
+from edgewake.cloud.queries.terms.windows import Window
 from edgewake.protocol import topics
 from edgewake.protocol.frames.field_type import FieldType
 
@@ -160,6 +162,9 @@ class Job(ABC):
     """Does it read tables alone? Its records only say that something is new."""
     waits_for_partners: ClassVar[bool] = False
     """Do its rows wait for other readings? A preview shows them without."""
+    looks_back: ClassVar[bool] = False
+    """Do its rows depend on rows of tables, or on readings before, however old? What retention took
+    from the logs is then unknown, and so is what its earlier rows would be."""
 
     @property
     def stream(self) -> str:
@@ -218,6 +223,49 @@ class Job(ABC):
             return []
         return late.late_windows(frames(), queries, dict(self.fields), closed)
 
+    @classmethod
+    def why_not(cls, query: Query, *, is_rebuild: bool) -> str | None:
+        """Why a query of the kind cannot be repaired, or rebuilt, for people; None: it can."""
+        if is_rebuild:
+            return None
+        if query.window.is_sequence:
+            return (
+                "sessions and windows by count depend on what came before them: `query rebuild` "
+                "computes all of them again"
+            )
+        if not query.window.is_all:
+            return None
+        if cls.is_driven:
+            return (
+                "a query without a window has one that is never closed: `query rebuild` computes "
+                "it again"
+            )
+        return (
+            "a query without a window takes each reading, however late it comes, so there is "
+            "nothing to repair"
+        )
+
+    @classmethod
+    def needs_all(cls, query: Query) -> bool:
+        """Can its rows be computed only from the first reading on?"""
+        return cls.looks_back or query.window.is_sequence
+
+    @classmethod
+    def first_open(cls, query: Query, top: int | None) -> int:
+        """Windows that begin before it (ms) are closed with event time at `top`.
+
+        Those of a row that the driver makes of a single reading are the reading's millisecond.
+        """
+        if cls.is_driven and query.is_rows and top is not None:
+            return begin_of_the_next(query.window, query.window.over(top - query.kept_ms))
+        closed = emit.closed(query, top)
+        return 0 if closed is None else begin_of_the_next(query.window, closed)
+
+    @classmethod
+    def tables_of(cls, query: Query) -> tuple[str, ...]:
+        """The topics of the tables that complete its readings."""
+        return () if query.join is None else (query.join.topic,)
+
     def near(self, records: DataFrame, first: int, stop: int) -> DataFrame:
         """Leave out records that surely have no reading of [first, stop), ms.
 
@@ -233,3 +281,8 @@ def lane_place(registered: Registered) -> str:
     """
     streams = "+".join(streams_of(registered.query))
     return f"{streams}{APART}{registered.label}" if registered.is_isolated else streams
+
+
+def begin_of_the_next(window: Window, closed: int) -> int:
+    """Windows that begin before it end at `closed` or earlier. `closed`: where a window ends."""
+    return closed if window.unit is not None else closed - window.size_ms + 1

@@ -19,7 +19,7 @@ from edgewake.cloud.analysis.jobs.table_job import TableJob
 from edgewake.cloud.analysis.jobs.table_join_job import TableJoinJob
 from edgewake.cloud.queries.explain import streams_of
 from edgewake.cloud.queries.lane_kind import LaneKind, kind_of
-from edgewake.cloud.queries.query import Registered
+from edgewake.cloud.queries.query import Query, Registered
 from edgewake.protocol.frames.field_type import FieldType
 
 J = TypeVar("J", bound=Job)
@@ -65,6 +65,11 @@ def jobs_of(
         (place, kind): _made(KINDS[kind].job, kind, queries, fields)
         for (place, kind), queries in lanes.items()
     }
+
+
+def job_type(query: Query) -> type[Job]:
+    """How a query is computed, where that is to be known before there is a job."""
+    return KINDS[kind_of(query)].job
 
 
 def job_of(

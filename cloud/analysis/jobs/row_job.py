@@ -23,6 +23,7 @@ from edgewake.cloud.analysis.jobs.job import NO_DIALS, Dials, Job, Stateless, St
 from edgewake.cloud.analysis.jobs.placed_rows import exploded, passing, result_columns
 from edgewake.cloud.analysis.jobs.row_results import result_rows, rows_of
 from edgewake.cloud.analysis.results import emit
+from edgewake.cloud.queries.query import Query
 
 
 class RowJob(Job):
@@ -35,6 +36,13 @@ class RowJob(Job):
             records,
             partitions,
             (passing(one.query, F.struct(*result_columns(one))) for one in self.queries),
+        )
+
+    @classmethod
+    def why_not(cls, query: Query, *, is_rebuild: bool) -> str | None:  # noqa: ARG003  (its kind says it)
+        return (
+            "a query without aggregates emits each reading at once, whatever its time; read its "
+            "stream from an earlier time instead"
         )
 
     def new_states(self) -> States:

@@ -88,6 +88,10 @@ class StreamJoinJob(Job):
     is_driven = True
     waits_for_partners = True
 
+    @classmethod
+    def tables_of(cls, query: Query) -> tuple[str, ...]:  # noqa: ARG003  (partners are no table)
+        return ()
+
     def graph(self, records: DataFrame, partitions: int = 1, dials: Dials = NO_DIALS) -> DataFrame:
         """See Job. One row for each frame.
 

@@ -37,7 +37,7 @@ from edgewake.cloud.analysis.results import emit, finish
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.analysis.results.meter import Meter
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.queries.query import Registered
+from edgewake.cloud.queries.query import Query, Registered
 from edgewake.cloud.queries.terms.expressions import READING, TIMES
 from edgewake.cloud.queries.terms.windows import ALL_TIME_MS
 from edgewake.protocol import topics
@@ -58,6 +58,16 @@ class TableJob(Job):
 
     is_driven = True
     is_of_tables = True
+    looks_back = True
+
+    @classmethod
+    def why_not(cls, query: Query, *, is_rebuild: bool) -> str | None:  # noqa: ARG003  (its kind says it)
+        if is_rebuild:
+            return None
+        return (
+            "a table has the latest reading of each key, however late it comes, so there is "
+            "nothing to repair"
+        )
 
     def graph(self, records: DataFrame, partitions: int = 1, dials: Dials = NO_DIALS) -> DataFrame:
         """See Job; out: partition (its number) and offset of each frame."""

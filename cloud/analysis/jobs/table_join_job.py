@@ -33,7 +33,7 @@ from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.analysis.results.meter import Meter
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.queries.query import Registered
+from edgewake.cloud.queries.query import Query, Registered
 from edgewake.cloud.queries.terms.expressions import READING
 from edgewake.protocol import topics
 
@@ -42,6 +42,21 @@ class TableJoinJob(Job):
     """All queries of one stream that join a table or look back."""
 
     is_driven = True
+    looks_back = True
+
+    @classmethod
+    def why_not(cls, query: Query, *, is_rebuild: bool) -> str | None:
+        join = query.join
+        if join is not None and (join.foreign or join.topic == topics.DEVICES):
+            return (
+                f"Kafka keeps only the last row of each key of the table `{join.table}`, so "
+                "its earlier rows are unknown."
+                " The header `reopen` keeps windows open for what comes late, with the rows of its "
+                "time; a table that is a stream keeps all"
+                " rows, and can be computed again; or remove the query and add it under a new name "
+                "to begin with what is known now"
+            )
+        return super().why_not(query, is_rebuild=is_rebuild)
 
     @property
     def state_place(self) -> str:

@@ -77,12 +77,16 @@ class MicroBatches:
         self._schedule.begins(self._clock.monotonic_s())
         self._began_ms = self._clock.now_ms()
         rows = self._plan.rows(changed)
+        # Before anything is emitted: state that a worker wrote elsewhere would be lost, and the
+        # next batch would go on from less than what results said.
         checkpoint.check_workers(self._config, self._folder, batch)
         reached = checkpoint.offsets_of(self._folder, batch)
         new = novelty(self._emission.record.offsets, reached)
         if new is Novelty.NONE:  # emitted before: it ran for the state of Spark alone
             self._schedule.repeated(self._clock.monotonic_s(), self._meter.taken())
         else:
+            # After a power cut Spark must find these offsets: it would cut this batch elsewhere,
+            # while the lane's record says that they were emitted.
             checkpoint.sync_offsets(self._folder, batch)
             observed = self._plan.observed()
             self._plan.suit(changed, rows.num_rows, observed.readings)
@@ -207,6 +211,7 @@ class MicroBatches:
 
     def _rate(self, observed: Observed) -> float:
         now_s = self._clock.monotonic_s()
+        # Two batches may begin within one tick of the clock.
         rate = observed.readings / max(now_s - self._last_s, 0.001)
         self._last_s = now_s
         return round(rate, 1)

@@ -31,7 +31,7 @@ from edgewake.cloud.analysis.checkpoints import state_parts
 from edgewake.cloud.analysis.checkpoints.log_reader import emitted_rows, kept_from, starts
 from edgewake.cloud.analysis.checkpoints.state_rows import kept_rows, withheld_rows
 from edgewake.cloud.analysis.jobs.aggregate_job import AggregateJob
-from edgewake.cloud.analysis.jobs.kinds import KINDS, job_of
+from edgewake.cloud.analysis.jobs.kinds import KINDS, job_of, job_type
 from edgewake.cloud.analysis.lanes.batch_range import records
 from edgewake.cloud.analysis.repair.refold import (
     FOREVER_MS,
@@ -48,7 +48,6 @@ from edgewake.cloud.analysis.repair.repair import (
     first_begin,
     first_from,
     first_open,
-    needs_all,
     reads_from,
 )
 from edgewake.cloud.analysis.results import emit, withheld
@@ -94,15 +93,15 @@ def check(plan: Plan, repair: Repair, standing: Standing) -> None:
     """Raises Impossible where a rebuild would lose readings that the log lacks."""
     if plan.kept_from is None or repair.lossy:
         return
-    query = standing.registered.query
+    query, job = standing.registered.query, standing.job
     took = f"retention deleted readings from before {moment(plan.kept_from)}"
-    if needs_all(query):
+    if job.needs_all(query):
         raise Impossible(
             f"{took}, when open windows or remembered values may have begun; use --lossy to "
             "rebuild from the remaining readings"
         )
     # Where Spark has the state, it goes for the whole lane.
-    beside = (standing.registered,) if query.is_paired else standing.beside
+    beside = standing.beside if job.has_spark_state else (standing.registered,)
     losing = [
         one.query.name
         for one in beside
@@ -167,9 +166,9 @@ class Rebuilder:
     def _plan(self, record: LaneRecord, query: Query) -> Plan:
         """Raises Unavailable."""
         read = tuple(map(topics.stream_topic, streams_of(query)))
-        table = () if query.join is None or query.is_paired else (query.join.topic,)
+        tables = job_type(query).tables_of(query)
         kept = [
-            kept_from(self._kafka, topic, now_ms=self._clock.now_ms()) for topic in (*read, *table)
+            kept_from(self._kafka, topic, now_ms=self._clock.now_ms()) for topic in (*read, *tables)
         ]
         return Plan(
             record,
@@ -190,8 +189,8 @@ class Rebuilder:
         }
         try:
             check(plan, repair, standing)
-            is_folded = query.window.is_sequence or query.is_completed
-            news, states = self._folded(plan, standing) if is_folded else self._open(plan, standing)
+            made = self._folded if standing.job.is_driven else self._open
+            news, states = made(plan, standing)
         except Impossible as error:
             return repair.model_copy(
                 update=update | {"state": RepairState.REFUSED, "detail": str(error)}
@@ -208,7 +207,7 @@ class Rebuilder:
             "detail": "",
             "state": RepairState.DONE,
         }
-        if query.window.ends and not needs_all(query):
+        if query.window.ends and not standing.job.needs_all(query):
             end = first_open(query, plan.record)
             update |= {
                 "state": RepairState.WAITING,
@@ -307,8 +306,9 @@ class Rebuilder:
 
     def _folded(self, plan: Plan, standing: Standing) -> tuple[Changes, list[emit.Output]]:
         """The changes of rows that the driver makes, and the states that replace the old ones."""
-        registered, query = standing.registered, standing.registered.query
-        begin = 0 if needs_all(query) else first_open(query, plan.record)
+        registered, query, job = standing.registered, standing.registered.query, standing.job
+        needs_all = job.needs_all(query)
+        begin = 0 if needs_all else first_open(query, plan.record)
         offsets = plan.record.offsets
         found = {
             topic: starts(self._kafka, topic, reads_from(query, begin), offsets.get(topic, {}))
@@ -323,7 +323,7 @@ class Rebuilder:
             begin = max(
                 begin,
                 complete_from
-                if needs_all(query) or query.window.is_all
+                if needs_all or query.window.is_all
                 else first_from(query.window, complete_from),
             )
         span = Span(start=found, end=ends, first=begin)
@@ -331,9 +331,9 @@ class Rebuilder:
         computed, held = withheld.parted(registered, made.rows.values())
         news = Changes()
         # Else what was known then is known no more.
-        if complete_from is None or query.is_paired or not query.is_completed:
+        if complete_from is None or not job.looks_back:
             before = emitted_rows(self._kafka, registered.topic, begin, FOREVER_MS)
-            is_whole = complete_from is None or query.is_paired
+            is_whole = complete_from is None or not needs_all
             news = changes(
                 registered,
                 before,

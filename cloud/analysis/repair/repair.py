@@ -17,11 +17,12 @@ from typing import Any, Final, TypeAlias
 import orjson
 
 from edgewake.cloud.analysis.checkpoints.log_reader import READINGS_HEADER, Row
+from edgewake.cloud.analysis.jobs.job import Job
+from edgewake.cloud.analysis.jobs.kinds import job_type
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.queries.query import Query, Registered
 from edgewake.cloud.queries.terms.windows import Window
-from edgewake.protocol import topics
 from edgewake.protocol.clock import moment
 from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.ops.repair import Repair, RepairKind
@@ -39,6 +40,11 @@ class Standing:
     """Stream → its fields, of the whole catalogue."""
     beside: tuple[Registered, ...] = ()
     """All queries of its lane."""
+
+    @property
+    def job(self) -> type[Job]:
+        """How it is computed."""
+        return job_type(self.registered.query)
 
     @property
     def lane(self) -> tuple[str, str]:
@@ -97,14 +103,15 @@ def step(repair: Repair, registered_at: int | None, standing: Standing | None) -
         )
     if standing is None or standing.record.top is None:
         return Wait("waits until the query runs")
-    query, record = standing.registered.query, standing.record
-    if repair.kind is RepairKind.REBUILD and query.is_rows and not query.is_completed:
+    query, record, job = standing.registered.query, standing.record, standing.job
+    is_rebuild = repair.kind is RepairKind.REBUILD
+    if is_rebuild and not (job.is_driven or job.has_spark_state):
         return Done("a query without aggregates keeps no state")
-    if (why := _refusal(repair.kind, query)) is not None:
+    if (why := job.why_not(query, is_rebuild=is_rebuild)) is not None:
         return Refuse(why)
-    if repair.kind is RepairKind.REBUILD and repair.removed_at is None:
+    if is_rebuild and repair.removed_at is None:
         return Replace()
-    if query.window.is_all or (needs_all(query) and repair.kind is RepairKind.REBUILD):
+    if query.window.is_all or (is_rebuild and job.needs_all(query)):
         return Done()
     bound = first_open(query, record)
     if (end := _end(repair, record, standing.registered.label, bound)) is None:
@@ -123,64 +130,9 @@ def step(repair: Repair, registered_at: int | None, standing: Standing | None) -
     return Compute(start, stop, end)
 
 
-def _refusal(kind: RepairKind, query: Query) -> str | None:
-    if query.is_table:
-        all_counts = (
-            "a table has the latest reading of each key, however late it comes, so there is "
-            "nothing to repair"
-        )
-        return None if kind is RepairKind.REBUILD else all_counts
-    if query.is_rows and not query.is_completed:
-        return (
-            "a query without aggregates emits each reading at once, whatever its time; read its "
-            "stream from an earlier time instead"
-        )
-    if query.join is not None and (query.join.foreign or query.join.topic == topics.DEVICES):
-        return (
-            f"Kafka keeps only the last row of each key of the table `{query.join.table}`, so "
-            "its earlier rows are unknown."
-            " The header `reopen` keeps windows open for what comes late, with the rows of its "
-            "time; a table that is a stream keeps all"
-            " rows, and can be computed again; or remove the query and add it under a new name to "
-            "begin with what is known now"
-        )
-    if kind is RepairKind.REBUILD:
-        return None
-    if query.window.is_sequence:
-        return (
-            "sessions and windows by count depend on what came before them: `query rebuild` "
-            "computes all of them again"
-        )
-    if query.window.is_all:
-        if query.is_completed:
-            return (
-                "a query without a window has one that is never closed: `query rebuild` computes "
-                "it again"
-            )
-        return (
-            "a query without a window takes each reading, however late it comes, so there is "
-            "nothing to repair"
-        )
-    return None
-
-
-def needs_all(query: Query) -> bool:
-    """Can its rows be computed only from the first reading on?
-
-    They can where one depends on earlier ones or on a table's.
-    """
-    return query.window.is_sequence or (query.is_completed and not query.is_paired)
-
-
 def first_open(query: Query, record: LaneRecord) -> int:
-    """Windows that begin before it (ms) are closed.
-
-    Those of completed readings without GROUP BY are the millisecond of the reading.
-    """
-    if query.is_completed and query.is_rows and record.top is not None:
-        return begin_of_the_next(query.window, query.window.over(record.top - query.kept_ms))
-    closed = emit.closed(query, record.top)
-    return 0 if closed is None else begin_of_the_next(query.window, closed)
+    """Windows that begin before it (ms) are closed."""
+    return job_type(query).first_open(query, record.top)
 
 
 def reads_from(query: Query, begin_ms: int) -> int:
@@ -217,11 +169,6 @@ def first_from(window: Window, time_ms: int) -> int:
     if start == time_ms:
         return start
     return end if window.unit is not None else start + window.slide_ms
-
-
-def begin_of_the_next(window: Window, closed: int) -> int:
-    """Windows that begin before it end at `closed` or earlier. `closed`: where a window ends."""
-    return closed if window.unit is not None else closed - window.size_ms + 1
 
 
 @dataclass

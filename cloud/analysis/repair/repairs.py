@@ -48,7 +48,6 @@ from edgewake.cloud.analysis.repair.repair import (
     Step,
     Wait,
     changes,
-    needs_all,
     reads_from,
     step,
 )
@@ -286,7 +285,8 @@ class Repairs:
     def _compute(self, repair: Repair, what: Compute, standing: Standing) -> None:
         registered = standing.registered
         self._session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
-        made = self._folded if registered.query.is_completed else self._windowed
+        is_folded = standing.job.is_driven
+        made = self._folded if is_folded else self._windowed
         computed, readings, stop = self._halved(repair.id, what, partial(made, standing))
         before = emitted_rows(self._kafka, registered.topic, what.start, stop)
         revision = standing.record.revision + 1
@@ -296,7 +296,7 @@ class Repairs:
             computed,
             readings,
             revision=revision,
-            is_whole=registered.query.is_completed,
+            is_whole=is_folded,
         )
         self._write(
             repair,
@@ -358,11 +358,11 @@ class Repairs:
         """
         query = standing.registered.query
         read = list(map(topics.stream_topic, streams_of(query)))
-        if query.join is not None and not query.is_paired:
-            self._check_whole(query.join.topic)
+        for table in standing.job.tables_of(query):
+            self._check_whole(table)
         logs = {
             topic: log_range(
-                self._kafka, topic, 0 if needs_all(query) else reads_from(query, start)
+                self._kafka, topic, 0 if standing.job.needs_all(query) else reads_from(query, start)
             )
             for topic in read
         }

@@ -11,6 +11,7 @@ leave a debt, which is waited for.
                        is refused
     statuses           rows on a topic that the operations API reads whole
     life_bytes         of words about its life that pass although it owes something else
+    laters             answers `later`; beyond the bound nothing is answered
     letters            dead letters; beyond the bound they are counted
     letter_bytes       bytes of dead letters that are kept whole; beyond the bound the first
                        LETTER_HEAD_BYTES are
@@ -37,8 +38,9 @@ MEASURED_BYTES: Final = 8192
 """Bytes of a message from which its processor time is measured, which costs a microsecond."""
 REFUSED_S: Final = 100e-6
 """The cost of refusing a smaller message, in seconds; a message that passes is never expensive."""
-ASK_S: Final = 0.001
-"""Seconds that a question for a feed counts: it is a request to an access server."""
+ASK_S: Final = 0.003
+"""Seconds that a question for a feed counts: it is a request to an access server. Measured: 2 to 5
+ms. At a share of 0.05 that is 65 questions at once and 17 a second, of up to 32 KB of events."""
 LETTER_HEAD_BYTES: Final = 512
 """Bytes kept of a dead letter of a device that used up its share."""
 DEVICES_MAX: Final = 100_000
@@ -62,12 +64,18 @@ WAIT_S_MIN: Final = 1.0
 bound at once."""
 MUTED_S: Final = 0.1
 """Seconds for which messages of a device are only counted, without a look at them, after one was
-refused that had no dead letter left and asked for no answer. A device can send 60,000 small ones a
+refused that had neither a dead letter nor an answer left. A device can send 60,000 small ones a
 second through the broker, and to refuse them one by one takes a bridge as long as to accept them.
 What it may send adds up meanwhile."""
 STATUSES_PER_S: Final = 1.0
 """Statuses of a device in a second, over a minute; what is over is left out. An agent sends one a
 minute, and one more when it connects."""
+LATERS_PER_S: Final = 100.0
+"""Answers `later` to a device in a second that is over its share. An agent sends one frame of each
+stream after it, and waits."""
+LATERS_BURST: Final = 1000.0
+"""Such answers at once: what an agent has in flight when it hears the first. Who is not answered
+sends again after a time of its own."""
 DAY_S: Final = 86_400.0
 THINGS_TIMES: Final = 10
 """How many times as much as one device all things behind one gateway may cost together: it may
@@ -143,6 +151,7 @@ class Account:
         "gateway",
         "is_one_too_many",
         "key",
+        "laters",
         "left_out",
         "left_out_bytes",
         "letter_bytes",
@@ -169,11 +178,12 @@ class Account:
             limits.letters,
             limits.letter_bytes,
         )
+        self.laters = limits.laters
         self.names = limits.names
         self.life_bytes = limits.life_bytes
         self.muted_until_s = now_s
-        """Until then what it sends without asking for an answer is only counted, unless it is a
-        word about its life."""
+        """Until then what it sends is only counted, unless it is owed an answer, or has a word left
+        about its life."""
         self.is_one_too_many = False
         """Did its gateway name too many, so that this one is not taken in?"""
         self.left_out = self.left_out_bytes = 0
@@ -228,6 +238,21 @@ class Account:
         if self.gateway is not None:
             self.gateway.pay_for(messages, size)
 
+    def may_be_told_later(self, now_s: float) -> bool:
+        """May it be answered `later` once more? It counts."""
+        if self.laters <= 0:
+            self._fill(now_s)
+        if self.laters <= 0 or not (self.gateway is None or self.gateway.may_be_told_later(now_s)):
+            return False
+        self.laters -= 1
+        return True
+
+    def is_muted(self, now_s: float) -> bool:
+        """Is what it sends only counted now?"""
+        return now_s < self.muted_until_s or (
+            self.gateway is not None and now_s < self.gateway.muted_until_s
+        )
+
     def may_say_status(self, now_s: float) -> bool:
         """May another status be written? It counts."""
         if self.statuses <= 0:
@@ -275,6 +300,7 @@ class Account:
             self.statuses,
             self.letters,
             self.letter_bytes,
+            self.laters,
             self.names,
             self.life_bytes,
         ) == (
@@ -284,6 +310,7 @@ class Account:
             limits.statuses,
             limits.letters,
             limits.letter_bytes,
+            limits.laters,
             limits.names,
             limits.life_bytes,
         )
@@ -322,6 +349,7 @@ class Account:
         self.letter_bytes = min(
             limits.letter_bytes, self.letter_bytes + passed_s * config.letter_bytes_per_day / DAY_S
         )
+        self.laters = min(limits.laters, self.laters + passed_s * limits.laters_per_s)
         self.names = min(limits.names, self.names + passed_s * limits.names / DAY_S)
         self.life_bytes = min(
             limits.life_bytes, self.life_bytes + passed_s * limits.life_bytes_per_s
@@ -334,6 +362,7 @@ class Limits:
     def __init__(self, config: DeviceConfig, names: float = NAMES_BURST, *, times: int = 1) -> None:
         """`times`: for how many devices together it is."""
         self.config = config
+        self.laters, self.laters_per_s = times * LATERS_BURST, times * LATERS_PER_S
         self.life_bytes = float(times * LIFE_BYTES)
         self.life_bytes_per_s = times * LIFE_BYTES_PER_S
         self.names = names
@@ -386,10 +415,14 @@ class Allowance:
         """The latest of all accounts': from then on nobody is muted."""
 
     def mute(self, account: Account, now_s: float) -> None:
-        """A message was only counted: so are the next ones, where that was for want of a share."""
+        """A message was only counted: so are the next ones, where that was for want of a share.
+
+        Those of all its gateway's things, where that has none left.
+        """
         if account.wait_s(now_s) > 0:
-            account.muted_until_s = now_s + MUTED_S
-            self.muted_until_s = max(self.muted_until_s, account.muted_until_s)
+            gateway = account.gateway
+            muted = account if gateway is None or gateway.wait_s(now_s) <= 0 else gateway
+            muted.muted_until_s = self.muted_until_s = now_s + MUTED_S
 
     def account(self, device: str, now_s: float) -> Account:
         """The device's; a new one has everything."""

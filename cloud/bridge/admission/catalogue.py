@@ -114,6 +114,15 @@ class AwaitsCatalogueError(Exception):
         self.stream = stream
 
 
+class OtherTypesError(Rejected):
+    """A field of a message has another type than an operator has decided."""
+
+    def __init__(self, detail: str, decided: Mapping[str, FieldType]) -> None:
+        """`decided`: what an operator has decided of the message's fields."""
+        super().__init__(RejectReason.FIELD_TYPE, detail)
+        self.decided = decided
+
+
 class Catalogue:
     """Streams and their fields' types. `monotonic_s` is the clock of the bound on new streams."""
 
@@ -193,7 +202,7 @@ class Catalogue:
                 continue
             detail = f"field {name!r} of stream {stream!r}: expected a {info.type}, found a {found}"
             if info.revision:
-                raise Rejected(RejectReason.FIELD_TYPE, detail)
+                raise OtherTypesError(detail, self.decided(stream, types))
             hint = "; the type is the first reading's, and an operator can change it"
             raise NotNow(
                 Later(LaterReason.FIELD_TYPE, FIELD_TYPE_RETRY_MS, detail + hint),

@@ -31,7 +31,7 @@ from edgewake.cloud.bridge.mqtt.ack_ledger import Awaited
 from edgewake.cloud.bridge.web import provisioning
 from edgewake.cloud.bridge.web.provisioning import Provisioning
 from edgewake.cloud.bridge.web.requests import Asked, Requests, readings_in
-from edgewake.cloud.bridge.web.unsettled import Given, Unsettled
+from edgewake.cloud.bridge.web.unsettled import GAVE_UP_S, Given, Unsettled
 from edgewake.cloud.client_share import Bound, Clients
 from edgewake.cloud.web.host import is_local
 from edgewake.cloud.web.limits import CERTIFICATE
@@ -316,7 +316,8 @@ class Door:
         try:
             await asyncio.wait({settled, left}, return_when=asyncio.FIRST_COMPLETED)
             if left.done():
-                self._unsettled.keep(asked, body, given, self._clock.monotonic_s())
+                now_s = self._clock.monotonic_s()
+                self._unsettled.keep(asked, body, given, now_s, for_s=GAVE_UP_S)
             await settled
         finally:
             settled.cancel()

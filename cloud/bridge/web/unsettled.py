@@ -3,7 +3,8 @@
 They were answered 503, or their sender gave up before (`door.PATIENCE_S`). Kafka will have these
 readings, and their sender sends them again. So the same request within KEPT_S is the earlier one:
 it hears what became of that and is not taken again. Each is met once, for who was told that it is
-taken and sends the same once more means another reading.
+taken and sends the same once more means another reading. Whether who gave up sends it again is not
+known: theirs are kept for GAVE_UP_S alone, so that an equal reading of later is another one.
 
 A bridge knows its own: at another one such a request counts again, unless it has a key.
 """
@@ -21,6 +22,9 @@ from edgewake.cloud.bridge.web.requests import Asked
 
 KEPT_S: Final = 600.0
 """Seconds after the last 503: senders wait between half a second and some minutes."""
+GAVE_UP_S: Final = 30.0
+"""Seconds after the end of a connection whose sender waits for no answer: it sends the same again
+at once, as most do, or means it as a new reading when it comes later."""
 KEPT_OF_ONE_MAX: Final = 64
 """Requests of one sender that are kept; of more the oldest are forgotten, and count again."""
 KEPT_MAX: Final = 8192
@@ -55,11 +59,13 @@ class Unsettled:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def keep(self, asked: Asked, body: bytes, given: Given, now_s: float) -> None:
-        """Keep one that was answered 503, or not at all."""
+    def keep(
+        self, asked: Asked, body: bytes, given: Given, now_s: float, *, for_s: float = KEPT_S
+    ) -> None:
+        """Keep one that was answered 503, or not at all; `for_s`: GAVE_UP_S for these."""
         key = _key(asked, body)
         self._forget(key)
-        self._kept[key] = _Kept(given, asked.payer, now_s + KEPT_S)
+        self._kept[key] = _Kept(given, asked.payer, now_s + for_s)
         self._of_one[asked.payer] += 1
         self._forget_old(now_s)
         if self._of_one[asked.payer] > KEPT_OF_ONE_MAX:
@@ -73,9 +79,10 @@ class Unsettled:
             return None
         self._forget_old(now_s)
         kept = self._forget(_key(asked, body))
-        return None if kept is None else kept.given
+        return None if kept is None or kept.until_s <= now_s else kept.given
 
     def _forget_old(self, now_s: float) -> None:
+        """Those behind one that is kept for longer wait for it: `pop` looks at the time, too."""
         while self._kept:
             key, oldest = next(iter(self._kept.items()))
             if oldest.until_s > now_s:

@@ -9,14 +9,16 @@ import orjson
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel
 
+from edgewake.cloud.ops.lookups.summary_reads import SummaryReads
 from edgewake.cloud.ops.routes.shared import PAGE_DEFAULT, AskedStream, Limit, QueryName, Services
 from edgewake.cloud.summaries import answers, gather, plain_minutes
 from edgewake.cloud.summaries.answers import Estimate, Operation
 from edgewake.cloud.summaries.asking import TO_COMPARE, Asked, Row, Span, answered
 from edgewake.cloud.summaries.store import TooMuch, View
-from edgewake.cloud.summaries.summary import HOUR_MS, Series, Step, Summary
+from edgewake.cloud.summaries.summary import HOUR_MS, Series, Step
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
+from edgewake.protocol.clock import Clock
 from edgewake.protocol.frames.frame import TIME_MS_MAX
 from edgewake.protocol.names import FIELD_PATTERN
 
@@ -27,6 +29,8 @@ ROWS_WITH_SKETCHES_MAX: Final = 1000
 ASKED_MAX: Final = 20
 """The most ranks or texts in one question."""
 TEXT_CHARS_MAX: Final = 256
+FAR: Final = 1e308
+"""A number beyond every reading, for a range that is open on one side."""
 
 OF_A_FIELD: Final = Asked(distinct=True, ranks=(0.5, 0.99))
 """What the summary of a stream asks of each field."""
@@ -95,17 +99,30 @@ Texts = Annotated[list[Text] | None, Query(max_length=ASKED_MAX)]
 Rank = Annotated[float, Query(ge=0, le=1)]
 
 
-def router(services: Services) -> APIRouter:
-    """Makes the routes about summaries."""
-    routes = APIRouter(tags=["summaries"])
-    clock, reads = services.clock, services.summaries
+class _Ask:
+    """Answers a question about the summaries as they are now."""
 
-    async def ask(question: Callable[[View], T]) -> T:
+    def __init__(self, reads: SummaryReads) -> None:
+        self._reads = reads
+
+    async def __call__(self, question: Callable[[View], T]) -> T:
         try:
-            return await reads.run(question)
+            return await self._reads.run(question)
         except TooMuch as error:
             raise Problem(422, "too_much", str(error)) from error
 
+
+def router(services: Services) -> APIRouter:
+    """Makes the routes about summaries."""
+    routes, ask = APIRouter(tags=["summaries"]), _Ask(services.summaries)
+    _add_stream_summary(routes, services, ask)
+    _add_series(routes, ask)
+    _add_summary(routes, services.clock, ask)
+    _add_comparison(routes, ask)
+    return routes
+
+
+def _add_stream_summary(routes: APIRouter, services: Services, ask: _Ask) -> None:
     @routes.get("/v1/streams/{name}/summary", responses=problems(404), tags=["streams"])
     async def stream_summary(
         name: QueryName, minutes: Annotated[int, Query(ge=1, le=60)] = 15
@@ -114,11 +131,13 @@ def router(services: Services) -> APIRouter:
         found = services.tables.streams.get(name)
         if found is None:
             raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
-        end = clock.now_ms()
+        end = services.clock.now_ms()
         span = Span.of(end - minutes * 60_000, end, None)
         all_of = [Series(name, field, "") for field in found.fields]
         return await ask(lambda view: _of_stream(view, all_of, span))
 
+
+def _add_series(routes: APIRouter, ask: _Ask) -> None:
     @routes.get("/v1/summaries")
     async def series(
         limit: Limit = PAGE_DEFAULT,
@@ -134,6 +153,8 @@ def router(services: Services) -> APIRouter:
             SeriesView(stream=one.stream, field=one.field, devices=one.devices) for one in found
         ]
 
+
+def _add_summary(routes: APIRouter, clock: Clock, ask: _Ask) -> None:
     @routes.get(
         "/v1/summaries/{stream}/{field}", responses=problems(404), response_model=SummaryView
     )
@@ -174,15 +195,10 @@ def router(services: Services) -> APIRouter:
         """
         end = clock.now_ms() if to is None else to
         span = Span.of(max(0, end - HOUR_MS) if since is None else since, end, step)
-        between = (
-            None
-            if low is None and high is None
-            else (-1e308 if low is None else low, 1e308 if high is None else high)
-        )
         asked = Asked(
             distinct=distinct,
             ranks=tuple(quantile or ()),
-            between=between,
+            between=_between(low, high),
             frequent=frequent,
             counted=tuple(count_of or ()),
             contained=tuple(contains or ()),
@@ -193,6 +209,8 @@ def router(services: Services) -> APIRouter:
 
         return await ask(lambda view: _answer(view, one, step, span, asked))
 
+
+def _add_comparison(routes: APIRouter, ask: _Ask) -> None:
     @routes.get("/v1/summaries/{stream}/{field}/compare", responses=problems(404))
     async def compare(
         stream: QueryName,
@@ -221,27 +239,29 @@ def router(services: Services) -> APIRouter:
             ),
         )
 
-        def question(view: View) -> tuple[Summary, Summary]:
-            for one in (first, second):
-                _check_known(view, one)
-            sides = [
-                gather.over(view, one, span.start_ms, span.end_ms, TO_COMPARE)
-                for one, span in zip((first, second), spans, strict=True)
-            ]
-            return sides[0], sides[1]
+        return await ask(lambda view: _compared(view, (first, second), spans))
 
-        def compared(view: View) -> Comparison:
-            one, two = question(view)
-            return Comparison(
-                union=answers.set_operation(Operation.UNION, one, two),
-                intersection=answers.set_operation(Operation.INTERSECTION, one, two),
-                difference=answers.set_operation(Operation.DIFFERENCE, one, two),
-                inner_product=answers.inner_product(one, two),
-            )
 
-        return await ask(compared)
+def _between(low: float | None, high: float | None) -> tuple[float, float] | None:
+    """The range that is asked about; a bound that is left out is beyond every value."""
+    if low is None and high is None:
+        return None
+    return (-FAR if low is None else low, FAR if high is None else high)
 
-    return routes
+
+def _compared(view: View, sides: tuple[Series, Series], spans: tuple[Span, Span]) -> Comparison:
+    for side in sides:
+        _check_known(view, side)
+    one, two = (
+        gather.over(view, side, span.start_ms, span.end_ms, TO_COMPARE)
+        for side, span in zip(sides, spans, strict=True)
+    )
+    return Comparison(
+        union=answers.set_operation(Operation.UNION, one, two),
+        intersection=answers.set_operation(Operation.INTERSECTION, one, two),
+        difference=answers.set_operation(Operation.DIFFERENCE, one, two),
+        inner_product=answers.inner_product(one, two),
+    )
 
 
 def _answer(

@@ -36,6 +36,7 @@ from edgewake.edge.sources.web.http_request import Refusal, Wanted, wanted
 from edgewake.edge.sources.web.recent_keys import RecentKeys
 from edgewake.edge.sources.web.seats import Seats
 from edgewake.edge.sources.web.web_config import read_token
+from edgewake.edge.things.streams import STREAM
 from edgewake.protocol.errors import Rejected
 from edgewake.protocol.frames.record import Mode
 from edgewake.protocol.plain import key
@@ -265,7 +266,11 @@ class HttpIntake:
     async def _items(self, intake: Intake, request: Taking) -> Sequence[Any]:
         """What may be readings. Raises Rejected."""
         if request.foreign is None or self.mapped is None:
-            return found(request.body)
+            items = found(request.body)
+            for one in items:
+                if isinstance(one, dict):
+                    one.pop(STREAM, None)  # only a map says it
+            return items
         arguments = request.foreign, request.body, self._clock.now_ms()
         if len(request.body) > ASIDE_BYTES:
             said = await asyncio.to_thread(self.mapped.bodies, *arguments)

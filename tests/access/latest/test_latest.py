@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from edgewake.cloud.access.bounded.rows import ROWS_A_TURN, Choice, Picker, ordered
+from edgewake.cloud.access.bounded.rows import ROWS_A_TURN, Choice, Picker
 from edgewake.cloud.access.latest.latest import Latest
 from edgewake.cloud.access.latest.latest_stores import _told
-from edgewake.cloud.log.decode import DATA, WATERMARK, Event
+from edgewake.cloud.log.decode import DATA, WATERMARK, Decoder, Event, Record
 from edgewake.cloud.rights.names import Names
 from edgewake.cloud.rights.scope import Part, Scope
+from edgewake.protocol.frames import record
+from edgewake.protocol.frames.frame import Frame, encode
+from edgewake.protocol.frames.record import Mode
 from tests.access.latest.copies import rows_of
 
 
@@ -103,7 +108,7 @@ def test_a_row_whose_window_the_watermark_has_passed_says_that_it_is_final() -> 
 
 
 def test_a_silent_row_is_kept_and_past_the_bound_the_row_silent_longest_goes() -> None:
-    latest = Latest(None, bytes_max=900)
+    latest = Latest(None, bytes_max=2100)
     rows = taken(latest, *(reading(device, 1, 1.0) for device in "abc"))
     assert [row["device"] for row in rows] == ["a", "b", "c"]
     rows = taken(latest, reading("a", 2, 1.0), reading("d", 1, 1.0))
@@ -180,15 +185,47 @@ def test_a_turn_is_so_many_rows_that_are_looked_at_whoever_sees_them() -> None:
     assert [len(piece) for piece in latest.changed_since([(CARS - 1, 0)])] == [0, 0, 0, 0, 1]
 
 
-def test_a_page_is_sorted_between_turns_too() -> None:
+def test_a_page_has_the_rows_behind_a_key_in_their_order_and_looks_at_no_others() -> None:
     latest = Latest(None)
     for number in range(CARS):
         latest.take(reading(f"car-{number * 7 % CARS:04}", 1, 1.0))
-    pieces = list(ordered(latest.pieces(), Choice(limit=10, after="car-0099")))
-    assert [len(piece) for piece in pieces[:5]] == [0] * 5
+    behind = [f"car-{number:04}" for number in range(100, CARS)]
+    looked_at = latest.in_order(after="car-0099")
+    pieces = [next(looked_at)]
+    latest.take(reading("car-0100x", 1, 1.0))  # it comes behind what was looked at
+    assert pieces[0][-1].key == behind[ROWS_A_TURN - 1]
+    pieces += looked_at
     assert max(map(len, pieces)) == ROWS_A_TURN
-    keys = [entry.key for piece in pieces for entry in piece]
-    assert keys == [f"car-{number:04}" for number in range(100, CARS)]
+    assert [entry.key for piece in pieces for entry in piece] == behind
+    (chosen,) = latest.in_order(None, frozenset({"car-0200", "car-0050", "none"}), after="car-0099")
+    assert [entry.key for entry in chosen] == ["car-0200"]
+
+
+def test_a_row_takes_the_memory_that_is_counted_for_it() -> None:
+    """orjson keeps 4 KB with each answer: 100,000 rows took 440 MB, and were counted as 28."""
+    latest = Latest(None)
+    events = 20_000
+    before = memory()
+    for number in range(events):
+        frame = Frame(1, 1, number, [1_700_000_000_000 + number], {"speed_kmh": [51.2]})
+        value = record.encode(
+            device=f"car-{number}",
+            stream="s",
+            mode=Mode.ACK,
+            sent_at=1,
+            received_at=1,
+            frame_bytes=encode(frame),
+        )
+        found = Record(number, 1, value, is_result=False)
+        for event in Decoder(0).events(found):
+            latest.take(event, (0, (number, 0)))
+    assert len(latest) == events
+    assert memory() - before < 1.5 * latest.bytes
+
+
+def memory() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.mark.parametrize("asked", [Choice(), Choice(limit=10)])
@@ -205,7 +242,7 @@ async def test_others_have_their_turns_while_rows_are_passed_that_nobody_sees(
 
     scope = seeing("bus-*")
     beside = asyncio.create_task(others())
-    pieces = ordered(fleet().pieces(scope), asked)
+    pieces = fleet().in_order(scope) if asked.is_by_key else fleet().pieces(scope)
     picker = Picker(asked, scope, is_result=False)
     told = b"".join([part async for part in _told({"a": 1}, picker, pieces, has_next=False)])
     beside.cancel()

@@ -388,6 +388,23 @@ async def failed(port: int, cases: dict[str, Case]) -> dict[str, tuple[Sequence[
     }
 
 
+def first_of_each_class() -> dict[str, Case]:
+    """The first case of each class of the suite: 1.1, 1.2, 2, 3, …, 6.1, 6.2, …"""
+    classes: dict[str, str] = {}
+    for name in CASES:
+        parts = name.split(".")
+        classes.setdefault(".".join(parts[:2] if len(parts) > 2 else parts[:1]), name)
+    return {name: CASES[name] for name in classes.values()}
+
+
+@pytest.mark.services
+async def test_the_first_case_of_each_class_is_answered_as_it_should(access_a: Server) -> None:
+    """The short form; all cases are `long`."""
+    cases = first_of_each_class()
+    assert {name.split(".")[0] for name in cases} == set(GROUPS)
+    assert await failed(access_a.port, cases) == {}
+
+
 @pytest.mark.long
 @pytest.mark.services
 @pytest.mark.parametrize("group", GROUPS)

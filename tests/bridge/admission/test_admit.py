@@ -6,14 +6,15 @@ import mqtt5
 import orjson
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewake.cloud.bridge.admission.admit import Admitted, admit_status, can_answer
 from edgewake.cloud.bridge.admission.admit import admit as admit_now
-from edgewake.cloud.bridge.admission.catalogue import AwaitsCatalogueError, Catalogue
+from edgewake.cloud.bridge.admission.catalogue import AwaitsCatalogueError, Catalogue, NotNow
 from edgewake.cloud.bridge.admission.envelope import Envelope, Message
 from edgewake.cloud.bridge.admission.expand_compact import expand_compact
+from edgewake.cloud.bridge.admission.mapped import Mapper
 from edgewake.cloud.bridge.admission.records import is_answerable
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected, RejectReason
@@ -23,7 +24,10 @@ from edgewake.protocol.frames.compact import COMPACT_TYPE, Compact
 from edgewake.protocol.frames.frame import FRAME_TYPE, FRAME_ZSTD_TYPE, Frame, Gap
 from edgewake.protocol.frames.packed import PACKED_TYPE, pack
 from edgewake.protocol.frames.record import Discipline, Mode, Placement, content_of
+from edgewake.protocol.maps import presets
+from edgewake.protocol.maps.compiling import compile_presets
 from edgewake.protocol.ops.device import DeviceState, DeviceStatus
+from tests.payloads.corpus import broken, messages, payload_of
 
 NOW = 1_790_000_000_000
 FRAME = Frame(3, 12, 1101, [NOW, NOW + 1], {"speed": [51.2, None]})
@@ -406,3 +410,36 @@ def test_a_malformed_status_is_refused(payload: bytes, reason: RejectReason) -> 
     with pytest.raises(Rejected) as refused:
         status(payload)
     assert refused.value.reason is reason
+
+
+MAPPER = Mapper(compile_presets(presets.names()), "home-")
+GOOD = ("zigbee2mqtt/room", b'{"last_seen":"2026-03-01T08:15:30Z","temperature":21.5}')
+
+
+def of_a_map(topic: str, payload: bytes, catalogue: Catalogue) -> list[record.Record]:
+    """What of a device's own message comes into Kafka."""
+    found = []
+    for part in MAPPER.parts(mqtt5.PublishPacket(topic, payload), NOW):
+        if part.refusal is None and isinstance(part.packet, mqtt5.PublishPacket):
+            if part.packet.topic.endswith("/status"):
+                admit_status(part.packet, received_at=NOW)
+                continue
+            with contextlib.suppress(Rejected, NotNow):
+                admitted_ = admit(part.packet, catalogue, received_at=NOW)
+                found.append(record.decode(admitted_.value))
+    return found
+
+
+@pytest.mark.parametrize("preset", presets.names())
+@settings(max_examples=12, deadline=None)
+@given(st.data())
+def test_no_bytes_of_a_device_stop_what_another_one_says(preset: str, data: st.DataObject) -> None:
+    """Of every preset: the payloads of its documentation, cut off, torn and made of anything."""
+    catalogue = a_catalogue()
+    own = [one for name, one in messages() if name == preset]
+    for _ in range(3):
+        message = data.draw(st.sampled_from(own))
+        of_a_map(message["topic"], data.draw(broken(payload_of(message))), catalogue)
+    (good,) = of_a_map(*GOOD, catalogue)
+    assert (good.device, good.frame.t) == ("home-room", [1_772_352_930_000])
+    assert good.frame.fields == {"temperature": [21.5]}

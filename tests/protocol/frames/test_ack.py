@@ -145,5 +145,7 @@ def test_an_answer_says_types_that_were_decided_and_only_those_that_are_known() 
     assert decode_answer(ack.encode()) == ack
     (payload,) = joined([(b"a", ack), (b"b", Ack(AckToken(2, 8)))])
     assert decode_joined(payload) == [(b"a", ack), (b"b", Ack(AckToken(2, 8)))]
+    refused = Ack(AckToken(2, 9, dead=True), RejectReason.FIELD_TYPE, "text", ack.types)
+    assert decode_answer(refused.encode()) == refused
     newer = decode_answer(b'{"token":"2.7","types":{"a":"colour","b":"string"}}')
     assert newer == Ack(AckToken(2, 7), types={"b": FieldType.STRING})

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from edgewake.protocol.maps import presets
-from edgewake.protocol.maps.compiling import compile_presets
+from edgewake.protocol.maps.compiling import compile_maps, compile_presets
 from edgewake.protocol.maps.preview import preview
 from tests.payloads.corpus import FOLDER, messages, payload_of
 
@@ -55,3 +55,43 @@ def test_a_preset_says_what_it_is_for_and_each_of_its_maps_takes_a_message(prese
         if name == preset
     }
     assert {one.name for one in maps.maps} - used == set()
+
+
+@pytest.mark.parametrize(
+    ("preset", "topic", "said", "units"),
+    [
+        (
+            "tasmota",
+            "tele/plug/SENSOR",
+            '{"ENERGY": {"Total": 2.5, "Power": [74, 75], "Factor": 0.9}}',
+            {"Total": "kWh", "Power_0": "W", "Power_1": "W"},
+        ),
+        (
+            "zigbee2mqtt",
+            "zigbee2mqtt/bath/window",
+            '{"temperature": 21.5, "battery": 91, "voltage": 3000, "linkquality": 9}',
+            {"temperature": "°C", "battery": "%"},
+        ),
+        (
+            "shelly-gen2",
+            "plus1pm/events/rpc",
+            '{"method": "NotifyStatus", "params": {"switch:0": {"apower": 12.5, "output": true}}}',
+            {"switch_0_apower": "W"},
+        ),
+    ],
+)
+def test_a_value_has_the_unit_that_its_maker_s_documentation_says(
+    preset: str, topic: str, said: str, units: dict[str, str]
+) -> None:
+    """`voltage` of Zigbee2MQTT is mV of a battery and V of a plug."""
+    (one,) = preview(compile_presets([preset]), topic, said.encode(), now_ms=NOW_MS).stored
+    assert one.units == units
+    assert units.keys() <= one.fields.keys()
+
+
+def test_a_unit_alone_moves_no_field_and_of_a_map_that_drops_the_others_it_keeps_it() -> None:
+    for others, fields in (("", {"a": 1, "b": 2}), ('others = "drop"\n', {"a": 1})):
+        row = f'[[map]]\ntopic = "t/{{device}}"\ndevice = "{{device}}"\nstream = "s"\n{others}'
+        maps = compile_maps(row + '[map.fields]\na = { unit = "W" }\n', "x")
+        (one,) = preview(maps, "t/d", b'{"a": 1, "b": 2}', now_ms=NOW_MS).stored
+        assert (one.fields, one.units) == (fields, {"a": "W"})

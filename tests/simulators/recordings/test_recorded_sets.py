@@ -5,6 +5,7 @@ row is counted.
 from __future__ import annotations
 
 import gzip
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -23,7 +24,9 @@ from edgewake.simulators.recordings.time_columns import How
 
 DATA = Path(__file__).parents[4] / "shared" / "data"
 ROWS = 20_000
-"""Rows of a set whose times are compared: all of most."""
+"""Rows of a set that are compared: all of most, and all of all in the long form."""
+LONGER = ("adsb", "beijing", "iot_env", "modes", "nfl", "running", "smart_meters", "wind", "zeek")
+"""How the names of sets begin that have more rows."""
 CUT_OFF = "household_power"
 """The set whose last line is cut off: one bad row."""
 EMPTY_MAX = 4
@@ -119,7 +122,19 @@ def test_a_recorded_set_becomes_legal_readings(recorded_set: Recorded):
         from_plain(orjson.dumps({"t": reading.t, "seq": 1, **reading.fields}), received_at=0)
 
 
-def by_duckdb(path: Path, time: list[str], style: str | None, how: dict[str, Any]) -> list[int]:
+def to_the_end(sets: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Each set with how many of its rows are compared; the longer ones once more, with all."""
+    short = [pytest.param(one, ROWS, id=one[0].partition("/")[0]) for one in sets]
+    return short + [
+        pytest.param(one, None, id=f"all-{one[0].partition('/')[0]}", marks=pytest.mark.long)
+        for one in sets
+        if one[0].startswith(LONGER)
+    ]
+
+
+def by_duckdb(
+    path: Path, time: list[str], style: str | None, how: dict[str, Any], most: int | None
+) -> list[int]:
     """The times of a file as somebody else reads them, in ms."""
     text = " || ' ' || ".join(f'"{name}"' for name in time)
     if style in {"s", "us"}:
@@ -130,8 +145,13 @@ def by_duckdb(path: Path, time: list[str], style: str | None, how: dict[str, Any
         ms = f"epoch_ms(strptime({text}, '{style}'))"
     with duckdb.connect() as db:
         db.execute("SET TimeZone = 'UTC'")
-        table = db.read_csv(str(path), all_varchar=True, **how).limit(ROWS)
+        table = head(db.read_csv(str(path), all_varchar=True, **how), most)
         return [found for (found,) in table.filter(f"({text}) IS NOT NULL").project(ms).fetchall()]
+
+
+def head(table: duckdb.DuckDBPyRelation, most: int | None) -> duckdb.DuckDBPyRelation:
+    """Its first rows, or all."""
+    return table if most is None else table.limit(most)
 
 
 TIMES: list[tuple[str, list[str], str | None, dict[str, Any]]] = [
@@ -164,19 +184,25 @@ TIMES: list[tuple[str, list[str], str | None, dict[str, Any]]] = [
 
 
 @needs_data
-@pytest.mark.parametrize("of", TIMES, ids=lambda of: of[0].partition("/")[0])
+@pytest.mark.parametrize(("of", "most"), to_the_end(TIMES))
 def test_the_time_is_found_with_nothing_said_and_is_what_duckdb_reads(
-    of: tuple[str, list[str], str | None, dict[str, Any]],
+    of: tuple[str, list[str], str | None, dict[str, Any]], most: int | None
 ):
     name, time, style, how = of
     path = DATA / name
     kind = recorded.detect(path)
     found = look(path, kind, None, None, Columns())
     assert list(found.time.names) == time
-    rows = list(islice(recorded.rows(path, kind, recorded.Tally()), ROWS))
-    ours = [one.t for one in to_readings(rows, found.meaning) if not isinstance(one, BadRow)]
-    bad = sum(isinstance(row, BadRow) for row in rows)
-    theirs = by_duckdb(path, time, style, how)
+    bad = 0
+
+    def rows() -> Iterator[Any]:
+        nonlocal bad
+        for row in islice(recorded.rows(path, kind, recorded.Tally()), most):
+            bad += isinstance(row, BadRow)
+            yield row
+
+    ours = [one.t for one in to_readings(rows(), found.meaning) if not isinstance(one, BadRow)]
+    theirs = by_duckdb(path, time, style, how, most)
     # Rows without any value are no readings: DuckDB keeps them.
     assert len(theirs) - len(ours) <= EMPTY_MAX
     assert bad == name.startswith(CUT_OFF)
@@ -187,7 +213,7 @@ def test_the_time_is_found_with_nothing_said_and_is_what_duckdb_reads(
 
 
 def numbers_by_duckdb(
-    path: Path, time: list[str], names: list[str], how: dict[str, Any]
+    path: Path, time: list[str], names: list[str], how: dict[str, Any], most: int | None
 ) -> list[tuple[int, float]]:
     """Of each column: how many numbers, and their sum, as somebody else reads them."""
     timed = " AND ".join(f'"{name}" IS NOT NULL' for name in time)
@@ -196,7 +222,7 @@ def numbers_by_duckdb(
         for name in names
     )
     with duckdb.connect() as db:
-        table = db.read_csv(str(path), all_varchar=True, **how).limit(ROWS)
+        table = head(db.read_csv(str(path), all_varchar=True, **how), most)
         (found,) = table.filter(timed).aggregate(asked).fetchall()
         return list(zip(found[::2], found[1::2], strict=True))
 
@@ -207,9 +233,9 @@ def _zeek_names(path: Path) -> list[str]:
 
 
 @needs_data
-@pytest.mark.parametrize("of", TIMES, ids=lambda of: of[0].partition("/")[0])
+@pytest.mark.parametrize(("of", "most"), to_the_end(TIMES))
 def test_every_number_comes_with_the_value_that_duckdb_reads(
-    of: tuple[str, list[str], str | None, dict[str, Any]],
+    of: tuple[str, list[str], str | None, dict[str, Any]], most: int | None
 ):
     name, time, _, how = of
     path = DATA / name
@@ -217,7 +243,7 @@ def test_every_number_comes_with_the_value_that_duckdb_reads(
     found = look(path, kind, None, None, Columns())
     numbers = {one.field: one.name for one in found.columns if one.field and one.kind == "number"}
     assert numbers or name.startswith("bikeshare"), found.columns
-    rows = list(islice(recorded.rows(path, kind, recorded.Tally()), ROWS))
+    rows = islice(recorded.rows(path, kind, recorded.Tally()), most)
     sums = dict.fromkeys(numbers, (0, 0.0))
     for one in to_readings(rows, found.meaning):
         if isinstance(one, BadRow):
@@ -229,7 +255,7 @@ def test_every_number_comes_with_the_value_that_duckdb_reads(
                 sums[field_name] = (count + 1, total + value)
     if name.startswith("zeek"):
         how = how | {"names": _zeek_names(path)}
-    theirs = numbers_by_duckdb(path, time, list(numbers.values()), how)
+    theirs = numbers_by_duckdb(path, time, list(numbers.values()), how, most)
     for (field_name, ours), their in zip(sums.items(), theirs, strict=True):
         assert ours[0] == their[0], field_name
         assert ours[1] == pytest.approx(their[1], rel=1e-9, abs=1e-6), field_name
@@ -294,8 +320,10 @@ JSON_SETS = (
 
 
 @needs_data
-@pytest.mark.parametrize("of", JSON_SETS, ids=lambda of: of[0].partition("/")[0])
-def test_times_and_numbers_of_objects_are_those_that_duckdb_reads(of: tuple[str, str, int]):
+@pytest.mark.parametrize(("of", "most"), to_the_end(JSON_SETS))
+def test_times_and_numbers_of_objects_are_those_that_duckdb_reads(
+    of: tuple[str, str, int], most: int | None
+):
     name, time, unit = of
     path = DATA / name
     kind = recorded.detect(path)
@@ -303,7 +331,7 @@ def test_times_and_numbers_of_objects_are_those_that_duckdb_reads(of: tuple[str,
     assert list(found.time.names) == [time]
     numbers = {one.field: one.name for one in found.columns if one.field and one.kind == "number"}
     assert numbers
-    rows = islice(recorded.rows(path, kind, recorded.Tally()), ROWS)
+    rows = islice(recorded.rows(path, kind, recorded.Tally()), most)
     ours = [one for one in to_readings(rows, found.meaning) if not isinstance(one, BadRow)]
     texts = {field_name: f"o->>'$.{column}'" for field_name, column in numbers.items()}
     sums = ", ".join(
@@ -313,7 +341,7 @@ def test_times_and_numbers_of_objects_are_those_that_duckdb_reads(of: tuple[str,
     with duckdb.connect() as db:
         db.execute(
             f"CREATE VIEW objects AS SELECT json AS o FROM read_json_objects('{path}', "
-            f"format = 'newline_delimited') LIMIT {ROWS}"
+            "format = 'newline_delimited')" + ("" if most is None else f" LIMIT {most}")
         )
         times = db.sql(
             f"SELECT round((o->>'$.{time}')::DOUBLE * {unit})::BIGINT FROM objects"

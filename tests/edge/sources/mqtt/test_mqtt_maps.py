@@ -6,11 +6,14 @@ import asyncio
 import json
 import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import mqtt5
 import pytest
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from paho.mqtt import publish
 
 from edgewake.edge.commands.maps import map_group
@@ -18,14 +21,18 @@ from edgewake.edge.intake.field_book import FieldBook
 from edgewake.edge.intake.intake import Intake, OneWaySink
 from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.intake.many_streams import ManyStreams
+from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.sources.mqtt.mqtt_maps import SourceMaps
 from edgewake.edge.sources.mqtt.mqtt_subscribe import MqttSubscribeConfig
+from edgewake.edge.things.streams import STREAM
 from edgewake.protocol.broker import BrokerConfig
 from edgewake.protocol.clock import FakeClock
+from edgewake.protocol.errors import Rejected
+from edgewake.protocol.maps import presets
 from tests.edge.sources.cage import caged
 from tests.edge.sources.mqtt.test_mqtt_subscribe import send
 from tests.edge.sources.sink import MemorySink
-from tests.payloads.corpus import messages, payload_of
+from tests.payloads.corpus import broken, messages, payload_of
 from tests.services import PATIENCE_S, Mosquitto, free_ports
 
 MAPS = """
@@ -344,3 +351,31 @@ def test_a_refused_item_is_counted_where_no_other_source_speaks_of_it(
     packet = mqtt5.PublishPacket("mm/d", payload)
     assert source.bodies(intake, packet, 1_790_000_000_000) == []
     assert sum(intake.refused.values()) == refused
+
+
+@pytest.mark.parametrize("preset", presets.names())
+@settings(max_examples=12, deadline=None)
+@given(st.data())
+def test_no_bytes_of_a_device_stop_what_another_one_says(preset: str, data: st.DataObject) -> None:
+    """The same as at a bridge (`tests/bridge/admission/test_admit.py`)."""
+    names = ("zigbee2mqtt",) if preset == "zigbee2mqtt" else (preset, "zigbee2mqtt")
+    maps = SourceMaps(None, names, stream="zigbee", zone="UTC", has_streams=True)
+    intake = Intake("source", MemorySink(), Policy.BLOCK, FakeClock())
+
+    def taken(topic: str, payload: bytes) -> list[Reading]:
+        packet = mqtt5.PublishPacket(topic, payload)
+        found = []
+        for body in maps.bodies(intake, packet, 0):
+            body.pop(STREAM, None)
+            with suppress(Rejected):
+                found.append(intake.reading(body))
+        return found
+
+    own = [one for name, one in messages() if name == preset]
+    for _ in range(3):
+        message = data.draw(st.sampled_from(own))
+        taken(message["topic"], data.draw(broken(payload_of(message))))
+    said = b'{"last_seen":"2026-03-01T08:15:30Z","its_own":21.5}'
+    assert taken("zigbee2mqtt/a/room", said) == [
+        (1_772_352_930_000, {"its_own": 21.5, "thing": "a.room"})
+    ]
