@@ -33,6 +33,16 @@ LISTS = {
     "#/erasures": "/v1/erasures",
     "#/alerts?show=destinations": "/v1/destinations",
 }
+PAGES = {
+    "#/devices/none": "/v1/devices/none",
+    "#/streams/none": "/v1/streams/none",
+    "#/queries/none": "/v1/queries/none",
+    "#/letters/999999999": "/v1/dead-letters/999999999",
+    "#/boards/none": "/v1/boards/none",
+    "#/alerts/none": "/v1/alerts/none",
+    "#/erasures/none": "/v1/erasures/none",
+}
+"""Pages of one thing, and where each asks for it."""
 EMPTY = {
     "#/boards": "No board yet",
     "#/alerts": "Nothing is wrong",
@@ -73,10 +83,10 @@ async def visit_that_ends(visit: Visit, ops: Ops) -> AsyncIterator[Visit]:
 
 
 async def answered(visit: Visit, address: str, answer: Answer) -> None:
-    """Open a list, whose question is answered so."""
-    path = LISTS[address]
+    """Open a list, or the page of one thing, whose question is answered so."""
+    path = f"{LISTS[address]}?*" if address in LISTS else PAGES[address]
     await visit.open("#/none")
-    await visit.page.route(f"**{path}?*", answer)
+    await visit.page.route(f"**{path}", answer)
     await visit.open(address)
 
 
@@ -94,7 +104,7 @@ async def test_a_list_without_items_says_what_would_be_there(visit: Visit, addre
 
 
 @pytest.mark.parametrize("status", [404, 409, 422, 503])
-@pytest.mark.parametrize("address", LISTS)
+@pytest.mark.parametrize("address", [*LISTS, *PAGES])
 async def test_a_refusal_stands_where_the_list_would_with_a_way_to_try_again(
     visit: Visit, address: str, status: int
 ) -> None:
@@ -118,7 +128,7 @@ async def test_a_refusal_stands_where_the_list_would_with_a_way_to_try_again(
     await expect(alert).to_have_count(0)
 
 
-@pytest.mark.parametrize("address", LISTS)
+@pytest.mark.parametrize("address", [*LISTS, *PAGES])
 async def test_a_list_that_is_slow_says_that_it_loads(visit: Visit, address: str) -> None:
     is_answered = asyncio.Event()
 
