@@ -358,9 +358,8 @@ class Bridge:
                 account.pay_for(len(parts), size)
         self.metrics.mapped["ignored" if not parts else "mapped"] += 1
         named = self._payers.named(parts, None, now_s)
-        self._accept_parts(
-            whole, named, account, received_at, are_let_in=bool(account.device)
-        )  # else each device that the payload names is asked
+        is_let_in = bool(account.device)  # else each device that the payload names is asked
+        self._accept_parts(whole, named, account, received_at, are_let_in=is_let_in)
 
     def take(
         self,
@@ -425,12 +424,7 @@ class Bridge:
             return
         account.pay(len(packet.payload), time.thread_time() - began_s)
         whole = Delivery(
-            packet.packet_id,
-            packet.response_topic,
-            packet.correlation_data,
-            0,
-            now_s,
-            fingerprint,
+            packet.packet_id, packet.response_topic, packet.correlation_data, 0, now_s, fingerprint
         )
         if whole.packet_id is not None:
             ledger.add(whole)
@@ -443,7 +437,7 @@ class Bridge:
         account: Account,
         received_at: int,
         *,
-        are_let_in: bool = False,
+        are_let_in: bool,
     ) -> None:
         """`are_let_in`: whoever pays for them was asked already, and may leave a debt."""
         deliveries = [
