@@ -85,6 +85,13 @@ CALLS: Final[dict[str, Schema]] = {
             "firing": items({"type": "string"}, "Keys that fire, the first of them."),
             "resolved": items({"type": "string"}, "Keys that do no more."),
             "more": whole("Keys that are not named."),
+            "field": text("The field of the values; empty: each is a text of its own."),
+            "unit": text("The unit of the values; empty: none is known."),
+            "values": {
+                "type": "object",
+                "description": "Key → its value, of the keys that are named and have one.",
+                "additionalProperties": {"type": "string"},
+            },
         },
     ),
 }

@@ -185,6 +185,7 @@ def test_calls_of_endpoints_fit() -> None:
     note = Note(
         id="msg_1", rule="hot", destination="d", title="t", body="b",
         severity=Severity.CRITICAL, firing=("oven",), made_at=now,
+        field="heat", unit="°C", values={"oven": "31.5"},
     )  # fmt: skip
     fits(CALLS["edgewake.alert"], orjson.loads(alert_body(note)))
     with pytest.raises(ValidationError):
