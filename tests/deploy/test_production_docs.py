@@ -26,23 +26,25 @@ def blocks(language: str) -> list[str]:
 
 
 def certificate_commands() -> list[list[str]]:
-    """Arguments of each call of certificates.sh, the folder left out."""
+    """Arguments of each call of certificates.sh, the folder first."""
     lines = "\n".join(blocks("sh")).splitlines()
-    return [shlex.split(line)[3:] for line in lines if line.startswith("sh deploy/certificates.sh")]
+    return [shlex.split(line)[2:] for line in lines if line.startswith("sh deploy/certificates.sh")]
 
 
 def test_the_commands_for_certificates_do_what_the_page_says(tmp_path: Path) -> None:
     commands = certificate_commands()
-    assert len(commands) == 3
-    for arguments in commands:
-        done = certificates(tmp_path, *arguments)
+    assert len(commands) == 4
+    first, new = tmp_path / "certs", tmp_path / "certs-new"
+    for folder, *arguments in commands:
+        done = certificates(new if folder == "certs-new" else first, *arguments)
         assert done.returncode == 0, (arguments, done.stderr)
     named = set(re.findall(r"`certs/(\w+)/`", TEXT)) | set(
         re.findall(r"`certs/(\w+)/[\w.-]+`", TEXT)
     )
-    assert named == {path.name for path in tmp_path.iterdir()}
-    assert (tmp_path / "broker" / "devices-ca.crt").exists()
-    assert not (tmp_path / "devices" / "car-07.crt").exists(), "it was revoked"
+    assert named == {path.name for path in first.iterdir()}
+    assert (first / "broker" / "devices-ca.crt").exists()
+    assert not (first / "devices" / "car-07.crt").exists(), "it was revoked"
+    assert (new / "devices" / "car-07.crt").exists(), "of the other authority"
 
 
 def test_every_variable_it_names_is_read_by_something(tmp_path: Path) -> None:

@@ -68,7 +68,8 @@ async def _values(
 
 async def test_a_killed_bridge_s_request_is_finished_by_another_one(here: World) -> None:
     """Killed while it takes requests; their sender heard no answer and sends them again."""
-    urls = [door(here, f"b-dead-{n}") for n in (1, 2)]
+    at_once = "[device]\nmessages_per_s = 1e5\n"  # it sends twenty thousand readings
+    urls = [door(here, f"b-dead-{n}", at_once) for n in (1, 2)]
     here.sequencer()
     victim = here.parts[0]
     bodies = [

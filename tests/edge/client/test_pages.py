@@ -92,11 +92,9 @@ async def test_it_ends_at_pages_of_one_event(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(pages, "PAGE_S", PAGE_S / 4)
     monkeypatch.setattr(pages, "LIMIT", 4)
     line, lost = Line(events=1, each_s=PAGE_S, quick_from=1), asyncio.Event()
-    said: list[Lost] = []
 
-    def notice(one: Lost) -> None:
-        said.append(one)
-        if len(said) == 5:
+    def notice(_: Lost) -> None:
+        if len(line.limits) >= 5:  # a request may be given up before the server has read it
             lost.set()
 
     async with serving(line) as url:
