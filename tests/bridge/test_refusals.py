@@ -114,7 +114,7 @@ qos = {qos}
 frame_readings_max = {frame}
 [[source]]
 type = "http_intake"
-stream = "hasty"
+stream = "over_share"
 port = {port}
 """
 
@@ -124,7 +124,7 @@ async def test_an_agent_over_its_share_slows_down_and_loses_nothing(here: World,
     here.bridge("b-share", mqtt=SHARE)
     here.sequencer()
     (port,) = free_ports(1)
-    name, file = f"hasty-{qos}", here.folder / "agent.toml"
+    name, file = f"over-share-{qos}", here.folder / "agent.toml"
     file.write_text(
         AGENT.format(
             name=name,
@@ -143,7 +143,7 @@ async def test_an_agent_over_its_share_slows_down_and_loses_nothing(here: World,
         sent = [{"n": n} for n in range(READINGS)]
         answer = await client.post(f"http://127.0.0.1:{port}/", json=sent)
     assert answer.status_code < 300, answer.text
-    stream = topics.stream_topic("hasty")
+    stream = topics.stream_topic("over_share")
     found = await read_some(here.config, stream, name, READINGS // IN_A_FRAME)
     frames = [record.decode(one.value() or b"").frame for one in found]
     assert [n for one in frames for n in one.fields["n"]] == list(range(READINGS))
