@@ -59,6 +59,9 @@ FIELD_TYPE_RETRY_MS: Final = 30_000
 """Wait of a device whose field has another type than the one seen first: an operator decides, not a
 second."""
 QUOTA_RETRY_MS: Final = 300_000
+HEARD_MAX: Final = 10_000
+"""Streams of devices whose units are remembered as said, some hundred bytes each: a map says them
+with each message. Beyond the bound all are heard once more."""
 _GIVEN: Final = {ANSWERS: ANSWER_FIELDS, REQUESTS: REQUEST_FIELDS}
 """Streams that the operations API reads: no device decides their fields for others."""
 """Wait of a device that used up a share: until somebody removes a stream."""
@@ -139,6 +142,8 @@ class Catalogue:
         self._gateway_streams: Counter[str] = Counter()
         self._gateway_fields: Counter[str] = Counter()
         self._told: dict[str, set[tuple[str, str]]] = {}
+        self._heard: dict[tuple[str, str, str], tuple[Stream | None, dict[str, str]]] = {}
+        """Device, stream and gateway → the units that were said last, and the row that they met."""
         """Stream → its fields of which a unit or path was proposed."""
         self.changes = 0
         """Grows with each record of the topic."""
@@ -340,6 +345,13 @@ class Catalogue:
         Another one's unit changes nothing; it is kept beside (`FieldInfo.other_unit`), as a problem
         that an operator ends by deciding the unit.
         """
+        key, row = (device, stream, gateway), self._confirmed.get(stream)
+        met, heard = self._heard.get(key, (None, None))
+        if met is row and heard == units:
+            return  # nothing has changed since, and there is one for each message
+        if len(self._heard) >= HEARD_MAX:
+            self._heard.clear()
+        self._heard[key] = (row, dict(units))
         self.learn_words(
             device, stream, {path: {"unit": unit} for path, unit in units.items()}, gateway=gateway
         )
