@@ -285,19 +285,20 @@ class Bridge:
         now_s = self._clock.monotonic_s()
         account = self._allowance.account(device, now_s)
         self._work.set()
-        if account.is_muted(now_s) and account.laters <= 0:
+        if account.is_muted(now_s):
             self.feeds.left_out += 1
-            return
-        if isinstance(packet, mqtt5.PublishPacket):
+        elif isinstance(packet, mqtt5.PublishPacket):
             wait_s = account.wait_s(now_s)
             if wait_s <= 0:
                 account.pay(len(packet.payload), ASK_S)
                 self.feeds.on_ask(device, packet.payload)
-            elif account.may_be_told_later(now_s):
+                return
+            if account.may_be_told_later(now_s):
                 self.feeds.put_off(device, packet.payload, wait_s)
             else:
                 self.feeds.left_out += 1
-                self._allowance.mute(account, now_s)
+            # A broker busy with a flood reads few packets of a bridge: others wait for theirs.
+            self._allowance.mute(account, now_s)
 
     def _send_chunk(self, device: str, chunk: FeedChunk) -> None:
         """Send a chunk; one that the broker does not take now is lost, and asked for again."""

@@ -11,6 +11,7 @@ import orjson
 import pytest
 
 from edgewake.cloud.bridge import feeds as module
+from edgewake.cloud.bridge.admission.allowance import MUTED_S
 from edgewake.cloud.bridge.feeds import FeedConfig, Feeds
 from edgewake.cloud.bridge.mqtt.ack_ledger import AckLedger
 from edgewake.protocol import topics
@@ -93,11 +94,14 @@ async def test_who_asks_too_much_is_told_a_bounded_number_of_times_when_to_ask_a
     made, told = bridge(clock, away(10)), list[FeedChunk]()
     made.feeds._send = lambda _, chunk: told.append(chunk)
     account = made.account("greedy")
-    account.busy_s, account.laters = -0.1, 2
+    account.busy_s = -0.1
     ask = orjson.dumps({"feed": "f", "streams": ["city"], "after": ""})
-    for _ in range(5):
-        made._on_publish(AckLedger(), mqtt5.PublishPacket(topics.feed("greedy"), ask))
-    assert [(one.feed, round(one.retry_s)) for one in told] == [("f", 2)] * 2
+    for expected in (1, 2, 3):  # once in this time
+        for _ in range(5):
+            made._on_publish(AckLedger(), mqtt5.PublishPacket(topics.feed("greedy"), ask))
+        assert [one.feed for one in told] == ["f"] * expected
+        clock.advance(MUTED_S)
+    assert round(told[0].retry_s) == 2
     assert made.feeds._tasks == {}, "no access server is asked"
     clock.advance(told[0].retry_s + 0.1)
     made._on_publish(AckLedger(), mqtt5.PublishPacket(topics.feed("greedy"), ask))
