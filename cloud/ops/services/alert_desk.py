@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from edgewake.cloud.alerts import condition, destination, quiet
+from edgewake.cloud.alerts import condition, destination
 from edgewake.cloud.alerts.destination import DestinationRefused, DestinationText
 from edgewake.cloud.alerts.judge import Tried
 from edgewake.cloud.alerts.sender import Sender
@@ -19,6 +19,7 @@ from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import FilterError
+from edgewake.protocol.frames.event_time import zone_of
 from edgewake.protocol.ops.alert import Destination, Note, Rule, RuleText, Severity, Word
 
 RULES_MAX: Final = 200
@@ -49,9 +50,12 @@ class AlertDesk:
             condition.check(text)
         except FilterError as error:
             raise Problem(422, "rule", f"when or until: {error}") from error
-        if text.quiet is not None and quiet.zone_of(text.quiet.zone) is None:
-            detail = f"quiet: unknown zone {text.quiet.zone!r}; expected one as Europe/Berlin"
-            raise Problem(422, "rule", detail)
+        if text.quiet is not None:
+            try:
+                zone_of(text.quiet.zone)
+            except ValueError as error:
+                detail = f"quiet: unknown zone {text.quiet.zone!r}; expected one as Europe/Berlin"
+                raise Problem(422, "rule", detail) from error
         unknown = sorted(set(text.tell) - set(self.tables.alerts.destinations))
         if unknown:
             text_ = f"tell: there is no destination {unknown[0]!r}; make it first, or leave it out"

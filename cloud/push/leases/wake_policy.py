@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from edgewake.cloud.push.leases.quiet_hours import quiet_until
+from edgewake.cloud.quiet_hours import quiet_until
 from edgewake.protocol.leases.lease import Urgency, WakePolicy
 
 COUNT_MAX: Final = 10_000

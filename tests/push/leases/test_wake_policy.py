@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgewake.cloud.push.leases.quiet_hours import is_quiet
 from edgewake.cloud.push.leases.wake_policy import (
     COUNT_MAX,
     GIVE_UP_AFTER_S,
@@ -20,6 +19,7 @@ from edgewake.cloud.push.leases.wake_policy import (
     rewake_at,
     wake_due_at,
 )
+from edgewake.cloud.quiet_hours import is_quiet
 from edgewake.protocol.leases.lease import QuietHours, Urgency, WakePolicy
 
 NOW = 1_790_000_000_000

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from edgewake.cloud.push.leases.quiet_hours import is_quiet, quiet_until
+from edgewake.cloud.quiet_hours import is_quiet, quiet_until
 from edgewake.protocol.leases.lease import QuietHours
 
 ZONES = [
