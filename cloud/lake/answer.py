@@ -113,11 +113,12 @@ def answer(job: Job) -> dict[str, Any]:
     db = engine()
     named = tables_of(db, question.sql)
     past, present, sources = _gather(job, named)
+    reader = job.reader
     try:
         for name, source in sources.items():
             files = [file for file in past.files if file.topic == source.topic]
             passed = job.passed.get(source.topic)
-            bind(db, name, source, files, present, job.lake_dir, passed, job.reader)
+            bind(db, name, source, files, present, job.lake_dir, passed, reader)
     except duckdb.Error as error:
         raise _damage_of(job.lake_dir, error) or error from error
     close(db, [str(job.lake_dir / file.path) for file in past.files])
@@ -144,11 +145,11 @@ def answer(job: Job) -> dict[str, Any]:
         "is_cut": is_cut,
         "past": {
             "files": len(past.files),
-            "rows": None if job.grants is not None else sum(file.rows for file in past.files),
-            "lost_records": None if job.grants is not None else past.gaps + present.lost,
+            "rows": None if reader is not None else sum(file.rows for file in past.files),
+            "lost_records": None if reader is not None else past.gaps + present.lost,
         },
         "present": {
-            "rows": None if job.grants is not None else present.rows,
+            "rows": None if reader is not None else present.rows,
             "records_left": present.left,
         },
         "seconds": round(time.monotonic() - begun_s, 3),

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from edgewake.cloud.ops.routes.shared import DeviceName, Page, Services, is_hidden, reader_of
+from edgewake.cloud.ops.routes.shared import DeviceName, Page, Services, is_hidden
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.downlink.down_message import Arg, Command, Settings
@@ -118,8 +118,7 @@ def router(services: Services) -> APIRouter:
 
         It is executed once, also by a device that sleeps now and wakes before the command expires.
         """
-        reader = reader_of(request, is_change=True)
-        if reader is not None and not reader.may_command(device):
+        if is_hidden(request, device, is_change=True):
             raise Problem(403, "role", f"you have no grant with the action command of {device!r}")
         by = request.state.holder.name
         return view(

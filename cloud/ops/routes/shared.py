@@ -42,9 +42,10 @@ from edgewake.cloud.ops.tables.event_ring import EventRing
 from edgewake.cloud.ops.tables.past import Past
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
-from edgewake.cloud.rights.principal import Principal
+from edgewake.cloud.rights.principal import Action, Principal
 from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.frames.stream import Stream
 from edgewake.protocol.names import DEVICE_PATTERN, STREAM_PATTERN
 
 PAGE_DEFAULT: Final = 100
@@ -135,6 +136,16 @@ def is_hidden(request: Request, device: str, *, is_change: bool = False) -> bool
     """Are commands and requests of this device none of the asker's business?"""
     reader = reader_of(request, is_change=is_change)
     return reader is not None and not reader.may_command(device)
+
+
+def stream_of(
+    services: Services, name: str, reader: Principal | None = None, action: Action = Action.READ
+) -> Stream:
+    """A stream of the catalogue. Raises Problem(404), also where `reader` may not know of it."""
+    found = services.tables.streams.get(name)
+    if found is None or not (reader is None or reader.may(action, name)):
+        raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
+    return found
 
 
 def some_devices(stream: str, way: str) -> Problem:

@@ -27,6 +27,7 @@ from edgewake.cloud.ops.routes.shared import (
     page_of,
     reader_of,
     some_devices,
+    stream_of,
 )
 from edgewake.cloud.ops.services.catalogue_editor import StreamChange
 from edgewake.cloud.ops.services.stream_look import StreamLook, look_at
@@ -116,14 +117,6 @@ def _view(services: Services, stream: Stream, reader: Principal | None = None) -
     )
 
 
-def _stream(services: Services, name: str, reader: Principal | None = None) -> Stream:
-    """Raises Problem(404)."""
-    found = services.tables.streams.get(name)
-    if found is None or not (reader is None or reader.may(Action.READ, name)):
-        raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
-    return found
-
-
 def _seen(services: Services, reader: Principal | None) -> list[str]:
     """The streams that somebody may know of."""
     return [
@@ -202,7 +195,7 @@ def _streams(services: Services) -> APIRouter:
     async def stream(name: QueryName, request: Request) -> StreamView:
         """Show a stream."""
         reader = reader_of(request)
-        return _view(services, _stream(services, name, reader), reader)
+        return _view(services, stream_of(services, name, reader), reader)
 
     @routes.get("/v1/streams/{name}/gaps", responses=problems(404, 503))
     async def gaps(
@@ -220,14 +213,14 @@ def _streams(services: Services) -> APIRouter:
         grants of some devices names one of them; another one has no gaps.
         """
         reader = reader_of(request)
-        _stream(services, name, reader)
+        stream_of(services, name, reader)
         wanted = _looked_for(name, device, reader)
         return await services.lookup.run(lambda session: find(session, name, wanted, limit, since))
 
     @routes.get("/v1/streams/{name}/look", responses=problems(404))
     async def look(name: QueryName, minutes: Annotated[int, Query(ge=1, le=60)] = 15) -> StreamLook:
         """Show the fields received in the last minutes: original names, times and odd values."""
-        found = _stream(services, name)
+        found = stream_of(services, name)
         begin = services.clock.now_ms() - minutes * 60_000
         return await services.lookup.run(
             lambda session: _look(services, session, found, begin=begin, minutes=minutes)
@@ -236,7 +229,7 @@ def _streams(services: Services) -> APIRouter:
     @routes.get("/v1/streams/{name}/retention", responses=problems(404, 503))
     async def retention(name: QueryName, request: Request) -> Retention:
         """Show how long Kafka retains a stream's readings. The lake keeps its own."""
-        _stream(services, name, reader_of(request))
+        stream_of(services, name, reader_of(request))
         return await services.retention.look(name)
 
     @routes.patch("/v1/streams/{name}", responses=problems(404, 409, 503))
@@ -249,7 +242,7 @@ def _streams(services: Services) -> APIRouter:
         """
         retention = body.retention_ms, body.retention_bytes
         if retention != (None, None) or not body.fields:
-            found = _stream(services, name)
+            found = stream_of(services, name)
         if retention != (None, None) and body.is_of_the_catalogue:
             # Before the catalogue is written: what Kafka refuses would leave half of it done.
             await services.retention.check(name, *retention)

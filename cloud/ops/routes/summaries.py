@@ -18,6 +18,7 @@ from edgewake.cloud.ops.routes.shared import (
     Services,
     reader_of,
     some_devices,
+    stream_of,
 )
 from edgewake.cloud.rights.principal import Action, Principal
 from edgewake.cloud.summaries import answers, gather, plain_minutes
@@ -287,9 +288,7 @@ def _compared(
 
 def _fields_of(services: Services, name: str, reader: Principal | None) -> list[Series]:
     """A stream's fields, of all devices, as far as they may be seen. Raises Problem."""
-    found = services.tables.streams.get(name)
-    if found is None or not (reader is None or reader.may(Action.ASK, name)):
-        raise Problem(404, "no_such_stream", f"no stream {name!r} is in the catalogue")
+    found = stream_of(services, name, reader, Action.ASK)
     all_of = [Series(name, field, "") for field in found.fields]
     seen = [one for one in all_of if _is_seen(one, reader)]
     if reader is not None and not seen and any(_is_total_of_others(o, reader) for o in all_of):
