@@ -20,8 +20,9 @@ mean little: rotation renames, copies and truncates. What a look at the director
 
 All other files are somebody else's, or were read long ago. Order: by time of the last change, the
 current file last. Lines that the writer added between the copy and the truncation are lost by
-copytruncate itself. A copy of fewer than PROOF_BYTES bytes that was read on before the truncation
-cannot be told from a new file: its lines come twice rather than never.
+copytruncate itself. A copy of fewer than PROOF_BYTES bytes, made in the same moment (of the file
+system's clock) as the last line that was read, cannot be told from a new file: its lines come twice
+rather than never.
 """
 
 from __future__ import annotations
