@@ -65,10 +65,11 @@ LANES := tests/analysis/spark/test_code_generation.py tests/analysis/schedule/te
 test-lanes: $(VENV)/installed-test ## test compiled and interpreted batches, and slow queries, in every kind of lane
 	@EDGEWAKE_LANES=all $(RUN)pytest -q -m "" $(LANES)
 
-lint: $(VENV)/installed-test ## check style
+lint: $(VENV)/installed-test ## check style, and that the generated parts of the documents are up to date
 	$(RUN)ruff format --check .
 	$(RUN)ruff check .
 	$(RUN)python -m tests.java_lint
+	$(RUN)python docs/generate.py --check
 
 types: $(VENV)/installed-test ## check types
 	$(RUN)mypy

@@ -52,9 +52,7 @@ def test_a_copy_that_is_shorter_than_what_was_read_is_not_read_again(
     assert watch.read() == [b"four"]
 
 
-@pytest.mark.parametrize(
-    ("copied_s", "expected"), [(2000, [b"one", b"three"]), (1999, [b"three"])]
-)
+@pytest.mark.parametrize(("copied_s", "expected"), [(2000, [b"one", b"three"]), (1999, [b"three"])])
 def test_a_shorter_copy_of_less_than_the_proof_comes_twice_rather_than_never(
     path: Path, copied_s: float, expected: list[bytes]
 ) -> None:
