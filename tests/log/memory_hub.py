@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 import orjson
@@ -22,8 +23,9 @@ from edgewake.cloud.log.tail import Tail
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.cursor import CursorCodec, CursorKeys
 from edgewake.protocol.errors import Unavailable
-from tests.services import PATIENCE_S
 
+WAITS_S = 20.0
+"""Nothing here waits for another process: what takes longer never comes."""
 CODEC = CursorCodec(CursorKeys({1: bytes(range(16))}, 1))
 
 
@@ -81,7 +83,9 @@ class MemoryHub:
             HubBounds(**bounds), KafkaConfig(), name="memory", codec=CODEC, clock=self.clock
         )
         self.hub.kafka = cast(AskKafka, self.log)
-        self.hub.replay = cast(Replay, self.log)
+        self.hub.catalogue.close()
+        views = self.hub.views
+        views._shared = replace(views._shared, replay=cast(Replay, self.log))
         self.hub._failed = asyncio.get_running_loop().create_future()
         self.hub._loop = asyncio.get_running_loop()
         self._number = self._time = 0
@@ -149,10 +153,11 @@ class MemoryHub:
         return found.exception() if found is not None and found.done() else None
 
 
-@contextmanager
-def left_empty(memory: MemoryHub) -> Iterator[MemoryHub]:
+@asynccontextmanager
+async def left_empty(memory: MemoryHub) -> AsyncIterator[MemoryHub]:
     """Whatever was opened in between was closed, and nothing failed."""
     yield memory
+    await turns()
     assert memory.failed is None
     assert len(memory.hub.views) == 0
     assert {name: entry.readers for name, entry in memory.hub.streams.by_name.items()} == (
@@ -169,6 +174,6 @@ async def turns(count: int = 20) -> None:
 
 async def until(condition: Any) -> None:
     """Turns of the event loop until it holds."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(WAITS_S):
         while not condition():
             await asyncio.sleep(0)
