@@ -261,6 +261,13 @@ async def test_a_range_that_is_lost_while_it_is_read_is_said_once_kafka_says_wha
             await c.live()
 
 
+async def test_a_gap_up_to_the_live_end_is_followed_by_no_second_cursor() -> None:
+    async with client() as c:
+        c.memory.send({})
+        c.memory.trim(1)
+        assert await c.live() == ["id", "gap"]
+
+
 async def test_one_that_is_closed_while_kafka_does_not_say_what_is_kept_leaves_nothing() -> None:
     async with client() as c:
         c.memory.send({})
