@@ -23,9 +23,13 @@ AT: Final = """() => {
   return { name: name.trim(), isSeen };
 }"""
 """What has the focus within the page: its name, and whether a person sees that."""
-UNREACHED: Final = """() => [...document.querySelectorAll(
-    "main :is(a[href], button, input, select, textarea, summary, [tabindex='0'])")]
-  .filter((one) => !one.disabled && one.checkVisibility() && !one.dataset.reached)
+CONTROLS: Final = """document.querySelectorAll(
+    "main :is(a[href], button, input, select, textarea, summary, [tabindex='0'])")"""
+MARKED: Final = f"() => {CONTROLS}.forEach((one) => (one.dataset.there = 'yes'))"
+"""What comes while somebody walks need not be passed."""
+UNREACHED: Final = f"""() => [...{CONTROLS}]
+  .filter((one) => one.dataset.there && !one.dataset.reached)
+  .filter((one) => !one.disabled && one.checkVisibility())
   .filter((one) => one.type !== "radio" || one.checked)
   .map((one) => one.outerHTML.slice(0, 200))"""
 """Controls that Tab did not come by. Of radio buttons it comes to the chosen one."""
@@ -33,7 +37,8 @@ UNREACHED: Final = """() => [...document.querySelectorAll(
 
 async def walk(page: Page) -> list[str]:
     """Press Tab from the first to the last control of the page; what was wrong on the way."""
-    faults = []
+    faults: list[str] = []
+    await page.evaluate(MARKED)
     await page.locator("main").focus()
     for _ in range(PRESSES_MAX):
         await page.keyboard.press("Tab")

@@ -17,6 +17,8 @@ from tests.deploy.test_up import command, port_base
 from tests.services import Process
 
 SENT: Final = 10
+SETTLE_S: Final = 30.0
+"""What the start of the system costs for a while is not asked here."""
 FIRST: Final = 100.0
 """The first reading's value; each following one is one more, so each is told from all others."""
 FIELD: Final = "temperature"
@@ -33,6 +35,7 @@ def system(folder: Path) -> Iterator[Ports]:
     folder.mkdir()
     with Process(command(folder / "data", base), folder / "up.log") as process:
         process.wait_for("Edgewake is running.", timeout_s=300)
+        time.sleep(SETTLE_S)
         yield Ports(base)
 
 

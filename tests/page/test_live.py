@@ -13,7 +13,7 @@ from playwright.async_api import Route, expect
 from tests.chromium import LOOKS, accessibility_faults
 from tests.keyboard import tab_to, walk
 from tests.page.conftest import Visit
-from tests.page.world import OPS, AccessServer, Writer
+from tests.page.world import OPS, AccessServer, Reading, Writer
 from tests.services import PATIENCE_S
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -107,7 +107,9 @@ async def test_search_finds_by_any_part_of_the_name_and_by_keyboard(live: Visit,
 
 async def test_every_control_is_reached_by_keyboard_and_a_key_acts(live: Visit, writer: Writer):
     furnish(writer, "keys")
-    await expect(live.page.get_by_role("article", name="Stream keys_doors")).to_be_visible()
+    await live.page.get_by_role("searchbox").fill("keys_")  # those of other tests come and go
+    for name in ("Stream keys_climate", "Stream keys_doors", "Query keys_busiest"):
+        await expect(live.page.get_by_role("article", name=name)).to_be_visible()
     assert await walk(live.page) == []
     await tab_to(live.page, "Keep keys_doors first")
     await live.page.keyboard.press("Space")
@@ -349,3 +351,33 @@ async def test_a_stream_that_is_not_followed_says_so_and_is_when_it_is_pinned(li
     await card.get_by_role("button", name="Keep zz_last first").click()
     await expect(card).to_contain_text("No reading that is kept")
     await live.page.evaluate("localStorage.clear()")
+
+
+async def test_a_stream_that_sends_much_has_its_lines_from_a_quarter_of_an_hour_ago(
+    live: Visit, writer: Writer
+) -> None:
+    for ago_s in range(840, 0, -60):
+        burst = [Reading("much_climate", f"dev-{i}", {"heat": float(ago_s)}) for i in range(60)]
+        writer.readings(burst, ago_s=ago_s)
+    await live.page.goto(f"{live.page.url.split('#')[0]}#/streams/much_climate")
+    await expect(live.page.get_by_role("img", name="heat over time")).to_be_visible()
+    steps = "() => edgewakeLive.live.streams.get('much_climate').fields.get('heat').state.steps"
+    await live.page.wait_for_function(f"(n) => ({steps})().length === n", arg=14)
+    found = await live.page.evaluate(f"({steps})().map((step) => step[1])")
+    assert found == [float(ago_s) for ago_s in range(840, 0, -60)]
+
+
+async def test_a_card_that_changes_its_place_keeps_the_focus(live: Visit, writer: Writer) -> None:
+    for name in ("moved_a", "moved_b"):
+        writer.reading(name, "dev", heat=1.0)
+    page = live.page
+    await page.get_by_role("searchbox").fill("moved_")
+    await expect(page.get_by_role("article", name="Stream moved_b")).to_be_visible()
+    await tab_to(page, "Keep moved_b first")
+    await page.keyboard.press("Enter")
+    first = page.locator("article").first
+    await expect(first).to_have_attribute("data-stream", "moved_b")
+    await expect(page.get_by_role("button", name="Keep moved_b first")).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(first).to_have_attribute("data-stream", "moved_a")
+    await expect(page.get_by_role("button", name="Keep moved_b first")).to_be_focused()

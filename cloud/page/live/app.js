@@ -14,7 +14,7 @@ import { Invitation, QueryCard, StreamCard } from "./cards.js";
 import { deviceHref, QueryPage, StreamPage } from "./detail.js";
 import { DeviceModel, DevicePage } from "./device.js";
 import { Live } from "./model.js";
-import { PAST_AGAIN_MS, precede } from "./past.js";
+import { PAST_AGAIN_MS, precede, precedeLines } from "./past.js";
 
 const DRAW_EVERY_MS = 250;
 /* A browser opens six connections to a server at once (HTTP/1.1): these leave two for its other requests. */
@@ -34,6 +34,7 @@ let search = "";
 let isListed = false;
 let followed = new Set();
 const preceded = new Set(); /* streams whose past was asked for */
+const lined = new Set(); /* streams that were opened: their lines have all of the last minutes, whatever came */
 let asking = Promise.resolve(); /* one after the other */
 
 setUpTheme(byId("theme"));
@@ -56,7 +57,7 @@ const list = new StreamList((streams) => {
   listed = streams;
   live.know(listed);
   followOwn();
-  openDevice();
+  openPage();
   follow();
 });
 
@@ -88,9 +89,13 @@ function askForPast(name) {
 
 const followOwn = () => own.follow(boardCards, (name) => live.streams.has(name));
 
-/** The model of the device that the address names; what its streams had before is asked for. */
-function openDevice() {
+/** What the page of the address needs beside the feed: the past of a device that it names, and of a stream the lines that its card has not. */
+function openPage() {
   const [, kind, name] = location.hash.split("/").map(decode);
+  if (kind === "streams" && live.streams.get(name)?.isPastKnown && !lined.has(name)) {
+    lined.add(name);
+    precedeLines(live.streams.get(name));
+  }
   const opened = kind === "devices" && name ? name : null;
   if (device && device.name !== opened) {
     device.isLeft = true;
@@ -198,13 +203,13 @@ addEventListener("keydown", (event) => {
   byId("search").focus();
 });
 addEventListener("hashchange", () => {
-  openDevice();
+  openPage();
   follow();
   draw();
   byId("live").focus({ preventScroll: true });
 });
 showOperations();
 setInterval(draw, DRAW_EVERY_MS);
-openDevice();
+openPage();
 draw();
 globalThis.edgewakeLive = { live, feeds, device: () => device };

@@ -4,12 +4,13 @@ import { html } from "../vendor/htm/standalone.module.js";
 import { sentence } from "../gaps.js";
 import { STATES } from "./cards.js";
 import { Chart, sinceOf } from "./detail.js";
-import { age, moment, value, words } from "./format.js";
+import { age, cell, moment, value, words } from "./format.js";
 import { PlaceMap } from "./map.js";
 import { StreamModel } from "./model.js";
-import { PAST_AGAIN_MS, precede } from "./past.js";
+import { PAST_AGAIN_MS, precedeDevice, precedeLatest } from "./past.js";
 
 const GAPS_SHOWN = 12;
+const LATEST_AGAIN_MS = 15_000; /* a reader may ask few streams at once for what is older than the last minutes */
 
 /** What is known of a device: a model of each of its streams, and its gaps. */
 export class DeviceModel {
@@ -17,7 +18,8 @@ export class DeviceModel {
     this.name = name;
     this.models = new Map(); /* stream -> a model that knows of this device alone */
     this.gaps = [];
-    this.waiting = 0; /* streams that were asked and did not answer yet */
+    this.waiting = 0; /* streams that did not answer yet what came lately */
+    this.older = 0; /* streams of which an older reading is still looked for */
     this.isLeft = false; /* its page was left */
   }
 
@@ -31,10 +33,19 @@ export class DeviceModel {
     const asked = names.filter((name) => !this.models.get(name)?.isAsked);
     asked.forEach((name) => (this.#of(name).isAsked = true));
     this.waiting += asked.length;
+    this.older += asked.length;
     for (const name of asked) {
-      while (!this.isLeft && !(await precede(this.#of(name), this.name, (gap) => this.gap(gap)))) await new Promise((go) => setTimeout(go, PAST_AGAIN_MS));
+      await this.#until(PAST_AGAIN_MS, () => precedeDevice(this.#of(name), this.name, (gap) => this.gap(gap)));
       this.waiting -= 1;
     }
+    for (const name of asked) {
+      if (this.#of(name).heardAt === null) await this.#until(LATEST_AGAIN_MS, () => precedeLatest(this.#of(name), this.name));
+      this.older -= 1;
+    }
+  }
+
+  async #until(againMs, isDone) {
+    while (!this.isLeft && !(await isDone())) await new Promise((go) => setTimeout(go, againMs));
   }
 
   take(event, now) {
@@ -61,6 +72,7 @@ export function DevicePage({ device, live, now, isListed }) {
   const crumbs = html`<nav class="crumbs"><a href="#/">Live</a> › ${name}</nav>`;
   if (streams.length === 0) {
     if (device.waiting > 0 || !isListed) return html`${crumbs}<p class="card quiet" role="status">loading…</p>`;
+    if (device.older > 0) return html`${crumbs}<p class="card quiet" role="status">Nothing of it in the last 15 minutes; what came before is looked for.</p>`;
     return html`${crumbs}<p class="card quiet">There is no such device, or none for you. <a href="#/">All streams</a></p>`;
   }
   const heardAt = Math.max(...streams.map((one) => one.heardAt));
@@ -82,20 +94,20 @@ function OfStream({ device, stream, infos, now }) {
   return html`<section class="card" aria-label=${`${device.name} on ${stream.name}`} role="group">
       <header class="head"><h2><i class="dot" data-state=${state} title=${STATES[state]}></i><a href=${`#/streams/${encodeURIComponent(stream.name)}`}>${stream.name}</a></h2>
         <p class="facts"><time data-state=${state} title=${moment(stream.heardAt)}>${age(now - stream.heardAt)}</time></p></header>
-      <div class="fields">${[...stream.fields.keys()].map((field) => html`<${Latest} key=${field} name=${field} latest=${stream.devices.get(device.name)?.[field]} unit=${unitOf(field)} />`)}</div>
-      ${stream.hasPlace && html`<${PlaceMap} stream=${stream} />`}</section>
+      <div class="fields">${stream.shown.map(([field]) => html`<${Latest} key=${field} name=${field} latest=${stream.devices.get(device.name)?.[field]} unit=${unitOf(field)} />`)}</div>
+      ${stream.hasPlace && html`<${PlaceMap} stream=${stream} /><p class="quiet">${placeOf(stream.devices.get(device.name))}</p>`}</section>
     ${numbers.length > 0 && html`<div class="charts">${numbers.map(([field, { state: series }]) => html`<section class="card" key=${field}>
       <h2>${words(field)} <small>${[unitOf(field), stream.name, sinceOf(series.steps, now)].filter(Boolean).join(", ")}</small></h2><${Chart} steps=${series.steps} name=${field} gaps=${missing} /></section>`)}</div>`}`;
 }
 
 function Latest({ name, latest, unit }) {
   const isNumber = typeof latest === "number";
-  const said = { number: () => (DEGREES.has(name) ? latest.toFixed(5) : value(latest)), boolean: () => (latest ? "on" : "off"), undefined: () => "–" }[typeof latest] ?? (() => (latest === null ? "–" : String(latest)));
+  const said = { number: () => value(latest), boolean: () => (latest ? "on" : "off"), undefined: () => "–" }[typeof latest] ?? (() => (latest === null ? "–" : String(latest)));
   return html`<div class="field" data-field=${name}><span class="label">${words(name)}</span>
     <span class=${isNumber ? "measured" : "measured said"}><b class="figure">${said()}</b>${unit && isNumber && html`<small>\u2009${unit}</small>`}</span></div>`;
 }
 
-const DEGREES = new Set(["lat", "lon"]); /* four digits of a place are a kilometre */
+const placeOf = (reading) => `${cell(reading?.lat, "lat")}°, ${cell(reading?.lon, "lon")}°`;
 
 /** From the last reading before a gap to when it was said, in ms. */
 function spanOf({ received_at: at }, { newest }) {

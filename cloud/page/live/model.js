@@ -100,6 +100,7 @@ export class StreamModel {
     this.arrivals = []; /* times, ms, of the last arrivals, for the rate and the usual pause */
     this.heardAt = null;
     this.isPastKnown = false; /* has the server said what came before? */
+    this.isPastCut = false; /* was that more than is kept of it here? */
     this.tookAt = 0; /* when the last one was taken, by the page's clock */
     this.beganAt = null; /* when the first that was taken had come, at the server */
     this.preceding = new Set(); /* ids of what was read from the past: the feed may bring it, too */
