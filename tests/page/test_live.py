@@ -79,7 +79,7 @@ async def test_a_stream_opens_with_charts_devices_and_events_and_its_link_can_be
     live: Visit, writer: Writer
 ):
     furnish(writer, "opened")
-    await live.page.get_by_role("link", name="opened_climate").click()
+    await live.page.get_by_role("link", name="opened_climate", exact=True).click()
     await expect(live.page.get_by_role("img", name="temperature over time")).to_be_visible()
     await expect(
         live.page.get_by_role("region", name="Latest of each device").locator("tbody tr")

@@ -205,13 +205,11 @@ async def test_a_form_is_filled_and_sent_by_keyboard_alone(
     visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str], name: str
 ) -> None:
     form, page, stream = FORMS[name], visit.page, unique("keys")
-    letter = 0
-    if "{" in form.address:
-        declare(writer, stream)
-        eventually(lambda: ops.client.get(f"/v1/streams/{stream}"))
-        letter = refuse(writer, unique("dev"), stream, b'{"speed":')
-        status = DeviceStatus(device=stream, state=DeviceState.ONLINE, received_at=now_ms())
-        writer.put(topics.DEVICES, f"{stream}|status", status.to_json())
+    declare(writer, stream)
+    eventually(lambda: ops.client.get(f"/v1/streams/{stream}"))
+    letter = refuse(writer, unique("dev"), stream, b'{"speed":')
+    status = DeviceStatus(device=stream, state=DeviceState.ONLINE, received_at=now_ms())
+    writer.put(topics.DEVICES, f"{stream}|status", status.to_json())
 
     await page.route("**/v1/faults", answer_faults)
     await visit.open(form.address.format(stream=stream, letter=letter))
