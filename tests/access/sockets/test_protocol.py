@@ -181,9 +181,7 @@ async def test_a_violation_is_answered_with_its_code_and_nothing_after_it_is_rea
         assert [one["code"] for one in w.heard] == [code]
 
 
-async def test_a_ping_is_answered_and_of_those_that_came_while_nothing_could_be_written_the_last() -> (
-    None
-):
+async def test_of_pings_that_came_while_nothing_could_be_written_the_last_is_answered() -> None:
     async with opened() as w:
         w.send(Ping(b"one"))
         assert w.answers() == [Pong(b"one")]

@@ -142,9 +142,16 @@ async def test_a_lost_range_is_given_as_one_and_it_goes_on_behind_it() -> None:
         for _ in range(3):
             c.memory.send({})
         c.memory.trim(2)
-        found: list[Any] = []
-        await until(lambda: found.append(c.reading.next(5)) or isinstance(found[-1], Lost))
-        gap = await c.reading.gap(found[-1], OnGap.EARLIEST)
+        lost: list[Lost] = []
+
+        def is_lost() -> bool:
+            found = c.reading.next(5)
+            if isinstance(found, Lost):
+                lost.append(found)
+            return bool(lost)
+
+        await until(is_lost)
+        gap = await c.reading.gap(lost[0], OnGap.EARLIEST)
         assert gap.event.fields["reason"] == "retention"
         assert await c.next(5) == [3]
 
