@@ -580,7 +580,7 @@ class OpenStreams:
         """Is there work left over for what was claimed, now that it is open? Raises Full."""
         self._refuse_while_draining()
         if stream.sight is not None:
-            # Asked a second time: others may have taken the last view while its streams were opened.
+            # Asked a second time: others may have taken the last view while streams were opened.
             is_served = self._serves(stream.sight)
             self._admission.view(
                 stream.sight, is_served=is_served, total=self.hub.views.own, held=lambda: 0
