@@ -55,6 +55,9 @@ AGAIN_S: Final = 2.0
 RESUME_S: Final = 20.0
 """Seconds in which a lost connection may be opened again with the same subscription. After them the
 source says that the server is away. Servers keep some minutes, and QUEUE_MAX changes."""
+REPLAY_TIMES: Final = 2
+"""A new connection is made after RESUME_S times this. asyncua asks for what it missed until the
+server has no more, and there are servers that answer to any number, such as asyncua's own."""
 LOOK_S: Final = 1.0
 """Seconds between two looks whether the server is there."""
 QUEUE_MAX: Final = 1000
@@ -303,6 +306,7 @@ class OpcUa:
             if not self._followed:
                 self._begin()
             self._followed.add(server.url)
+            asked_s = self._clock.monotonic_s()
             while True:
                 changes = await waiting.next(LOOK_S)
                 await self._take(intake, changes)
@@ -310,6 +314,11 @@ class OpcUa:
                 if waiting.is_forgotten or subscription.subscription_id is None:
                     # asyncua's new one leaves out nodes that the server does not have yet
                     raise OSError("the server forgot the subscription")
+                now_s = self._clock.monotonic_s()
+                if not subscription._replaying:
+                    asked_s = now_s
+                elif now_s - asked_s > REPLAY_TIMES * RESUME_S:
+                    raise OSError("the server has no end of what was missed")
 
     async def _note_units(self, client: Client, intake: Intake) -> None:
         """Tell the units that the server knows; without them its values are as good."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from asyncua import Server, ua
+from asyncua.client.ua_session import UaSession
 from asyncua.crypto.cert_gen import setup_self_signed_certificate
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -265,6 +266,34 @@ async def test_what_changed_while_a_connection_was_cut_comes_when_it_is_open_aga
             changes = [found for found in one.column("temperature") if found is not None]
             assert changes == [20.5, 30.5, 31.5, 32.5, 33.5, 34.5]
             assert (one.supervisor.failures, one.events.status().lost) == (0, {})
+
+
+async def test_a_server_that_answers_to_any_number_is_not_asked_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """asyncua's server did, after its restart in a long day: no value came any more."""
+    monkeypatch.setattr(opcua, "RESUME_S", 0.5)
+    asked: list[int] = []
+
+    async def answered(_: UaSession, _subscription: int, number: int) -> ua.NotificationMessage:
+        asked.append(number)
+        await asyncio.sleep(0.01)
+        return ua.NotificationMessage()
+
+    monkeypatch.setattr(UaSession, "republish", answered)
+    (port,) = free_ports(1)
+    door = Door(port)
+    async with opcua_server(port) as (value, _), served(door.serve) as way:
+        keys = {"url": f"opc.tcp://127.0.0.1:{way}/", "publish_s": 0.05, "node": NODES}
+        async with caged(tmp_path, configured("opcua", **keys)) as one:
+            await one.until(lambda: 20.5 in one.column("temperature"), "the first value")
+            door.shut()
+            door.open()
+            await one.until(lambda: one.supervisor.failures, "a new connection")
+            asked.clear()
+            await value.write_value(34.5)
+            await one.until(lambda: 34.5 in one.column("temperature"), "the last change")
+        assert asked == []
 
 
 async def test_a_source_stops_at_once_while_its_server_is_away(tmp_path: Path) -> None:
