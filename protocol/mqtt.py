@@ -19,6 +19,12 @@ from edgewake.protocol.errors import RemoteError
 PACKET_BYTES_MAX: Final = 1024 * 1024 + 64 * 1024
 """The largest packet, bytes: FRAME_BYTES_MAX and its properties. A larger one is a RemoteError, and
 the connection is closed."""
+PROPERTIES_BYTES_MAX: Final = 8 * 1024
+"""The properties of a publish, bytes: far more than ours need, and as much as servers take of HTTP
+heads. Seven bytes are a property, which takes thirty times as much memory once it is read; so a
+publish with more is Unreadable or a RemoteError, before any of it is read."""
+CONTROL_BYTES_MAX: Final = 64 * 1024
+"""Any packet but a publish, bytes. A larger one is a RemoteError."""
 PACKET_IDS_MAX: Final = 65_535
 
 Packet: TypeAlias = mqtt5.Packet
@@ -28,11 +34,17 @@ UNREADABLE_BYTES_KEPT: Final = 256 * 1024
 """Bytes kept of a publish over PACKET_BYTES_MAX; the rest is skipped as it comes and never stays in
 memory."""
 _PUBLISH: Final = 3
+_QOS: Final = 0b110
+"""The bits of a publish's first byte that say its quality of service."""
+_LENGTH_BYTES: Final = 4
+"""The longest length (section 1.5.5)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A publish that is too large or that the codec refuses: enough of it to answer and to keep."""
+    """A publish that is too large, has too many properties or that the codec refuses: enough of it
+    to answer and to keep.
+    """
 
     topic: str
     packet_id: int | None
@@ -42,6 +54,7 @@ class Unreadable:
     head: bytes
     """The payload's first bytes, or the packet's where the two cannot be told apart."""
     response_topic: str | None
+    """None also where it was not looked for among too many properties."""
     correlation_data: bytes | None
     why: str
 
@@ -109,6 +122,10 @@ class PacketReader:
         return body
 
     def _read(self, piece: memoryview, start: int) -> Packet | Unreadable:
+        if len(piece) > PROPERTIES_BYTES_MAX and (excess := _excess(piece, start)):
+            if not self._keep_unreadable or piece[0] >> 4 != _PUBLISH:
+                raise RemoteError(f"MQTT packet with {excess}")
+            return _unreadable(piece[0], bytes(piece[start:]), len(piece) - start, excess)
         try:
             return mqtt5.read(piece)[0]
         except BaseException as error:
@@ -123,8 +140,35 @@ class PacketReader:
             raise RemoteError(f"MQTT packet of {length} bytes: expected at most {PACKET_BYTES_MAX}")
 
 
+def _excess(piece: memoryview, start: int) -> str:
+    """What a packet has too much of; empty: nothing."""
+    if piece[0] >> 4 != _PUBLISH:
+        length = len(piece) - start
+        if length <= CONTROL_BYTES_MAX:
+            return ""
+        return f"{length} bytes: expected at most {CONTROL_BYTES_MAX}"
+    span = _properties(piece[0], piece[start:])
+    if span is None or span[1] - span[0] <= PROPERTIES_BYTES_MAX:
+        return ""
+    return f"{span[1] - span[0]} bytes of properties: expected at most {PROPERTIES_BYTES_MAX}"
+
+
+def _properties(first: int, body: bytes | memoryview) -> tuple[int, int] | None:
+    """Where the properties of a publish begin and end (section 3.3.2); None where that is cut."""
+    at = 2 + int.from_bytes(body[:2]) + (2 if first & _QOS else 0)
+    reader = varint.Reader(bytes(body[at : at + _LENGTH_BYTES]), 0)
+    try:
+        length = reader.number()
+    except IndexError:
+        return None
+    return at + reader.at, at + reader.at + length
+
+
 def _unreadable(first: int, body: bytes, size: int, why: str) -> Unreadable:
     """Read what the first bytes of a publish say (section 3.3)."""
+    span = _properties(first, body)
+    if span is not None and span[1] - span[0] > PROPERTIES_BYTES_MAX:
+        return _unread(first, body, size, why, head=body[span[1] :][:UNREADABLE_BYTES_KEPT])
     try:
         packet, _ = mqtt5.read(memoryview(bytes([first]) + varint.encode(len(body)) + body))
     except BaseException as error:
@@ -141,12 +185,17 @@ def _unreadable(first: int, body: bytes, size: int, why: str) -> Unreadable:
             packet.correlation_data,
             why,
         )
+    return _unread(first, body, size, why, head=body)
+
+
+def _unread(first: int, body: bytes, size: int, why: str, *, head: bytes) -> Unreadable:
+    """What comes before the properties of a publish says who it is of and how it is confirmed."""
     topic_end = 2 + int.from_bytes(body[:2])
-    packet_id = int.from_bytes(body[topic_end : topic_end + 2]) if first & 0b110 else None
+    packet_id = int.from_bytes(body[topic_end : topic_end + 2]) if first & _QOS else None
     if len(body) < topic_end + 2 or packet_id == 0:
         raise RemoteError(f"not MQTT 5: {why}")
     return Unreadable(
-        body[2:topic_end].decode("utf-8", "replace"), packet_id, size, body, None, None, why
+        body[2:topic_end].decode("utf-8", "replace"), packet_id, size, head, None, None, why
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Final
 
 import mqtt5
 
@@ -56,6 +57,12 @@ def paid_record(
     return record
 
 
+PROPERTY_BYTES: Final = 200
+"""Memory that a property takes: a pair of two short texts."""
+
+
 def size_of(packet: mqtt5.PublishPacket | Unreadable) -> int:
     """Bytes of a message."""
-    return packet.size if isinstance(packet, Unreadable) else len(packet.payload)
+    if isinstance(packet, Unreadable):
+        return packet.size
+    return len(packet.payload) + PROPERTY_BYTES * len(packet.user_properties)
