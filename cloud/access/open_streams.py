@@ -332,7 +332,7 @@ class OpenStream:
         self._end_in_words()
 
     def _end_with(self, words: bytes) -> None:
-        self._last_words += words
+        self._last_words = self._last_words or words  # of two ends the first is said
         if self.connection.is_paused:
             self.connection.abort()
         self.end()
@@ -350,7 +350,7 @@ class OpenStream:
                 self._write(http_chunk(words))
             self._end()
         else:
-            if words:
+            if words and self.session.state is not State.ENDING:
                 self.session.say(words)
             self.session.end()
 

@@ -196,6 +196,7 @@ class Bridge:
             will=last_will(config.kafka.installation, config.name),
             receive_max=config.inflight_messages_max,
             on_publish=self._on_publish,
+            is_left_unread=self._is_left_unread,
             our_turn=self.handover.our_turn,
             backoff=Backoff(rng),
             clock=self._clock,
@@ -250,11 +251,8 @@ class Bridge:
 
         Who waits for an answer hears `later` as long as it may, and sends again.
         """
-        now_s = self._clock.monotonic_s()
-        if now_s >= self._allowance.muted_until_s:
-            return False  # as it is nearly always, and costs no message anything
-        account = self._payers.of(packet.topic, now_s)
-        if not account.is_muted(now_s):
+        account = self._muted(packet.topic)
+        if account is None:
             return False
         if is_status(packet.topic):
             is_heard = account.life_bytes > 0
@@ -264,10 +262,28 @@ class Bridge:
             return False
         self._refusals.count(packet, RejectReason.QUOTA, account)
         if packet.packet_id is not None:
-            delivery = Delivery(packet.packet_id, None, None, 0, now_s, fingerprint)
+            since_s = self._clock.monotonic_s()
+            delivery = Delivery(packet.packet_id, None, None, 0, since_s, fingerprint)
             ledger.add(delivery)
             delivery.is_left_out = True
         return True
+
+    def _is_left_unread(self, topic: str) -> bool:
+        """Would a message on this topic be only counted, whatever it says?"""
+        if topic.startswith(topics.BRIDGE_PREFIX) or is_mapped(topic):
+            return False
+        account = self._muted(topic)
+        if account is None:
+            return False
+        return (account.life_bytes if is_status(topic) else account.laters) <= 0
+
+    def _muted(self, topic: str) -> Account | None:
+        """The account of a sender that was refused another message just now."""
+        now_s = self._clock.monotonic_s()
+        if now_s >= self._allowance.muted_until_s:
+            return None  # as it is nearly always, and costs no message anything
+        account = self._payers.of(topic, now_s)
+        return account if account.is_muted(now_s) else None
 
     def _on_feed(
         self, ledger: AckLedger, packet: mqtt5.PublishPacket | Unreadable, device: str

@@ -306,6 +306,8 @@ class _Mapping:
             body = dict(with_time(body, _rule_of(of.time), self._remarks.append))
         for fields in (named, tags):
             put_over(body, fields if fields.keys().isdisjoint(_MEANT) else not_meant(fields))
+        if not units.keys().isdisjoint(_MEANT):
+            units = not_meant(units)
         if type(seq) is int:
             body["seq"] = seq
         presence = of.presence

@@ -29,7 +29,8 @@ def raw_socket(site: Site, device: str, hello: bytes = CONNECT_V5) -> Iterator[s
     ):
         tls.sendall(hello)
         answer = tls.recv(100)
-        assert (answer[0], answer[3]) == (CONNACK, 0), answer
+        if (answer[:1], answer[3:4]) != (bytes([CONNACK]), b"\0"):
+            raise ConnectionRefusedError(f"the broker answers {answer!r}")
         yield tls
 
 

@@ -60,17 +60,17 @@ class Flood:
             if self._socket is None:
                 self._socket = self._doors.enter_context(raw_socket(self._site, "attacker"))
             self._socket.sendall(self._packet)
-        except (OSError, AssertionError, IndexError):
+        except OSError:
             self.refused += 1
             self._socket = None
             self._doors.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [A_MEGABYTE, PROPERTIES_BYTES_MAX // 7], ids=["most", "read"])
 def test_properties_without_end(here: World, victim: Victim, count: int) -> None:
     with Flood(here.site, with_properties(count)) as flood:
         before, beside = beside_attack(victim, flood.send, head_start=20)
-        print(before.text, beside.text, flood.refused, victim.client.left.is_set())
         counted = victim.count()
     note("another device", before, beside, counted)
     assert beside.high_s < QUEUED_S * times_of_this_machine()
@@ -114,7 +114,7 @@ def test_a_will_speaks_for_its_device_only(here: World, victim: Victim) -> None:
     """A broker publishes it once the connection is gone, when nobody can be refused any more."""
     will = mqtt5.Will(topics.up("victim", "willed"), payload=b'{"n":1}')
     with (
-        pytest.raises((AssertionError, OSError)),
+        pytest.raises(OSError),
         raw_socket(here.site, "attacker", mqtt5.ConnectPacket("attacker", will=will).write()),
     ):
         pass

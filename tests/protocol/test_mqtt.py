@@ -11,6 +11,7 @@ from edgewake.protocol import varint
 from edgewake.protocol.errors import RemoteError
 from edgewake.protocol.mqtt import (
     CONTROL_BYTES_MAX,
+    LARGE_BYTES,
     PACKET_BYTES_MAX,
     PROPERTIES_BYTES_MAX,
     UNREADABLE_BYTES_KEPT,
@@ -120,7 +121,7 @@ def test_properties_are_read_up_to_their_bound_and_not_beyond(packet_id: int | N
     assert isinstance(read, mqtt5.PublishPacket)
     assert isinstance(unread, Unreadable)
     assert (unread.topic, unread.packet_id) == (read.topic, packet_id)
-    assert unread.head == b"p" * UNREADABLE_BYTES_KEPT
+    assert len(unread.head) == UNREADABLE_BYTES_KEPT
     assert f"{PROPERTIES_BYTES_MAX + 1} bytes of properties" in unread.why
     assert after.payload == b"after"
     with pytest.raises(RemoteError, match="bytes of properties"):
@@ -134,7 +135,29 @@ def test_a_publish_over_the_bound_that_is_nothing_but_properties_is_not_read_eit
     body = begin + b"\x26\0\1a\0\1b" * (size // 7)
     (unread,) = PacketReader(keep_unreadable=True).feed(b"\x32" + varint.encode(len(body)) + body)
     assert isinstance(unread, Unreadable)
-    assert (unread.topic, unread.packet_id, unread.head) == ("ew/v1/a/up/s", 2, b"")
+    assert (unread.topic, unread.packet_id) == ("ew/v1/a/up/s", 2)
+
+
+def test_what_is_only_counted_is_left_unread_where_it_is_large_and_new() -> None:
+    asked: list[str] = []
+
+    def is_left(topic: str) -> bool:
+        asked.append(topic)
+        return topic == "ew/v1/a/up/s"
+
+    reader = PacketReader(keep_unreadable=True, is_left_unread=is_left)
+    small, large = publish(b"x", 1), publish(b"x" * LARGE_BYTES, 2)
+    again = bytes([large[0] | 0b1000]) + large[1:]
+    other = mqtt5.PublishPacket("ew/v1/b/up/s", b"x" * LARGE_BYTES).write()
+    found = list(reader.feed(small + large + again + other))
+    kinds = [mqtt5.PublishPacket, Unreadable, mqtt5.PublishPacket, mqtt5.PublishPacket]
+    assert list(map(type, found)) == kinds
+    assert (found[1].topic, found[1].packet_id, found[1].size) == (
+        "ew/v1/a/up/s",
+        2,
+        len(large) - 3,
+    )
+    assert asked == ["ew/v1/a/up/s", "ew/v1/b/up/s"]
 
 
 def test_a_packet_that_is_no_publish_is_small() -> None:
