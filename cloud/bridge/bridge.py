@@ -28,6 +28,7 @@ import mqtt5
 from confluent_kafka import Producer
 
 from edgewake.cloud.bridge.admission import batches
+from edgewake.cloud.bridge.admission.admit import parse_up
 from edgewake.cloud.bridge.admission.allowance import (
     ASK_S,
     BY_MAPS,
@@ -544,17 +545,13 @@ class Bridge:
         if record is None:
             return True
         if delivery.units and record.topic == topics.UP:
-            self._catalogue.learn_units(
-                record.key,
-                topics.parse_up(packet.topic).stream,
-                delivery.units,
-                gateway=account.learns_by,
-            )
+            stream, by = parse_up(packet.topic).stream, account.learns_by
+            self._catalogue.learn_units(record.key, stream, delivery.units, gateway=by)
         is_answered = delivery.response_topic is not None and record.topic == topics.UP
         if is_answered and not isinstance(packet, Unreadable):
             odd = odd_fields(packet.content_type, record.value or b"")
             if odd:
-                stream = topics.parse_up(packet.topic).stream
+                stream = parse_up(packet.topic).stream
                 delivery.types = self._catalogue.decided(stream, odd)
         if record.topic == topics.DEVICES and self._is_left_out(record, account, delivery):
             delivery.is_left_out = True

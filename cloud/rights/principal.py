@@ -149,17 +149,17 @@ class Principal:
         return scope is None or scope.sees(device)
 
     @property
-    def named_devices(self) -> frozenset[str] | None:
-        """The only devices that it may know of; None: which they are a pattern says, or all are."""
+    def named_devices(self) -> Names | None:
+        """The only devices that it may know of; None: all."""
         found = [
             grant.devices
             for grant in self.grants
             if Action.COMMAND in grant.actions
             or (Action.READ in grant.actions and grant.streams != NONE)
         ]
-        if any(devices is None or devices.patterns for devices in found):
+        if any(devices is None for devices in found):
             return None
-        return frozenset(name for devices in found if devices is not None for name in devices.exact)
+        return Names.of(text for devices in found if devices is not None for text in devices.texts)
 
     def may_command(self, device: str) -> bool:
         """May it send commands to a device, and answer what that one asks?"""
