@@ -192,16 +192,15 @@ class Account:
 
     def wait_s(self, now_s: float) -> float:
         """Seconds until its next message may pass; 0: now."""
-        own_s = self._wait_s(now_s)
+        has_all = self.messages > 0 and self.bytes > 0 and self.busy_s > 0
+        own_s = 0.0 if has_all else self._debt_s(now_s)
         if self.gateway is None:
             return own_s
         if self.is_one_too_many:
             return NAMES_WAIT_S
         return max(own_s, self.gateway.wait_s(now_s))
 
-    def _wait_s(self, now_s: float) -> float:
-        if self.messages > 0 and self.bytes > 0 and self.busy_s > 0:
-            return 0.0
+    def _debt_s(self, now_s: float) -> float:
         self._fill(now_s)
         config = self._limits.config
         debts = (
