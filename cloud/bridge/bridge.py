@@ -221,7 +221,8 @@ class Bridge:
         if packet.topic.startswith(topics.BRIDGE_PREFIX):
             self.watch.on_beat(packet.head if isinstance(packet, Unreadable) else packet.payload)
             return
-        if (device := topics.parse_feed(packet.topic)) is not None:
+        is_feed = packet.topic.endswith(topics.FEED_END)  # nearly none is, and all are looked at
+        if is_feed and (device := topics.parse_feed(packet.topic)) is not None:
             self._on_feed(ledger, packet, device)
             return
         packet = expand_compact(packet)
