@@ -1,4 +1,6 @@
-"""The wait before the next attempt: exponential, with jitter. Pure: randomness is an argument.
+"""The wait before the next attempt: exponential, with jitter, or as a server asks. Pure.
+
+Randomness is an argument.
 
 The n-th wait is drawn evenly from [d/2, d] with d = first · 2^(n-1), at most the maximum: with
 0.2 s and 30 s that is 0.1-0.2,
@@ -11,6 +13,7 @@ accepted and closed at once does not.
 from __future__ import annotations
 
 import random
+from datetime import UTC
 from typing import Final
 
 SETTLED_S: Final = 10.0
@@ -40,3 +43,26 @@ class Backoff:
         """A connection or a run ended that lasted so long: start again if it was long enough."""
         if seconds >= SETTLED_S:
             self.reset()
+
+
+def retry_after_s(text: str, now_ms: int, *, max_s: float) -> float:
+    """Parse a Retry-After header as seconds from `now_ms`, `max_s` at most; 0 without one.
+
+    It may hold seconds or a date (RFC 9110, 10.2.3).
+    """
+    try:
+        seconds = float(text) if text.isascii() and text.isdigit() else _at_s(text) - now_ms / 1000
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
+    return min(max_s, max(0.0, seconds))
+
+
+def _at_s(text: str) -> float:
+    """A date, always of UTC: some of its forms do not say so (RFC 9110, 5.6.7).
+
+    Raises ValueError, TypeError, OverflowError.
+    """
+    from email.utils import parsedate_to_datetime  # most agents ask nobody for a date
+
+    at = parsedate_to_datetime(text)
+    return (at.replace(tzinfo=UTC) if at.tzinfo is None else at).timestamp()

@@ -125,6 +125,7 @@ class Session:
         None when there are none now, or the session is over (`state`).
         """
         if self._waiting:
+            self._heartbeat_is_due = False  # any bytes are a sign of life
             return self._waiting.pop(0)
         if self.state not in (State.BEHIND, State.LIVE):
             return None

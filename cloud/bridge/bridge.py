@@ -517,12 +517,8 @@ class Bridge:
         if record is None:
             return True
         if delivery.units and record.topic == topics.UP:
-            self._catalogue.learn_units(
-                record.key,
-                parse_up(packet.topic).stream,
-                delivery.units,
-                gateway=account.learns_by,
-            )
+            stream, by = parse_up(packet.topic).stream, account.learns_by
+            self._catalogue.learn_units(record.key, stream, delivery.units, gateway=by)
         is_answered = delivery.response_topic is not None and record.topic == topics.UP
         if is_answered and not isinstance(packet, Unreadable):
             stream = parse_up(packet.topic).stream

@@ -2,9 +2,10 @@
 
 Keeps nothing but who is waiting.
 
-The access servers do what is hard: cursors that last, filters, gaps, many readers at one place. A
-question that is lost with a bridge is asked again by the device. Which streams devices may follow
-is configured; none, where nothing is said.
+The access servers do what is hard: cursors that last, filters, gaps, rights, many readers at one
+place. A question that is lost with a bridge is asked again by the device. Which streams devices may
+follow is configured; none, where nothing is said. Where access servers ask for a key, each device
+has rights of its own there (`[[rights.devices]]`), and the bridge says for which one it asks.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from edgewake.cloud.bridge.sse_chunk import RETRY_S, Gathering
 from edgewake.protocol.config import Config
 from edgewake.protocol.downlink.downlink import FEED_WAIT_S
-from edgewake.protocol.downlink.feed import FEEDS_MAX, FeedAsk, FeedChunk, decode
+from edgewake.protocol.downlink.feed import (
+    DEVICE_HEADER,
+    FEEDS_MAX,
+    FeedAsk,
+    FeedChunk,
+    decode,
+)
 from edgewake.protocol.errors import Rejected
 
 if TYPE_CHECKING:
@@ -36,6 +43,8 @@ REFUSED_RETRY_S: Final = 300.0
 LATER: Final = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.TOO_MANY_REQUESTS})
 """Refusals that time may mend by itself: a stream is there when its first reading was sent, and
 what follows it may be started before."""
+KEY_REFUSED: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
+"""Refusals of the bridge's key: its log says why, a device is not told."""
 WAITING_MAX: Final = 1000
 """Questions of all devices that wait for their chunk, some 100 KB each. One more takes the place of
 the newest of the device that has most of them; of a device that has as many itself it is not
@@ -50,11 +59,14 @@ class FeedConfig(Config):
     """Addresses of access servers, e.g. ["http://127.0.0.1:8700"]; one of them is asked for each
     chunk."""
     streams: tuple[str, ...] = ()
-    """Streams and queries that every device may follow; "*" for all. None by default: what a device
-    sends is nobody else's affair."""
+    """Streams and queries that devices may follow at all; "*" for all. None by default: what a
+    device sends is nobody else's affair."""
     key_file: Path | None = None
     """A file with a key or token that the access servers know, where they ask for one; read for
-    each question. What devices may follow is what its holder may read, and `streams` name."""
+    each question. Its role needs the action `feed`."""
+    own_rights: bool = True
+    """Each device follows what `[[rights.devices]]` of the access servers gives it. false: all of
+    them, alike, what the holder of `key_file` may read; the log says so at each start."""
 
 
 Send: TypeAlias = Callable[[str, FeedChunk], object]
@@ -73,6 +85,12 @@ class Feeds:
         stand last."""
         self._client: httpx.AsyncClient | None = None
         self.left_out = 0
+        if config.key_file is not None and not config.own_rights:
+            log.warning(
+                "feed.own_rights = false: each device may follow all that the holder of "
+                "feed.key_file may read",
+                extra={"event": "feed.alike"},
+            )
 
     def on_ask(self, device: str, payload: bytes) -> None:
         """A question. The newer one of the same feed counts."""
@@ -145,9 +163,10 @@ class Feeds:
 
     async def _answer(self, device: str, ask: FeedAsk) -> None:
         refused = self._refusal(ask)
-        chunk = (
-            await self._gathered(ask) if refused is None else _error(ask, refused, REFUSED_RETRY_S)
-        )
+        if refused is None:
+            chunk = await self._gathered(device, ask)
+        else:
+            chunk = _error(ask, refused, REFUSED_RETRY_S)
         self._send(device, chunk)
 
     def _refusal(self, ask: FeedAsk) -> str | None:
@@ -157,7 +176,7 @@ class Feeds:
         denied = [] if ALL in allowed else sorted(set(ask.streams) - set(allowed))
         return f"not for devices: {', '.join(denied)}"[:1000] if denied else None
 
-    async def _gathered(self, ask: FeedAsk) -> FeedChunk:
+    async def _gathered(self, device: str, ask: FeedAsk) -> FeedChunk:
         import httpx
 
         self._client = self._client or httpx.AsyncClient(
@@ -181,6 +200,8 @@ class Feeds:
             return _error(ask, "this installation's own key cannot be read", RETRY_S)
         if key:
             headers["Authorization"] = f"Bearer {key}"
+            if self._config.own_rights:
+                headers[DEVICE_HEADER] = device
         try:
             request = self._client.build_request(
                 "GET",
@@ -204,6 +225,9 @@ class Feeds:
     async def _read(self, ask: FeedAsk, answer: httpx.Response) -> FeedChunk:
         if answer.status_code != 200:
             detail = _detail(await answer.aread())
+            if answer.status_code in KEY_REFUSED:
+                log.error("feed.key_file: %s", detail, extra={"event": "feed.key"})
+                detail = "this installation's own key is refused"
             is_wrong = 400 <= answer.status_code < 500 and answer.status_code not in LATER
             return _error(
                 ask,

@@ -20,7 +20,6 @@ import ssl
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any, Final, TypeAlias
 
@@ -29,6 +28,7 @@ from standardwebhooks.webhooks import Webhook
 
 from edgewake.cloud.calls import endpoint as endpoints
 from edgewake.cloud.calls import http_post
+from edgewake.protocol.backoff import retry_after_s
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.leases.endpoint_kind import EndpointKind
@@ -43,6 +43,9 @@ TIMEOUT_S: Final = 15.0
 CONNECT_TIMEOUT_S: Final = 3.0
 """For a connection to one of an endpoint's addresses; ADDRESSES_MAX of them stay below
 TIMEOUT_S."""
+RETRY_AFTER_MAX_S: Final = 86_400.0
+"""The longest wait that an endpoint may ask for: a wrong date of its own stops nothing for
+longer."""
 SECRET_BYTES: Final = (24, 64)
 """Least and most bytes of a secret (Standard Webhooks)."""
 
@@ -158,22 +161,14 @@ def outcome(status: int, retry_after: str | None, *, now_ms: int) -> Outcome:
         return Taken()
     if status == 410:
         return Gone(f"the endpoint answered {status}")
-    wait = _retry_after_s(retry_after, now_ms) if status in (429, 503) and retry_after else None
-    return Failed(f"the endpoint answered {status}", wait, status)
+    asked = retry_after if status in (429, 503) and retry_after else ""
+    wait_s = retry_after_s(asked, now_ms, max_s=RETRY_AFTER_MAX_S) or None
+    return Failed(f"the endpoint answered {status}", wait_s, status)
 
 
 def is_gone(failed: Failed, kind: EndpointKind) -> bool:
     """Does this endpoint's kind end it by this answer?"""
     return failed.status == NOT_FOUND and kind is EndpointKind.PUSH_SERVICE
-
-
-def _retry_after_s(value: str, now_ms: int) -> float | None:
-    if value.isascii() and value.isdigit():
-        return float(value[:9])
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - now_ms / 1000)
-    except (ValueError, TypeError, OverflowError):
-        return None
 
 
 @cache

@@ -109,6 +109,9 @@ class Hub:
         self.streams = FollowedStreams(
             config,
             on_lost=lambda entry: self._close(entry, "the next records are not kept any more"),
+            is_looked_at=lambda tails, partition: self.fan_out.has_looked_at_oldest(
+                tails, partition
+            ),
         )
         self.replay = Replay(
             kafka_config,

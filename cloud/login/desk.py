@@ -265,7 +265,16 @@ class Desk:
 
     async def look(self, text: str) -> Seen:
         """The session in a cookie. Raises Over, and Unavailable."""
-        found = self._read(text)
+        return await self._look(self._read(text))
+
+    async def renewed(self, found: Session) -> Session:
+        """What became of a session; the provider is asked where that is due.
+
+        Raises Over, and Unavailable.
+        """
+        return (await self._look(found)).session
+
+    async def _look(self, found: Session) -> Seen:
         newest = self._newest.get(found.id)
         cookie = None
         if newest is not None and newest[0].fresh_until > found.fresh_until:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, model_validator
 
 from edgewake.cloud.rights.names import Names
-from edgewake.cloud.rights.principal import WHOLE, Action
+from edgewake.cloud.rights.principal import OF_DEVICES, WHOLE, Action
 from edgewake.cloud.web.host import is_loopback
 from edgewake.protocol.config import Config
 from edgewake.protocol.errors import ConfigError
@@ -18,6 +18,8 @@ EVERYTHING: Final = "everything"
 """The role that is always there: it reads, wakes and asks, all streams."""
 CLAIM: Final = "$"
 """In a grant's devices: what stands behind it is a claim of the token, e.g. "$device"."""
+DEVICE_CLAIM: Final = "device"
+"""The claim that a key's words are, and the only one that a device has: its own name."""
 
 
 def checked_url(text: str) -> str:
@@ -36,7 +38,8 @@ class GrantConfig(Config):
     """read (streams, pages, latest values, the list of what there is) and wake (leases); at the
     operations API read (lists of streams and devices), ask (SQL, summaries), command (commands and
     requests of devices, with `devices` alone), view (all that it shows) and operate (all that it
-    does), which nothing narrows."""
+    does), which nothing narrows. feed, with `devices` alone: a bridge asks for what these devices
+    follow, each with the rights that `[[rights.devices]]` gives it."""
     streams: tuple[str, ...] = ()
     """Names of streams and queries; `*` stands for any characters."""
     publications: tuple[str, ...] = ()
@@ -55,11 +58,11 @@ class GrantConfig(Config):
     @model_validator(mode="after")
     def _allows_something(self) -> GrantConfig:
         actions = set(self.actions)
-        if Action.COMMAND in actions:
+        if to_devices := actions & OF_DEVICES:
             if len(actions) > 1 or self._names_what_is_read:
                 raise ValueError(
-                    "actions: command has a grant of its own, with devices alone: it narrows by "
-                    "nothing else"
+                    f"actions: {min(to_devices)} has a grant of its own, with devices alone: it "
+                    "narrows by nothing else"
                 )
         elif actions & WHOLE:
             if actions - WHOLE or self._names_what_is_read or self.devices is not None:
@@ -94,6 +97,15 @@ class RoleConfig(Config):
     lease_s: float = Field(default=0, ge=0, le=30 * 86_400)
     """Seconds that a lease may outlive the token that it was asked for with: a phone that sleeps
     renews no token. What is taken back (`revoked_file`) ends it all the same."""
+
+
+class DeviceRule(Config):
+    """What devices of these names may follow through a bridge; what several rules say adds up."""
+
+    devices: tuple[str, ...] = Field(default=("*",), min_length=1)
+    """Names of devices that follow something, and `*` for any characters."""
+    role: str
+    """A role; in its grants `$device` is the device that follows. It gives `read` alone."""
 
 
 class IssuerConfig(Config):
@@ -157,6 +169,9 @@ class RightsConfig(Config):
     when it changes."""
     issuers: tuple[IssuerConfig, ...] = ()
     """Who makes tokens that are believed."""
+    devices: tuple[DeviceRule, ...] = ()
+    """What each device may follow by a bridge whose key has the action `feed`; nothing where no
+    rule names it."""
 
     @model_validator(mode="after")
     def _knows_its_roles(self) -> RightsConfig:
@@ -166,20 +181,29 @@ class RightsConfig(Config):
         named = [("anonymous", self.anonymous), ("local", self.local)]
         for issuer in self.issuers:
             named += [("role", issuer.role), *(("roles", role) for role in issuer.roles)]
+        named += [("devices.role", rule.role) for rule in self.devices]
         for where, role in named:
             if role is not None and role not in known:
                 raise ValueError(f"{where} = {role!r}: expected one of {', '.join(sorted(known))}")
         if EVERYTHING in self.roles:
             raise ValueError(f"roles.{EVERYTHING}: this role is always there, choose another name")
         for key, role in named[:2]:
-            grants = () if role not in self.roles else self.roles[role].grants
-            needed = [claim for one in grants for claim in one.claims()]
-            if needed:
+            if needed := sorted(self._claims_of(role)):
                 raise ValueError(f"{key} = {role!r}: who proves nothing has no claim {needed[0]!r}")
+        for rule in self.devices:
+            if needed := sorted(self._claims_of(rule.role) - {DEVICE_CLAIM}):
+                raise ValueError(
+                    f"devices.role = {rule.role!r}: a device has no claim {needed[0]!r}; expected "
+                    f"${DEVICE_CLAIM}, its own name"
+                )
         issuers = [issuer.issuer for issuer in self.issuers]
         if len(set(issuers)) < len(issuers):
             raise ValueError("issuers: expected each issuer once")
         return self
+
+    def _claims_of(self, role: str | None) -> set[str]:
+        grants = () if role not in self.roles else self.roles[role].grants
+        return {claim for one in grants for claim in one.claims()}
 
 
 ANYBODY_CONFIG: Final = RightsConfig(anonymous=EVERYTHING)

@@ -9,6 +9,9 @@
                                             proves was looked at before (edgewake.cloud.login)
     nothing                                 the anonymous principal, where the configuration has one
 
+    Edgewake-Device: DEVICE                 beside the key or token of a bridge: it asks for this
+                                            device, which has rights of its own
+
 What is wrong is refused with 401 and never taken for nothing; who shows too many wrong keys or
 tokens has to wait (429, edgewake.cloud.rights.shown_keys). A ticket has 32 random bytes, which
 nobody guesses in its 30 s, and is not counted. A route finds its principal by
@@ -29,7 +32,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from edgewake.cloud.client_share import Clients
-from edgewake.cloud.rights.principal import Principal
+from edgewake.cloud.rights.principal import Action, Principal
 from edgewake.cloud.rights.reader_door import ReaderDoor
 from edgewake.cloud.rights.rights import End, Rights
 from edgewake.cloud.rights.roles import NoRights
@@ -39,7 +42,10 @@ from edgewake.cloud.rights.tokens import Refused
 from edgewake.cloud.web.host import is_local
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.origin import is_from_own_page
+from edgewake.protocol.downlink.feed import DEVICE_HEADER
 from edgewake.protocol.errors import Unavailable
+from edgewake.protocol.names import is_device
+from edgewake.protocol.ops.proof import Kind
 
 COOKIE: Final = "edgewake_reader"
 TICKET: Final = "ticket"
@@ -48,6 +54,7 @@ SAFE_METHODS: Final = frozenset({"GET", "HEAD", None})
 """None: of a WebSocket."""
 LOGIN: Final = "login"
 """Where what a login's cookie proves lies in `scope["state"]`: a session, or a Problem."""
+_DEVICE: Final = DEVICE_HEADER.lower().encode()
 STATE: Final = "principal"
 """Where a principal lies in `scope["state"]`."""
 EXPECTED: Final = "expected Authorization: Bearer with a key or token"
@@ -87,7 +94,8 @@ class Guard:
         if scope["type"] not in ("http", "websocket") or self._is_open(scope):
             return await self._app(scope, receive, send)
         try:
-            scope.setdefault("state", {})[STATE] = await self._principal(scope)
+            found = await self._principal(scope)
+            scope.setdefault("state", {})[STATE] = self._as_device(scope, found)
         except Problem as problem:
             return await self._answer(scope, problem)(scope, receive, send)
         return await self._app(scope, receive, send)
@@ -132,6 +140,23 @@ class Guard:
             raise unknown("key_refused", str(error)) from error
         except Unavailable as error:
             raise Problem(503, "unavailable", str(error), headers={"Retry-After": "2"}) from error
+
+    def _as_device(self, scope: Scope, found: Principal) -> Principal:
+        """The device that a bridge asks for; who asks, where none is named. Raises Problem."""
+        named = [value for name, value in scope["headers"] if name == _DEVICE]
+        if not named or found.proof.kind is Kind.ANONYMOUS:
+            return found
+        device = named[0].decode("latin-1")
+        if len(named) > 1 or not is_device(device):
+            raise Problem(400, "device", f"{DEVICE_HEADER}: expected the name of one device")
+        if not found.holds(Action.FEED):
+            raise Problem(
+                403,
+                "no_right",
+                f"{found.name} may not ask for devices: expected a role with the action "
+                f"{Action.FEED} (docs/rights.md)",
+            )
+        return self._rights.as_device(found, device)
 
     def _by_login(self, scope: Scope) -> Principal:
         found = scope["state"][LOGIN]

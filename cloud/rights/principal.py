@@ -39,6 +39,9 @@ class Action(StrEnum):
     """SQL and summaries at the operations API."""
     COMMAND = "command"
     """Commands to devices there, and what devices ask for."""
+    FEED = "feed"
+    """Streams at the access servers, as a device that is named with the request: a bridge asks so
+    for each device that follows something."""
     VIEW = "view"
     """All that the operations API shows."""
     OPERATE = "operate"
@@ -59,6 +62,8 @@ class Proof:
     """The token's or person's `sub`."""
     token_id: str = ""
     """The token's `jti`, where it has one; a session's id."""
+    device: str = ""
+    """The device that the holder of the key or token asks for; empty where it asks for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,22 +149,29 @@ class Principal:
         return scope is None or scope.sees(device)
 
     @property
-    def named_devices(self) -> frozenset[str] | None:
-        """The only devices that it may know of; None: which they are a pattern says, or all are."""
+    def named_devices(self) -> Names | None:
+        """The only devices that it may know of; None: all."""
         found = [
             grant.devices
             for grant in self.grants
             if Action.COMMAND in grant.actions
             or (Action.READ in grant.actions and grant.streams != NONE)
         ]
-        if any(devices is None or devices.patterns for devices in found):
+        if any(devices is None for devices in found):
             return None
-        return frozenset(name for devices in found if devices is not None for name in devices.exact)
+        return Names.of(text for devices in found if devices is not None for text in devices.texts)
 
     def may_command(self, device: str) -> bool:
         """May it send commands to a device, and answer what that one asks?"""
+        return self._may_to(Action.COMMAND, device)
+
+    def may_feed(self, device: str) -> bool:
+        """May it ask for what a device follows?"""
+        return self._may_to(Action.FEED, device)
+
+    def _may_to(self, action: Action, device: str) -> bool:
         return any(
-            Action.COMMAND in grant.actions and (grant.devices is None or device in grant.devices)
+            action in grant.actions and (grant.devices is None or device in grant.devices)
             for grant in self.grants
         )
 
@@ -197,6 +209,8 @@ READING: Final = frozenset({Action.READ, Action.WAKE, Action.ASK})
 """What changes nothing, and shows nothing but streams and queries."""
 WHOLE: Final = frozenset({Action.VIEW, Action.OPERATE})
 """What no stream, device or field can narrow."""
+OF_DEVICES: Final = frozenset({Action.COMMAND, Action.FEED})
+"""What devices alone can narrow."""
 ALL: Final = Grant(READING, Names.of(["*"]), publications=Names.of(["*"]), sets=Names.of(["*"]))
 ANYBODY: Final = Principal("anonymous", (ALL,), Proof(Kind.ANONYMOUS))
 """Who sends no proof of who it is, where the configuration lets anybody read everything; and a

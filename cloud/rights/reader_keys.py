@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Final
 
+from edgewake.cloud.rights.config import DEVICE_CLAIM
 from edgewake.cloud.rights.principal import Principal, Proof
 from edgewake.cloud.rights.roles import NoRights, Roles
 from edgewake.protocol.errors import ConfigError
@@ -60,7 +61,7 @@ def _principal(words: list[str], line: int, roles: Roles) -> Principal:
         raise ConfigError(f"line {line}: key: expected no #; a comment stands behind a blank")
     proof = Proof(Kind.KEY, sha256(key.encode()).digest(), key=name)
     try:
-        grants = roles.grants(role, {"device": devices} if devices else {})
+        grants = roles.grants(role, {DEVICE_CLAIM: devices} if devices else {})
     except NoRights as error:
         raise ConfigError(f"line {line}: role {role!r}: {error}") from error
     return Principal(name, grants, proof, roles.limits(role))

@@ -13,6 +13,7 @@ import itertools
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from hashlib import sha256
 from typing import Any, Final
@@ -20,7 +21,7 @@ from typing import Any, Final
 from edgewake.cloud.rights import reader_keys, revoked, tokens
 from edgewake.cloud.rights.config import RightsConfig
 from edgewake.cloud.rights.issuers import Fetch, KeySet, fetch
-from edgewake.cloud.rights.principal import Grant, Principal, Proof
+from edgewake.cloud.rights.principal import Grant, Limits, Principal, Proof
 from edgewake.cloud.rights.roles import NoRights, Roles
 from edgewake.cloud.rights.tokens import Lapsed, Refused, UnknownKey
 from edgewake.protocol.clock import Clock
@@ -154,6 +155,16 @@ class Rights:
             raise Lapsed(f"this key or token is {why}")
         return found
 
+    def as_device(self, bridge: Principal, device: str) -> Principal:
+        """A device, for which a bridge asks; it sees nothing where the bridge may not."""
+        return Principal(
+            f"device:{device}",
+            self._roles.grants_of_device(device) if bridge.may_feed(device) else (),
+            replace(bridge.proof, device=device),
+            Limits(),
+            bridge.expires_at,
+        )
+
     async def _by_token(self, text: bytes) -> Principal:
         token = tokens.read(text)
         name = token.claims.get("iss")
@@ -180,6 +191,8 @@ class Rights:
                 return None if principal == self.anonymous else End.REVOKED
             case Kind.KEY:
                 held = self._by_key(proof.digest)
+                if held is not None and proof.device:
+                    held = self.as_device(held, proof.device)
                 return None if held == principal else End.REVOKED
             case Kind.LOGIN:
                 return End.REVOKED if proof.token_id in self._logged_out else None

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
-from edgewake.cloud.rights.config import CLAIM, EVERYTHING, GrantConfig, RightsConfig, names
+from edgewake.cloud.rights.config import (
+    CLAIM,
+    DEVICE_CLAIM,
+    EVERYTHING,
+    GrantConfig,
+    RightsConfig,
+    names,
+)
 from edgewake.cloud.rights.names import Names
-from edgewake.cloud.rights.principal import ALL, Grant, Limits
+from edgewake.cloud.rights.principal import ALL, Action, Grant, Limits
 from edgewake.protocol.names import is_device
 
 CLAIM_VALUES_MAX: Final = 10_000
@@ -23,6 +31,7 @@ class Roles:
 
     def __init__(self, config: RightsConfig) -> None:
         self._roles = config.roles
+        self._of_devices = [(Names.of(rule.devices), rule.role) for rule in config.devices]
 
     def __contains__(self, name: object) -> bool:
         return name == EVERYTHING or name in self._roles
@@ -43,6 +52,16 @@ class Roles:
         if name == EVERYTHING:
             return (ALL,)
         return tuple(granted(grant, claims) for grant in self._roles[name].grants)
+
+    def grants_of_device(self, device: str) -> tuple[Grant, ...]:
+        """What a device may follow: it reads, whatever else its roles allow."""
+        return tuple(
+            replace(grant, actions=frozenset({Action.READ}))
+            for devices, role in self._of_devices
+            if device in devices
+            for grant in self.grants(role, {DEVICE_CLAIM: device})
+            if Action.READ in grant.actions
+        )
 
 
 def granted(config: GrantConfig, claims: Mapping[str, object]) -> Grant:

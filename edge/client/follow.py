@@ -28,8 +28,7 @@ import orjson
 from edgewake.edge.client.asked import Options, Published, asked
 from edgewake.edge.client.credentials import Credentials, may_follow, without_password
 from edgewake.edge.client.sse import Event, Parser, SseError
-from edgewake.edge.retry_after import retry_after_s
-from edgewake.protocol.backoff import Backoff
+from edgewake.protocol.backoff import Backoff, retry_after_s
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.cursor import TEXT_MAX
 from edgewake.protocol.errors import RemoteError

@@ -28,8 +28,7 @@ from edgewake.edge.client.follow import (
     checked_address,
     detail_of,
 )
-from edgewake.edge.retry_after import retry_after_s
-from edgewake.protocol.backoff import Backoff
+from edgewake.protocol.backoff import Backoff, retry_after_s
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.cursor import TEXT_MAX
 from edgewake.protocol.leases.lease import Subscription

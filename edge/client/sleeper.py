@@ -40,8 +40,7 @@ from edgewake.edge.client.follow import (
     detail_of,
 )
 from edgewake.edge.client.lease import BadAnswer, Kept, WakeUp
-from edgewake.edge.retry_after import retry_after_s
-from edgewake.protocol.backoff import Backoff
+from edgewake.protocol.backoff import Backoff, retry_after_s
 from edgewake.protocol.clock import Clock, SystemClock
 from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.leases.lease import TTL_DEFAULT_S, Subscription, WakePolicy

@@ -38,6 +38,8 @@ FEEDS_MAX: Final = 16
 """The most feeds of one device at once. The question for one more is not answered."""
 FILTER_CHARS_MAX: Final = 4096
 """The longest condition or selection, characters."""
+DEVICE_HEADER: Final = "Edgewake-Device"
+"""HTTP header by which a bridge tells an access server which device asks."""
 
 StreamName = Annotated[str, Matching(f"^{STREAM_PATTERN.pattern}$")]
 Filter = Annotated[str, Length(0, FILTER_CHARS_MAX)]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
@@ -40,6 +40,14 @@ _VERSION: Final = "specversion"
 """The attribute that makes a message with attributes a CloudEvent."""
 
 Properties: TypeAlias = Sequence[tuple[str, str]]
+
+
+class WithUnits(NamedTuple):
+    """An object such as a plain device sends, and the units that its message says."""
+
+    body: dict[str, Any]
+    units: Mapping[str, str]
+    """Name of a field → its unit."""
 
 
 def media_type(content_type: str | None) -> str:
@@ -76,13 +84,13 @@ def items(
 ) -> Sequence[Any]:
     """What is in a message that `has_items`.
 
-    Objects such as a plain device sends, lines of JSON, and what is wrong (BadItem). Raises
-    Rejected for all of it.
+    Objects such as a plain device sends, some with units (WithUnits), lines of JSON, and what is
+    wrong (BadItem). Raises Rejected for all of it.
     """
     media = media_type(content_type)
     if media in SENML | SENML_CBOR:
         module = module_of("senml-cbor" if media in SENML_CBOR else "senml")
-        return [_of_senml(one) for one in module.readings(payload, now_ms)]
+        return _of_senml(module.readings(payload, now_ms), payload, now_ms)
     if media in LINES:
         return [line for line in payload.split(b"\n") if line.strip()]
     if media in (EVENT, EVENTS):
@@ -92,17 +100,6 @@ def items(
     found = json_of(payload)
     if type(found) is not list:
         raise Rejected(RejectReason.SHAPE, "expected a list of JSON objects")
-    return found
-
-
-def _of_senml(one: dict[str, Any]) -> dict[str, Any]:
-    """A reading of SenML: its fields, their units, and its base name."""
-    found: dict[str, Any] = {f"{name}_unit": unit for name, unit in one["units"].items()}
-    for name, value in one["fields"].items():
-        found["t_" if name == "t" else name] = value
-    if one["name"]:
-        found["base_name"] = one["name"]
-    found["t"] = round(one["time"] * 1000)
     return found
 
 
@@ -158,6 +155,15 @@ def check_event(one: Any) -> None:
             raise Rejected(RejectReason.SHAPE, f"a CloudEvent: {name} is missing")
 
 
+def _of_senml(readings: Sequence[Any], payload: bytes, now_ms: int) -> Sequence[Any]:
+    """Readings of SenML as plain objects, by the preset of the same name."""
+    from edgewake.protocol.maps.applying import apply
+
+    outcome = apply(_maps(), "senml/device", payload, now_ms, document=readings)
+    found: list[Any] = [WithUnits(one.body, one.units) for one in outcome.readings]
+    return [*found, *(BadItem(one.why, orjson.dumps(one.item)) for one in outcome.refused)]
+
+
 def _of_event(one: Any, now_ms: int) -> Any:
     """A CloudEvent as a plain object, by the preset of the same name."""
     from edgewake.protocol.maps.applying import apply
@@ -181,4 +187,4 @@ def _of_event(one: Any, now_ms: int) -> Any:
 def _maps() -> Maps:
     from edgewake.protocol.maps.compiling import compile_presets
 
-    return compile_presets(["cloudevents"])
+    return compile_presets(["cloudevents", "senml"])

@@ -143,7 +143,10 @@ class _Message:
 @dataclass(slots=True)
 class _Node:
     is_online: bool = False
+    is_born: bool = False
+    """Whether it has a birth that no death followed."""
     bd_seq: int | None = None
+    """The number of the last birth; None: it had none, so any death may belong to it."""
     seq: int = -1
     """The number of the last message in order."""
     devices: set[str] = field(default_factory=set)
@@ -256,7 +259,9 @@ class Host:
         node.aliases.clear()
         node.waiting.clear()
         node.waits_since_s = None
-        node.bd_seq = _bd_seq(payload)
+        node.is_born, node.bd_seq = True, _bd_seq(payload)
+        if node.bd_seq is None:
+            found.append(Odd("NBIRTH without a bdSeq: each death counts as the last birth's"))
         found.append(ThingPresence(one.address.thing, True, payload.t or now_ms))
         return found + self._born(node, one, now_ms)
 
@@ -283,16 +288,16 @@ class Host:
 
     def _node_death(self, node: _Node, one: _Message, now_ms: int) -> list[Event]:
         """Uses the host's time: a death carries the time of its node's connection."""
-        bd_seq = _bd_seq(one.payload)
-        if not node.is_online and node.bd_seq is None:
+        if not node.is_born:
             return []
-        if bd_seq is None or node.bd_seq is None or _is_older(bd_seq, node.bd_seq):
+        bd_seq, born = _bd_seq(one.payload), node.bd_seq
+        if born is not None and (bd_seq is None or _is_older(bd_seq, born)):
             return [Odd("deaths that belong to an earlier birth")]
         found: list[Event] = []
         for device in sorted(node.devices):
             found += _gone(node, one.address._replace(device=device), now_ms)
         node.devices.clear()
-        node.bd_seq = None
+        node.is_born, node.bd_seq = False, None
         self._forget_order(node)
         return [*found, *_gone(node, one.address, now_ms)]
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from email.utils import formatdate
 from pathlib import Path
+from time import asctime, gmtime
 
 import orjson
 import pytest
@@ -16,6 +17,7 @@ from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from edgewake.cloud.calls.webhook import (
     BODY_BYTES_MAX,
+    RETRY_AFTER_MAX_S,
     Caller,
     Failed,
     Gone,
@@ -101,6 +103,12 @@ def test_a_secret_of_the_wrong_length_or_form_is_refused(secret: str) -> None:
             "Mon, 01 Jan 2024 00:00:00 +99999999999999999999",
             Failed("the endpoint answered 429", status=429),
         ),
+        (
+            503,
+            asctime(gmtime(NOW_MS // 1000 + 60)),
+            Failed("the endpoint answered 503", 60.0, status=503),
+        ),
+        (503, "9" * 30, Failed("the endpoint answered 503", RETRY_AFTER_MAX_S, status=503)),
         (503, "soon", Failed("the endpoint answered 503", status=503)),
         (503, "-1", Failed("the endpoint answered 503", status=503)),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,15 @@ import pytest_asyncio
 import tomli_w
 from playwright.async_api import Browser, Page
 
+from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.protocol import topics
+from edgewake.protocol.ops.device import DeviceSeen
 from tests.access.world import key_file
 from tests.chromium import chromium
-from tests.feeds import Feed
+from tests.feeds import NOW_MS, Feed, unique
 from tests.needs import JS
-from tests.services import Kafka, Process, free_ports, part
+from tests.services import PATIENCE_S, Kafka, Process, free_ports, part
 
 CLIENT, SECRET = "edgewake", "secret+/ %of the client"
 RENEW_S = 2
@@ -29,6 +33,7 @@ PEOPLE = {
     "ann": {"name": "Ann", "groups": ["staff", "operators"], "device": "car-1"},
     "bob": {"name": "Bob", "groups": ["visitors"]},
     "carl": {"name": "Carl", "groups": ["owners", "watchers"], "device": "car-2"},
+    "dora": {"name": "Dora", "groups": ["depot"]},
 }
 
 
@@ -66,6 +71,9 @@ class World:
     session_keys: Path
     mine: Feed
     other: Feed
+    bus: str
+    """A device that the group depot sees at operations, and one that it does not."""
+    hidden: str
 
 
 def provider_process(directory: Path, port: int, servers: list[str]) -> IdentityProvider:
@@ -109,12 +117,31 @@ def login_table(
     }
 
 
+@contextmanager
+def seen_by_operations(
+    config: KafkaConfig, stream: str, devices: tuple[str, ...]
+) -> Iterator[None]:
+    """Operations know these devices, as the sequencer tells of them."""
+    producer = clients.producer(config, "test-login")
+    topic_admin.ensure_topics(config, [topics.DEVICES])
+    for device in devices:
+        seen = DeviceSeen(device=device, last_seen=NOW_MS, streams={stream: 1}, records=1)
+        producer.produce(topics.DEVICES, seen.to_json(), f"{device}|seen")
+    assert producer.flush(PATIENCE_S) == 0
+    yield
+    for device in devices:
+        producer.produce(topics.DEVICES, None, f"{device}|seen")
+    assert producer.flush(PATIENCE_S) == 0
+
+
 @pytest.fixture(scope="package")
 def login_world(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     directory = tmp_path_factory.mktemp("login")
     config = KafkaConfig(bootstrap=kafka.bootstrap)
     mine, other = Feed(config), Feed(config)
-    for device in ("car-1", "car-2"):
+    depot = unique("depot")
+    bus, hidden = f"{depot}-1", unique("van")
+    for device in ("car-1", "car-2", bus, hidden):
         mine.send(device, fields={"speed": [50.0]})
     other.send("car-1", fields={"speed": [50.0]})
     ports = free_ports(4)
@@ -147,8 +174,24 @@ def login_world(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Itera
             "key_file": str(directory / "ops.key"),
             "data_dir": str(directory / "ops"),
             "lake_dir": str(directory / "lake"),
+            "rights": {
+                "roles": {
+                    "buses": {
+                        "grants": [
+                            {
+                                "actions": ["read", "ask"],
+                                "streams": [mine.name],
+                                "devices": [f"{depot}-*"],
+                            }
+                        ]
+                    }
+                }
+            },
             "login": login_table(
-                directory, provider, ops, {"operators": "operate", "watchers": "read"}
+                directory,
+                provider,
+                ops,
+                {"operators": "operate", "watchers": "read", "depot": "buses"},
             ),
         },
     }
@@ -163,7 +206,10 @@ def login_world(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Itera
             parts.append(process)
             process.start()
             process.wait_for('"part.ready"')
-        yield World(provider, access, ops, push, directory / "session.key", mine, other)
+        with seen_by_operations(config, mine.name, (bus, hidden)):
+            yield World(
+                provider, access, ops, push, directory / "session.key", mine, other, bus, hidden
+            )
     finally:
         for process in (*parts, provider.process):
             process.stop()

@@ -503,3 +503,18 @@ async def test_a_provider_that_hangs_is_asked_once_by_all_who_wait_with_an_old_d
 async def test_many_who_come_at_once_have_the_provider_describe_itself_once(world: World) -> None:
     await asyncio.gather(*(world.desk.begin("/", None) for _ in range(50)))
     assert world.forged.asked.count("/.well-known/openid-configuration") == 1
+
+
+async def test_a_session_that_fell_due_is_asked_about_and_goes_on_or_is_over(world: World) -> None:
+    seen, _ = await logged_in(world.desk, world.forged)
+    session = seen.session
+    assert await world.desk.renewed(session) == session
+    world.clock.advance(world.desk.config.renew_s)
+    assert not world.desk.holds(session)
+    after = await world.desk.renewed(session)
+    assert after.fresh_until > session.fresh_until
+    assert world.desk.holds(session)
+    assert await world.desk.renewed(session) == after, "nobody is asked again"
+    await world.desk.end(seen.cookie or "")
+    with pytest.raises(Over, match="logged out"):
+        await world.desk.renewed(session)

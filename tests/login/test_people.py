@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from tests.chromium import accessibility_faults, open_page
+from tests.feeds import unique
 from tests.login.conftest import OPS_KEY, PEOPLE, RENEW_S, World, through_the_form
 from tests.rights.forge import write
 from tests.services import PATIENCE_S
@@ -50,6 +52,17 @@ async def asked(page: Page, path: str, **options: Any) -> tuple[int, Any]:
     }"""
     status, text = await page.evaluate(script, [path, options])
     return status, json.loads(text) if text else None
+
+
+async def sql(page: Page, stream: str) -> tuple[int, Any]:
+    """The devices of a stream, in SQL."""
+    return await asked(
+        page,
+        "/v1/sql",
+        method="POST",
+        headers={"Content-Type": "application/json"},
+        body=json.dumps({"sql": f"SELECT DISTINCT device FROM {stream}"}),
+    )
 
 
 async def eventually(page: Page, path: str, status: int) -> Any:
@@ -122,6 +135,47 @@ async def test_a_person_logs_in_once_and_is_known_at_access_push_and_operations(
             body=json.dumps(lease | {"subscription": {"streams": [login_world.other.name]}}),
         )
         assert status == 422, refused
+
+
+async def test_a_person_with_grants_is_shown_what_they_name_on_the_pages_of_operations(
+    browser: Browser, login_world: World
+) -> None:
+    bus, hidden, absent = login_world.bus, login_world.hidden, unique("van")
+    async with visit(browser, f"{login_world.ops}/in") as page:
+        await log_in(page, "dora")
+        await expect(page.get_by_role("button", name="Log out")).to_be_visible()
+        await page.goto(f"{login_world.ops}/#/devices")
+        await expect(page.get_by_role("link", name=bus, exact=True)).to_be_visible()
+        await expect(page.get_by_role("link", name=hidden)).to_have_count(0)
+        await page.goto(f"{login_world.ops}/#/devices/{bus}")
+        await expect(page.get_by_role("link", name=login_world.mine.name)).to_be_visible()
+
+        shown = []
+        for device in (hidden, absent):
+            status, problem = await asked(page, f"/v1/devices/{device}")
+            await page.goto(f"{login_world.ops}/#/devices/{device}")
+            told = page.get_by_role("alert").filter(has_text=device)
+            await expect(told.first).to_be_visible()
+            texts = [text.replace(device, "NAME") for text in await told.all_inner_texts()]
+            shown.append((status, json.dumps(problem).replace(device, "NAME"), texts))
+        assert shown[0] == shown[1]
+        assert shown[0][0] == 404
+
+        # The session is renewed each RENEW_S: some question is under way when it is due.
+        ends = time.monotonic() + 2 * RENEW_S
+        while time.monotonic() < ends:
+            status, found = await sql(page, login_world.mine.name)
+            assert (status, found.get("rows")) == (200, [[bus]]), found
+        status, _ = await sql(page, login_world.other.name)
+        assert status == 422
+        status, refused = await asked(page, "/v1/overview")
+        assert (status, "needs the action view" in refused["detail"]) == (403, True)
+    async with visit(browser, f"{login_world.ops}/in") as page:  # the control: who sees the whole
+        await log_in(page, "ann")
+        await expect(page.get_by_role("button", name="Log out")).to_be_visible()
+        await page.goto(f"{login_world.ops}/#/devices")
+        for device in (bus, hidden):
+            await expect(page.get_by_role("link", name=device, exact=True)).to_be_visible()
 
 
 async def test_the_town_asks_who_one_is_too_and_a_link_is_kept_through_the_login(

@@ -12,9 +12,14 @@ import pytest
 
 from edgewake.cloud.rights.config import (
     ANYBODY_CONFIG,
+    EVERYTHING,
+    DeviceRule,
+    GrantConfig,
     RightsConfig,
+    RoleConfig,
     checked,
 )
+from edgewake.cloud.rights.principal import Action
 from edgewake.cloud.rights.rights import CLOSED_MAX, CREDENTIAL_BYTES_MAX, End, Rights
 from edgewake.cloud.rights.tokens import Refused
 from edgewake.protocol import config as config_file
@@ -63,6 +68,35 @@ async def test_a_right_that_ends_while_it_is_being_used_for_the_first_time(
     ended.watch(anna)
     await asyncio.sleep(0)
     assert ended.said == [("anna", End.REVOKED)]
+
+
+async def test_what_a_device_follows_ends_when_its_bridge_may_not_ask_for_it(
+    clock: ManualClock, tmp_path: Path
+) -> None:
+    line = "bridge bridge bridges-own-key-0001 bus-1 bus-2"
+    path = write(tmp_path / "keys", line)
+    config = RightsConfig(
+        roles={
+            "bridge": RoleConfig(
+                grants=(GrantConfig(actions=(Action.FEED,), devices=("$device",)),)
+            ),
+        },
+        devices=(DeviceRule(role=EVERYTHING),),
+        key_file=path,
+    )
+    rights = Rights(config, clock)
+    bridge = await rights.principal(b"bridges-own-key-0001")
+    assert not bridge.may(Action.READ, "s"), "it asks for devices, not for itself"
+    ended = Ended(rights)
+    devices = [rights.as_device(bridge, name) for name in ("bus-1", "bus-2", "bus-3")]
+    assert [device.may(Action.READ, "s") for device in devices] == [True, True, False]
+    for device in devices[:2]:
+        ended.watch(device)
+    assert ended.look() == []
+    write(path, line.removesuffix(" bus-2"))
+    assert ended.look() == [("device:bus-2", End.REVOKED)]
+    write(path, "")
+    assert ended.look() == [("device:bus-1", End.REVOKED)]
 
 
 async def test_one_that_cannot_be_ended_holds_up_no_other(

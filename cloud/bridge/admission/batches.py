@@ -16,6 +16,8 @@ from edgewake.cloud.bridge.admission.mapped import Part
 from edgewake.cloud.bridge.admission.records import is_answerable
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frames.frame import FRAME_BYTES_MAX
+from edgewake.protocol.maps.applying import NO_UNITS
+from edgewake.protocol.maps.contents import WithUnits
 from edgewake.protocol.maps.contents import items as items_in
 from edgewake.protocol.maps.decoding import BadItem
 from edgewake.protocol.maps.rule import READINGS_MAX
@@ -37,7 +39,7 @@ def parts(packet: mqtt5.PublishPacket, received_at: int) -> list[Part] | None:
         items = items_in(payload, packet.content_type, packet.user_properties, received_at)
     except Rejected as error:
         return [Part(packet, error)]
-    if not any(isinstance(one, dict | bytes | BadItem) for one in items):
+    if not any(isinstance(one, dict | bytes | BadItem | WithUnits) for one in items):
         return None
     try:
         named = request_key.key_in(packet.user_properties)
@@ -58,6 +60,9 @@ def parts(packet: mqtt5.PublishPacket, received_at: int) -> list[Part] | None:
 def _part(packet: mqtt5.PublishPacket, item: Any, key: str | None, index: int) -> Part:
     if isinstance(item, BadItem):
         return Part(mqtt5.PublishPacket(packet.topic, item.text), item.why)
+    units = NO_UNITS
+    if isinstance(item, WithUnits):
+        item, units = item
     try:
         payload = item if isinstance(item, bytes) else orjson.dumps(item)
     except TypeError as error:
@@ -66,4 +71,5 @@ def _part(packet: mqtt5.PublishPacket, item: Any, key: str | None, index: int) -
     if key is not None:
         others = [one for one in properties if one[0] not in (request_key.KEY, request_key.INDEX)]
         properties = [*others, *request_key.numbered(key, index)]
-    return Part(mqtt5.PublishPacket(packet.topic, payload, user_properties=properties))
+    packet = mqtt5.PublishPacket(packet.topic, payload, user_properties=properties)
+    return Part(packet, units=units)

@@ -141,6 +141,11 @@ class FanOut:
             if not stream.members:
                 self._streams.pop(id(stream.tails), None)
 
+    def has_looked_at_oldest(self, tails: Sequence[Tail], partition: int) -> bool:
+        """Has the index, where there is one, looked at a partition's oldest record?"""
+        stream = self._streams.get(id(tails))
+        return stream is None or stream.looked[partition][0] > tails[partition].oldest().offset
+
     def on_tick(self) -> None:
         """Records may have come."""
         restless = list(self._restless)

@@ -61,15 +61,20 @@ class Followed:
 
 
 OnLost: TypeAlias = Callable[[Followed], None]
+IsLookedAt: TypeAlias = Callable[[Sequence[Tail], int], bool]
 
 
 class FollowedStreams:
     """The streams that are followed.
 
-    `on_lost` is called for a stream whose next records are no longer retained.
+    `on_lost` is called for a stream whose next records are no longer retained. `is_looked_at` says
+    of a stream's tails and the number of a partition whether the index has looked at its oldest
+    record.
     """
 
-    def __init__(self, config: HubBounds, *, on_lost: OnLost) -> None:
+    def __init__(
+        self, config: HubBounds, *, on_lost: OnLost, is_looked_at: IsLookedAt = lambda *_: True
+    ) -> None:
         self.by_name: dict[str, Followed] = {}
         self.bytes = 0
         """The bytes of all tails."""
@@ -78,6 +83,7 @@ class FollowedStreams:
         self.horizon = 0
         self._config = config
         self._on_lost = on_lost
+        self._is_looked_at = is_looked_at
         self._by_topic: dict[str, Followed] = {}
         self._assignments = 0
         self._newest = 0
@@ -144,16 +150,27 @@ class FollowedStreams:
     def _keep_within_bounds(self, entry: Followed) -> None:
         """Evict a stream's oldest records while it is over its bound.
 
-        While all streams together are, evict the largest's.
+        What the index has yet to look at stays: each of thousands of views would read it by
+        itself, and the server never come along again. While all streams together are over theirs,
+        evict the largest's.
         """
         while entry.bytes > self._config.tail_bytes:
-            self._evict(entry)
+            partition = _oldest(entry.tails)
+            if not self._is_looked_at(entry.tails, partition):
+                break
+            self._evict(entry, partition)
         while self.bytes > self._config.tails_bytes:
-            self._evict(max(self.by_name.values(), key=lambda other: other.bytes))
+            largest = max(self.by_name.values(), key=lambda other: other.bytes)
+            self._evict(largest, _oldest(largest.tails))
 
-    def _evict(self, entry: Followed) -> None:
-        freed = min(
-            (tail for tail in entry.tails if len(tail)), key=lambda tail: tail.oldest().order
-        ).evict()
+    def _evict(self, entry: Followed, partition: int) -> None:
+        freed = entry.tails[partition].evict()
         entry.bytes -= freed
         self.bytes -= freed
+
+
+def _oldest(tails: Sequence[Tail]) -> int:
+    """The partition with the oldest record."""
+    return min(
+        (p for p, tail in enumerate(tails) if len(tail)), key=lambda p: tails[p].oldest().order
+    )

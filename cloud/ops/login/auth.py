@@ -123,6 +123,7 @@ class Guard:
             or (None if by_key is not None or self._is_in(scope, headers, holder) else _unknown())
         )
         state["is_allowed"] = lambda: state["ended"]() is None
+        state["ended_meanwhile"] = lambda: self._ended_meanwhile(scope, holder)
         refused = _refusal(scope, headers, holder, is_by_cookie=by_key is None)
         if scope["method"] in SAFE_METHODS or scope["path"] in QUESTIONS:
             send = _while_allowed(scope, send)
@@ -160,6 +161,17 @@ class Guard:
         if people is None or not isinstance(session, Session):
             return False
         return people.holds(session) and people.holder(session) == holder
+
+    async def _ended_meanwhile(self, scope: Scope, holder: Holder) -> Problem | None:
+        """Why the right to an answer under way is over; None while it holds.
+
+        A login that fell due since it was begun is renewed, as at the next request.
+        """
+        ended: Problem | None = scope["state"]["ended"]()
+        people, session = self._access.people, scope["state"].get(STATE)
+        if ended is None or people is None or not isinstance(session, Session):
+            return ended
+        return self._access.ended(holder) if await people.is_still(session, holder) else ended
 
     def _by_cookie(self, scope: Scope, headers: dict[bytes, bytes]) -> Holder | None:
         try:
@@ -215,7 +227,9 @@ def _while_allowed(scope: Scope, send: Send) -> Send:
 
     async def checked(message: Message) -> None:
         nonlocal is_refused
-        ended = scope["state"]["ended"]() if message["type"] == "http.response.start" else None
+        ended = None
+        if message["type"] == "http.response.start":
+            ended = await scope["state"]["ended_meanwhile"]()
         if ended is not None:
             is_refused = True
             await ended.response()(scope, _nothing, send)

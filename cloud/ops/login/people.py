@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from edgewake.cloud.login.desk import Desk
+from edgewake.cloud.login.desk import Desk, Over
 from edgewake.cloud.login.door import STATE
 from edgewake.cloud.login.session import Session, roles_of
 from edgewake.cloud.ops.login.keys import KEY_ROLES, Holder, Role
@@ -18,7 +18,7 @@ from edgewake.cloud.rights.config import RightsConfig
 from edgewake.cloud.rights.principal import Grant, Principal, Proof, name_of
 from edgewake.cloud.rights.roles import NoRights, Roles
 from edgewake.cloud.web.http_part import Problem
-from edgewake.protocol.errors import ConfigError
+from edgewake.protocol.errors import ConfigError, Unavailable
 from edgewake.protocol.ops.proof import Kind
 
 SHOWN_MAX = 10
@@ -88,6 +88,13 @@ class People:
             raise Problem(403, "no_right", str(error)) from error
         proof = Proof(Kind.LOGIN, issuer=issuer, subject=subject, token_id=session.id)
         return Principal(name_of(issuer, subject), grants, proof)
+
+    async def is_still(self, session: Session, holder: Holder) -> bool:
+        """Is a session still this holder's, by the provider where it is due to be asked?"""
+        try:
+            return self.holder(await self.desk.renewed(session)) == holder
+        except (Over, Unavailable, Problem):
+            return False
 
     def holds(self, session: Session) -> bool:
         """Does it still hold?"""

@@ -80,22 +80,23 @@ class _Shares:
                 "the action view",
             )
         named, table = reader.named_devices, self.table
-        known = table.names() if named is None else (name for name in named if name in table)
-        seen = {name for name in known if reader.sees_device(name, table.streams_of(name))}
+        known = table.names() if named is None else table.names_in(named)
+        seen = [name for name in known if reader.sees_device(name, table.streams_of(name))]
         wanted = seen
         if stream is not None:
-            wanted = {name for name in seen if reader.sees_on(name, stream)}
+            wanted = [name for name in seen if reader.sees_on(name, stream)]
         folded = part.casefold()
         is_known = sort is Sort.NAME or after in seen  # where a hidden one stands tells of it
         found, total = table.find(
             after if is_known else None,
             limit + 1,
-            lambda name: name in wanted and folded in name.casefold(),
+            lambda name: folded in name.casefold(),
             state,
             mark=mark,
             stream=stream,
             sort=sort,
             version=version,
+            among=wanted,
             now=self.clock.now_ms(),
         )
         presences, marks, versions = table.tally(seen)

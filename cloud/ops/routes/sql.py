@@ -77,7 +77,7 @@ def router(services: Services) -> APIRouter:
         request.state.audit = body.sql
 
         async def has_left() -> bool:
-            return not request.state.is_allowed() or await request.is_disconnected()
+            return bool(await request.state.ended_meanwhile()) or await request.is_disconnected()
 
         if not is_question(body.sql):
             raise _refused(QueryFault("expected one SELECT", 1, 1))

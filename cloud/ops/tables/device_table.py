@@ -34,6 +34,7 @@ from edgewake.cloud.ops.tables.devices import (
     view,
 )
 from edgewake.cloud.ops.tables.name_index import NameIndex
+from edgewake.cloud.rights.names import Names
 from edgewake.protocol.ops.device import DeviceSeen, DeviceStatus, is_overtaken
 
 DEVICES_MAX: Final = 200_000
@@ -352,20 +353,22 @@ class DeviceTable:
         stream: str | None = None,
         sort: Sort = Sort.NAME,
         version: str | None = None,
+        among: Iterable[str] | None = None,
         now: int,
     ) -> tuple[list[DeviceView], int]:
         """Returns up to `limit` of the wanted devices after `after`, and their total number.
 
-        It scans every name with the mark. In another order than by name, a page continues after the
-        current position of `after`.
+        It scans every name with the mark, or known names `among` which they are, sorted. In another
+        order than by name, a page continues after the current position of `after`.
         """
-        names = self._names if state is None else self._names_of[state]
-        if mark is not None:
-            names = self._names_with[mark]
+        if among is None:
+            names = self._names if state is None else self._names_of[state]
+            among = (names if mark is None else self._names_with[mark]).after(None)
         wanted = [
             name
-            for name in names.after(None)
+            for name in among
             if is_wanted(name)
+            and (mark is None or mark in self._entries[name].marks)
             and (stream is None or stream in self._entries[name].streams)
             and (state is None or self._entries[name].presence is state)
             and (version is None or self._entries[name].version == version)
@@ -404,6 +407,19 @@ class DeviceTable:
     def names(self) -> Iterator[str]:
         """Returns all names, sorted. The table must not change meanwhile."""
         return self._names.after(None)
+
+    def names_in(self, names: Names) -> list[str]:
+        """Returns the known devices of a set, sorted; it looks at no others, nearly.
+
+        A pattern costs as many as there are with its beginning.
+        """
+        found = {name for name in names.exact if name in self._entries}
+        before = None
+        for prefix in sorted(pattern.partition("*")[0] for pattern in names.patterns):
+            if before is None or not prefix.startswith(before):
+                before = prefix
+                found.update(name for name in self._names.beginning_with(prefix) if name in names)
+        return sorted(found)
 
     def total(self, state: DevicePresence | None = None) -> int:
         """Returns the number of devices, in one state or in all."""

@@ -5,7 +5,7 @@ New names are merged in batches.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final
 
@@ -44,6 +44,14 @@ class NameIndex:
         self._merge()
         first = 0 if name is None else bisect_right(self._sorted, name)
         return (self._sorted[i] for i in range(first, len(self._sorted)))
+
+    def beginning_with(self, prefix: str) -> Iterator[str]:
+        """Yields the names with this beginning, sorted. It must not change meanwhile."""
+        self._merge()
+        for i in range(bisect_left(self._sorted, prefix), len(self._sorted)):
+            if not self._sorted[i].startswith(prefix):
+                return
+            yield self._sorted[i]
 
     def _merge(self) -> None:
         if self._removed:

@@ -224,6 +224,9 @@ class Courier:
             self._is_calling = True
             try:
                 await self._prove()
+                # Stopped while Kafka was away: nothing proved that the partition is still ours.
+                if self._is_stopping:
+                    break
                 failpoint.reach("deliveries.begun")
                 outcome = await self._call(delivery.pending.number, batch.events, body)
                 failpoint.reach("deliveries.called")
@@ -261,16 +264,18 @@ class Courier:
         event = bytes(batch.events[0]).decode()
         is_letter = delivery_state.is_letter(delivery, outcome, count)
         if is_letter and delivery_state.has_room(self.letters.values(), event):
-            after, letter = delivery_state.set_aside(delivery, event, outcome.why, now=now)
+            _, letter = delivery_state.set_aside(delivery, event, outcome.why, now=now)
             # The letter first: a death between the two sets the event aside once more.
             # Known before it is stored: who deletes the delivery meanwhile deletes it, too.
             self.letters[letter.number] = letter
             try:
                 await self._writer.put_row(letter.key, encode(letter))
             except Unavailable:
-                del self.letters[letter.number]
+                self.letters.pop(letter.number, None)
                 raise
-            self.delivery = after
+            # Decided once more from the delivery as it is now: it may have been sealed with
+            # another key, or tested, while the letter was stored.
+            self.delivery, _ = delivery_state.set_aside(self.delivery, event, outcome.why, now=now)
             self._services.metrics.letters.inc()
             await self._store()
             return True
@@ -337,14 +342,25 @@ class Courier:
                 letter.made_at,
                 letter.tries + 1,
             )
-            await self._writer.put_row(failed.key, encode(failed))
+            # In memory first: who drops it while it is stored drops what it is by then.
             self.letters[letter.number] = failed
+            try:
+                await self._writer.put_row(failed.key, encode(failed))
+            except Unavailable:
+                if self.letters.get(letter.number) is failed:
+                    self.letters[letter.number] = letter
+                raise
         return outcome
 
     async def drop(self, letter: Letter) -> None:
         """Keep a letter no longer. Raises Unavailable and NotOwner."""
-        await self._writer.put_row(letter.key, None)
+        # Out of memory first: a replay that fails meanwhile would store it once more.
         self.letters.pop(letter.number, None)
+        try:
+            await self._writer.put_row(letter.key, None)
+        except Unavailable:
+            self.letters.setdefault(letter.number, letter)
+            raise
 
     async def _until_due(self) -> None:
         """Until the next attempt's time; the right is looked at meanwhile."""
@@ -371,11 +387,15 @@ class Courier:
             await self._end(f"its right is {why}")
 
     async def _end(self, why: str) -> None:
-        """It is shown as ended when that is stored: a kill would let it go on unasked."""
+        """It is shown as ended when that is stored: a kill would let it go on unasked.
+
+        Stopped before that it has not ended: whoever starts it again finds out once more.
+        """
         while self.delivery.state is not DeliveryState.ENDED:
             before = self.delivery
             after = delivery_state.ended(before, why, now=self._clock.now_ms())
-            await self._store(after)
+            if not await self._store(after):
+                return
             if self.delivery is before:
                 self.delivery = after
         self._report(why)
@@ -388,8 +408,11 @@ class Courier:
 
     # Kafka
 
-    async def _store(self, wanted: Delivery | None = None) -> None:
-        """Until it, or what is wanted of it, is stored, or it stops; raises NotOwner."""
+    async def _store(self, wanted: Delivery | None = None) -> bool:
+        """Until it, or what is wanted of it, is stored; raises NotOwner.
+
+        False where it stopped before that.
+        """
         while True:
             row = wanted or self.delivery
             try:
@@ -397,14 +420,16 @@ class Courier:
             except Unavailable as error:
                 self.trouble = str(error)
                 self._is_dirty = True
+                if not self._is_stopping:
+                    await self._clock.sleep(AGAIN_S)
+                # Whoever stopped it may have stored another row since then, or none at all.
                 if self._is_stopping:
-                    return
-                await self._clock.sleep(AGAIN_S)
+                    return False
             else:
                 self.trouble = ""
                 self._is_dirty = wanted is None and row is not self.delivery
                 self._kept_s = self._clock.monotonic_s()
-                return
+                return True
 
     async def _prove(self) -> None:
         """The partition is ours as of `proof_s` ago at most."""

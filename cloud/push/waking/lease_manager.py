@@ -9,6 +9,7 @@ and only then anything is done about it outside. A lease has no task of its own.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 from collections import Counter
@@ -231,7 +232,8 @@ class LeaseManager:
             log.error("%s", error, extra={"event": "push.lease_damaged"})
             return
         managed.lease = lease.but(sealed=self._sealer.seal(lease.id, endpoint))
-        if self.leases.get(lease.id) is managed:
+        # It may end meanwhile. Where the whole partition is lost, the task is cancelled.
+        with contextlib.suppress(NotOwner):
             await self.store(managed)
 
     async def close(self) -> None:
@@ -298,7 +300,8 @@ class LeaseManager:
     def wake_now(self, managed: ManagedLease) -> bool:
         """Wake its client, whatever its policy says.
 
-        False where the client reads, its endpoint is given up, or it is being called.
+        False where the client reads, its endpoint is given up, the lease is over, or it is being
+        called.
         """
         wakeable = (LeaseState.WAITING, LeaseState.NOTIFIED, LeaseState.DUE)
         if managed.is_waking or managed.lease.state not in wakeable:
@@ -306,7 +309,8 @@ class LeaseManager:
         self._agenda.drop(managed.lease.id)
         self._act(managed)
         self._stir.set()
-        return True
+        # One whose end has come is deleted in place of being woken.
+        return managed.is_waking
 
     def stop_counting(self, managed: ManagedLease) -> None:
         """Count for it no more."""

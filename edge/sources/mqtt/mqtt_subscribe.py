@@ -344,11 +344,16 @@ class MqttSubscribe:
             from edgewake.protocol.maps.decoding import BadItem
 
             if contents.is_pack(kind, properties):
-                items = contents.items(payload, kind, properties, self._clock.now_ms())
-                for one in items:
+                found: list[Any] = []
+                for one in contents.items(payload, kind, properties, self._clock.now_ms()):
                     if isinstance(one, BadItem):
                         intake.refuse(one.why.reason, one.why.detail)
-                return [one for one in items if not isinstance(one, BadItem)]
+                    elif isinstance(one, contents.WithUnits):
+                        intake.note_units(one.units)
+                        found.append(one.body)
+                    else:
+                        found.append(one)
+                return found
         return bodies(payload, self._config.field)
 
 

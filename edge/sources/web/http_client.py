@@ -22,8 +22,8 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 import h11
 
-from edgewake.edge.retry_after import retry_after_s
 from edgewake.edge.sources.address import BUFFER_BYTES, connected
+from edgewake.protocol.backoff import retry_after_s
 from edgewake.protocol.errors import RemoteError, Unavailable
 
 REDIRECTS_MAX: Final = 5

@@ -31,7 +31,6 @@ from wsproto.utilities import ProtocolError
 
 from edgewake.edge.intake.intake import Intake
 from edgewake.edge.intake.intake_policy import Policy
-from edgewake.edge.retry_after import retry_after_s
 from edgewake.edge.sources.address import BUFFER_BYTES, connected
 from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked, found
@@ -44,6 +43,7 @@ from edgewake.edge.sources.web.http_client import (
     target_of,
 )
 from edgewake.edge.sources.web.web_config import WebSocketAddress
+from edgewake.protocol.backoff import retry_after_s
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Rejected, RejectReason, RemoteError, Unavailable
 from edgewake.protocol.json_text import parse

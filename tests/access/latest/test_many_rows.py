@@ -29,6 +29,7 @@ PAGE = 10_000
 def write(config: KafkaConfig, stream: str, devices: Iterable[int], seq: int) -> None:
     """The `seq`th reading of each of these devices; `n` is the last digit of its number."""
     producer = clients.producer(config, "many-rows")
+    began = time.monotonic()
     now = time.time_ns() // 1_000_000
     bodies = [
         encode(Frame(1, seq, seq, [now], {"n": [digit], "seq": [seq]})) for digit in range(10)
@@ -42,9 +43,14 @@ def write(config: KafkaConfig, stream: str, devices: Iterable[int], seq: int) ->
             received_at=now,
             frame_bytes=bodies[device % 10],
         )
-        producer.produce(topics.stream_topic(stream), value, partition=device % PARTITIONS)
-        producer.poll(0)
+        while True:
+            try:
+                producer.produce(topics.stream_topic(stream), value, partition=device % PARTITIONS)
+                break
+            except BufferError:  # its queue is full
+                producer.poll(0.1)
     assert producer.flush(60) == 0
+    print(f"written: {time.monotonic() - began:.1f} s")
 
 
 class Client:

@@ -14,6 +14,7 @@ from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.frames import record
 from edgewake.protocol.frames.ack import Ack, decode_answer
 from edgewake.protocol.frames.dead_letter import DeadLetter
+from edgewake.protocol.frames.stream import Stream
 from edgewake.protocol.maps.rule import READINGS_MAX
 from edgewake.protocol.mqtt import PacketReader
 from tests.bridge.running import World, read, read_some
@@ -152,7 +153,7 @@ async def test_senml_and_lines_are_told_by_their_content_type_at_a_real_broker(h
     _, sender = await loop.create_connection(
         lambda: Sender("contents-1"), here.broker.host, here.broker.port
     )
-    pack = b'[{"bn":"b/","bt":1790000000,"n":"temp","v":21.5},{"n":"temp","t":1,"v":22.5}]'
+    pack = b'[{"bn":"b/","bt":1790000000,"bu":"Cel","n":"temp","v":21.5},{"n":"temp","t":1,"v":22}]'
     lines = b'{"v":1}\nnonsense\n{"v":2}\n'
     async with asyncio.timeout(PATIENCE_S):
         await sender.subscribed.wait()
@@ -175,8 +176,11 @@ async def test_senml_and_lines_are_told_by_their_content_type_at_a_real_broker(h
     senml = [one.frame for one in found if one.stream == "types_senml"]
     assert [(one.t[0], one.fields["temp"]) for one in senml] == [
         (1_790_000_000_000, [21.5]),
-        (1_790_000_001_000, [22.5]),
+        (1_790_000_001_000, [22]),
     ]
+    assert set(senml[0].fields) == {"temp", "base_name"}, "the unit is the field's, not its own"
+    rows = await read_some(here.config, topics.STREAMS, "types_senml", 2)
+    assert Stream.model_validate_json(rows[-1].value() or b"").fields["temp"].unit == "°C"
     plain = [one.frame.fields["v"] for one in found if one.stream == "types_lines"]
     assert plain == [[1], [2]]
     (letter,) = await read_some(here.config, topics.DEAD, "contents-1")

@@ -87,7 +87,13 @@ class World:
         self.log: dict[tuple[str, int], list[Record]] = {
             (name, p): [] for name in NAMES for p in range(PARTITIONS)
         }
-        self.streams = FollowedStreams(bounds, on_lost=lambda entry: None)
+        self.streams = FollowedStreams(
+            bounds,
+            on_lost=lambda entry: None,
+            is_looked_at=lambda tails, partition: self.fan_out.has_looked_at_oldest(
+                tails, partition
+            ),
+        )
         self.failed: list[BaseException] = []
         clock = StepClock(step)
         decoder = Decoder(1 << 24)
@@ -353,7 +359,7 @@ async def _overrun() -> None:
     await _settle_alone(world, after)
     views = [world.views[number] for number in (0, 1)]
     assert [len(view._covered) for view in views] == [1, 1]
-    for n in range(6):
+    for n in range(14):  # more than all streams together may keep
         world.send("one", 0, [(DATA, {"device": "a", "n": n})])
     entry = world.streams.by_name["one"]
     stream = next(iter(world.fan_out._streams.values()))
@@ -363,9 +369,29 @@ async def _overrun() -> None:
     await _settle(world, [before, after])
     world.send("one", 0, [(DATA, {"device": "c", "n": 1}), (DATA, {"device": "a", "n": 1})])
     await _settle(world, [before, after])
-    assert (len(before.found), len(after.found)) == (7, 1)
+    assert (len(before.found), len(after.found)) == (15, 1)
     for reader in (before, after):
         reader.check()
+
+
+def test_what_is_yet_to_be_looked_at_stays_in_memory_and_nobody_reads_it_by_himself() -> None:
+    """Else thousands of views read all of it each, and the server never comes along again."""
+    asyncio.run(_late_look())
+
+
+async def _late_look() -> None:
+    world = World(0.0, 8 * (RECORD_OVERHEAD_BYTES + 10))
+    reader = Reader(world, 0, a_plan("device = 'a'", None))
+    await _settle(world, [reader])
+    (view,) = world.views.values()
+    view.reader = _refuse  # type: ignore[method-assign]
+    for n in range(14):
+        world.send("one", 0, [(DATA, {"device": "a", "n": n})])
+    assert len(world.streams.by_name["one"].tails[0]) == 14
+    await _settle(world, [reader])
+    assert (len(reader.found), world.failed, world.replay.asked) == (14, [], 0)
+    world.send("one", 0, [(DATA, {"device": "b", "n": 1})])
+    assert len(world.streams.by_name["one"].tails[0]) == 8, "what is looked at gives way"
 
 
 async def _settle_alone(world: World, reader: Reader) -> None:

@@ -13,6 +13,7 @@ from edgewake.cloud.ops.tables.devices import (
     DevicePresence,
 )
 from edgewake.cloud.ops.tables.name_index import NameIndex
+from edgewake.cloud.rights.names import Names
 from edgewake.protocol.ops.device import DeviceSeen, DeviceState, DeviceStatus
 
 NOW = 1_790_000_000_000
@@ -97,6 +98,28 @@ def test_pages_are_in_order_and_filtered() -> None:
         "bb",
         "d",
     ]
+
+
+def test_the_devices_of_a_right_are_found_without_a_look_at_all_others() -> None:
+    table = DeviceTable()
+    for n in range(100):
+        put(table, f"car-{n}")
+    for name in ("bus-1", "bus-2", "a-bus-3", "tram-1"):
+        put(table, name)
+    buses = Names.of(["bus-*", "bus-1*", "tram-1", "tram-7"])
+    assert table.names_in(buses) == ["bus-1", "bus-2", "tram-1"]
+    assert table.names_in(Names.of(["*bus*", "bus-*"])) == ["a-bus-3", "bus-1", "bus-2"]
+    assert table.names_in(Names.of([])) == []
+    looked: list[str] = []
+    found, total = table.find(
+        "bus-1",
+        1,
+        lambda name: not looked.append(name),  # type: ignore[func-returns-value]
+        among=table.names_in(buses),
+        now=NOW,
+    )
+    assert ([one.device for one in found], total) == (["bus-2"], 3)
+    assert looked == ["bus-1", "bus-2", "tram-1"]
 
 
 def test_the_device_that_was_silent_longest_makes_room() -> None:

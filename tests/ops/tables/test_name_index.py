@@ -35,3 +35,15 @@ def test_it_is_what_a_sorted_set_is(
         name_index.MERGE_AT = before  # type: ignore[misc]
     names = sorted(expected)
     assert list(index.after(after)) == names[0 if after is None else bisect_right(names, after) :]
+
+
+def test_names_with_a_beginning_are_found_without_a_look_at_the_others() -> None:
+    index = NameIndex()
+    for name in ("bus-2", "car-1", "bus-10", "bus", "a", "busy"):
+        index.add(name)
+    assert list(index.beginning_with("bus-")) == ["bus-10", "bus-2"]
+    assert list(index.beginning_with("bus")) == ["bus", "bus-10", "bus-2", "busy"]
+    assert list(index.beginning_with("d")) == []
+    assert list(index.beginning_with("")) == sorted(
+        ("bus-2", "car-1", "bus-10", "bus", "a", "busy")
+    )

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from edgewake.protocol.errors import Rejected
-from edgewake.protocol.maps.contents import binary_event, has_items, items
+from edgewake.protocol.maps.contents import WithUnits, binary_event, has_items, items
 from edgewake.protocol.maps.decoding import BadItem
 
 NOW_MS = 1_790_000_000_000
@@ -56,7 +56,7 @@ def test_a_message_with_other_properties_is_looked_at_by_its_first_byte() -> Non
 
 
 PACK = [{"bn": "b/", "bt": 1_790_000_000, "n": "t", "u": "Cel", "v": 21.5}, {"n": "h", "v": 48}]
-SENML = {"t_unit": "Cel", "t_": 21.5, "h": 48, "base_name": "b/", "t": NOW_MS}
+SENML = WithUnits({"t_": 21.5, "h": 48, "base_name": "b/", "t": NOW_MS}, {"t_": "Cel"})
 OF_EVENT = {"temp": 21.5, "event_id": "7", "event_source": "/shed", "t": AT_MS}
 
 

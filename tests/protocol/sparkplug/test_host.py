@@ -229,10 +229,28 @@ def test_a_death_is_taken_with_a_number_too() -> None:
     assert presences(Heard().born()("NDEATH", message(9, own)))[-1] == ("g/n", False)
 
 
-def test_a_birth_without_bd_seq_is_taken_and_a_death_without_one_is_not() -> None:
+def test_a_birth_without_bd_seq_is_told_and_any_death_belongs_to_it() -> None:
+    """Such a node was online for ever, however often its will was heard."""
+    own = {"name": "bdSeq", "datatype": 4, "long_value": 7}
+    for death in (message(None), message(None, own)):
+        one = Heard()
+        born = one("NBIRTH", message(0, X))
+        assert values(born) == [{"x": 0.5}]
+        assert Odd("NBIRTH without a bdSeq: each death counts as the last birth's") in born
+        assert presences(one("NDEATH", death))[-1] == ("g/n", False)
+        assert one("NDEATH", death) == [], "it is dead already"
+
+
+def test_a_birth_without_bd_seq_after_a_lost_message_dies_too() -> None:
     one = Heard()
-    assert values(one("NBIRTH", message(0, X))) == [{"x": 0.5}]
-    (odd,) = one("NDEATH", message(None))
+    one("NBIRTH", message(0, X))
+    one("NDATA", message(5, X))
+    assert rebirths(one.host.due(one.now_s + 3)), "it waits for the birth asked for"
+    assert presences(one("NDEATH", message(None)))[-1] == ("g/n", False)
+
+
+def test_a_death_without_bd_seq_belongs_to_no_birth_with_one() -> None:
+    (odd,) = Heard().born()("NDEATH", message(None))
     assert odd == Odd("deaths that belong to an earlier birth")
 
 

@@ -88,7 +88,8 @@ def test_a_value_that_its_node_calls_bad_or_stale_is_no_measurement(
 ) -> None:
     """As an edge node says the last values once more whose controller is dead."""
     speed, level = field(10, 7) + quality(code), field(10, 5)
-    data = field(1, T) + metric_of("speed", 3, speed) + metric_of("level", 3, level) + field(3, 0)
+    metrics = [("bdSeq", 4, field(11, 0)), ("speed", 3, speed), ("level", 3, level)]
+    data = field(1, T) + b"".join(metric_of(*one) for one in metrics) + field(3, 0)
     events = Heard()("NBIRTH", data)
     kept = {"speed": 7} if is_good else {"speed": None, "speed_odd": "7"}
     assert values(events) == [kept | {"level": 5}]

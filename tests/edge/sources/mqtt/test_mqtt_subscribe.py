@@ -75,7 +75,7 @@ async def test_senml_and_events_are_told_by_their_content_type(
         event.UserProperty = [
             ("specversion", "1.0"), ("id", "7"), ("source", "/s"), ("type", "t"),
         ]  # fmt: skip
-        pack = b'[{"bn":"b/","bt":1790000000,"n":"temp","v":21.5},{"n":"hum","v":48}]'
+        pack = b'[{"bn":"b/","bt":1790000000,"n":"temp","u":"Cel","v":21.5},{"n":"hum","v":48}]'
         with connected(mosquitto, paho.MQTTv5) as client:
             client.publish("t1c/hall", pack, 1, properties=senml).wait_for_publish(PATIENCE_S)
             client.publish("t1c/bath", b'{"temp":23}', 1, properties=event).wait_for_publish(
@@ -84,6 +84,7 @@ async def test_senml_and_events_are_told_by_their_content_type(
         await one.until(lambda: "bath" in one.column("room"), "both")
         at = one.column("room").index("hall")
         assert (one.column("temp")[at], one.column("hum")[at]) == (21.5, 48)
+        assert one.units() == {"temp": "Cel"}
         assert one.column("event_id")[one.column("room").index("bath")] == "7"
 
 
