@@ -139,7 +139,7 @@ class Catalogue:
         self._types: dict[str, dict[str, FieldType]] = {}
         """Their fields' types."""
         self._odd: set[str] = set()
-        """Those of them that have fields for odd values of others."""
+        """Streams that have fields for odd values of others."""
         self._unpublished: dict[str, Stream] = {}
         self._last: dict[str, Kinds] = {}
         """What was found right last time; mostly the next message is like it."""
