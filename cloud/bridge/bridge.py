@@ -325,10 +325,7 @@ class Bridge:
     def _accept_mapped(
         self, mapper: Mapper, ledger: AckLedger, packet: Publish, fingerprint: int
     ) -> None:
-        """Accept a message in a foreign format: each of its readings goes its own way.
-
-        The broker is answered when all have arrived.
-        """
+        """Accept a foreign message; the broker is answered when all its readings have arrived."""
         received_at, now_s = self._clock.now_ms(), self._clock.monotonic_s()
         whole = Delivery(packet.packet_id, None, None, 0, now_s, fingerprint)
         if whole.packet_id is not None:
@@ -338,6 +335,10 @@ class Bridge:
             whole.parts = []
             return
         account = self._payers.of_mapped(packet.topic, mapper.device_of(packet.topic), now_s)
+        if now_s < self._allowance.muted_until_s and account.is_muted(now_s):
+            self._refusals.count(packet, RejectReason.QUOTA, account)
+            whole.is_left_out = True
+            return
         size = size_of(packet)
         if (wait_s := account.wait_s(now_s)) > 0:
             parts = [Part(packet, over_share(account, wait_s).refusal)]
@@ -350,8 +351,8 @@ class Bridge:
                 account.pay_for(len(parts), size)
         self.metrics.mapped["ignored" if not parts else "mapped"] += 1
         named = self._payers.named(parts, None, now_s)
-        is_let_in = bool(account.device)  # else each device that the payload names is asked
-        self._accept_parts(whole, named, account, received_at, are_let_in=is_let_in)
+        # Where the topic names no device, each one that the payload names is asked.
+        self._accept_parts(whole, named, account, received_at, are_let_in=bool(account.device))
 
     def take(
         self,
