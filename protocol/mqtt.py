@@ -72,6 +72,9 @@ def _is_refusal(error: BaseException) -> bool:
     return isinstance(error, ValueError | IndexError) or type(error).__module__ == "pyo3_runtime"
 
 
+Publish: TypeAlias = mqtt5.PublishPacket | Unreadable
+
+
 class PacketReader:
     """Cuts bytes into packets. Feed it what the socket gave; iterate what is complete.
 
@@ -205,7 +208,7 @@ def _unreadable(first: int, body: bytes, size: int, why: str) -> Unreadable:
 
 
 def _unread(first: int, body: bytes, size: int, why: str) -> Unreadable:
-    """What comes before the properties says of whom a publish is and how it is confirmed."""
+    """What comes before the properties says who sent a publish and how it is confirmed."""
     topic_end = 2 + int.from_bytes(body[:2])
     packet_id = int.from_bytes(body[topic_end : topic_end + 2]) if first & _QOS else None
     if len(body) < topic_end + 2 or packet_id == 0:
