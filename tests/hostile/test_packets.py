@@ -4,7 +4,7 @@ and never completed. Both fill a broker's memory, and neither weighs anything by
 
 from __future__ import annotations
 
-import ssl
+import socket
 from contextlib import ExitStack, suppress
 
 import mqtt5
@@ -45,7 +45,7 @@ class Flood:
     def __init__(self, site: Site, packet: bytes) -> None:
         self._site, self._packet = site, packet
         self._doors = ExitStack()
-        self._socket: ssl.SSLSocket | None = None
+        self._socket: socket.socket | None = None
         self.refused = 0
 
     def __enter__(self) -> Flood:
