@@ -161,6 +161,7 @@ class Agent:
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, self._stop.set)
         try:
+            # Before anything is received: the log keeps messages only for a consumer that it knows.
             await self._downlink.inbox.open()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(_named("uplink", self._uplink.run()), name="uplink")
@@ -179,17 +180,23 @@ class Agent:
                     else [tasks.create_task(_named("trial", self._trial.watch()), name="trial")]
                 )
                 news = tasks.create_task(_named("status", self._write_status()), name="status")
+                # What the start left, and what the first connection leaves a moment later, is a
+                # megabyte each, which Python would free some day.
                 collect()
                 loop.call_later(CONNECTED_S, collect)
                 log.info("ready", extra={"event": "part.ready", "device": self._config.device})
                 self.on_ready()
                 await self._stop.wait()
                 log.info("stopping", extra={"event": "part.stopping"})
+                # Sources first, and the uplink only when they have ended: what they still put into
+                # the log goes out with the rest.
                 for task in (*sources, *workers, *watch, down, news):
                     task.cancel()
                 await asyncio.wait([*sources, *workers, *watch, down, news])
                 self._uplink.drain()
         finally:
+            # However it ends, the log's writer stores what is queued. It waits for the disk, so it
+            # is closed in a thread.
             await asyncio.to_thread(self._events.close)
             self._say(running=False)
         if self._dead is not None:

@@ -54,6 +54,9 @@ def _is_refusal(error: BaseException) -> bool:
     return isinstance(error, ValueError | IndexError) or type(error).__module__ == "pyo3_runtime"
 
 
+Publish: TypeAlias = mqtt5.PublishPacket | Unreadable
+
+
 class PacketReader:
     """Cuts bytes into packets. Feed it what the socket gave; iterate what is complete.
 

@@ -41,8 +41,6 @@ LOOKS: Final = (
 )
 """Window width and theme of a page that is looked at. The short form has each once: what a theme
 makes wrong are colours, which are the same in every width."""
-LOOKS_WITHOUT_WALLS: Final = [look for look in LOOKS if look[0] < WIDTHS[-1]]
-"""For pages that no wall shows."""
 ZONE: Final = "UTC"
 """Of every browser of the tests, wherever they run: they type times of day, and read them."""
 expect.set_options(timeout=PATIENCE_MS)

@@ -240,6 +240,8 @@ class OpenStream:
         if self._owes is not None and self.slow is not None:
             owed, self._owes = self._owes, None
             self._treat(self.session, self.slow, owed)
+        # Written straight from here until the connection's buffer is full: no task of its own, and
+        # nothing is held for a client that does not read.
         while not self.connection.is_paused:
             was_live = self.session.state is State.LIVE
             piece = self.session.next()
@@ -578,6 +580,7 @@ class OpenStreams:
         """Is there work left over for what was claimed, now that it is open? Raises Full."""
         self._refuse_while_draining()
         if stream.sight is not None:
+            # Asked a second time: others may have taken the last view while streams were opened.
             is_served = self._serves(stream.sight)
             self._admission.view(
                 stream.sight, is_served=is_served, total=self.hub.views.own, held=lambda: 0
@@ -655,6 +658,8 @@ class OpenStreams:
         Those that have not ended `within_s` are cut off; return their number.
         """
         self.draining = True
+        # All are asked at once and waited for together: a stop takes as long as the slowest client,
+        # and `within_s` at most.
         for stream in list(self._streams):
             stream.end()
         with contextlib.suppress(TimeoutError):

@@ -83,6 +83,7 @@ async def run(settings: AccessConfig) -> None:
     http_part.stop_on_signals(stop)
     encrypted = tls.context(settings.also_cert_file, settings.also_key_file)
     listeners = http_part.bind_all((settings.host, *settings.also_hosts), settings.port)
+    # Before anything is accepted: a connection inherits this from its listener.
     for listener in listeners:
         tune(listener, stall_s=settings.stall_s)
     raise_file_limit()
@@ -171,6 +172,8 @@ async def run(settings: AccessConfig) -> None:
             grace_s=HTTP_GRACE_S,
             connections=_connections(settings),
         )
+        # Only now: what streams write while they drain comes from the hub, and their leases are
+        # reported as they end.
         for task in background:
             task.cancel()
     close(tracer)

@@ -209,6 +209,8 @@ class Session:
                 self.end()
                 break
             if isinstance(item, Lost):
+                # Kafka is asked what is kept, which takes a while; `next` never waits, so a task
+                # does, and nothing is read of the stream meanwhile.
                 self._gap_task = asyncio.get_running_loop().create_task(self._announce_gap(item))
                 self._gap_task.add_done_callback(self._gap_announced)
                 break

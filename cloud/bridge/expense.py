@@ -10,7 +10,12 @@ from edgewake.cloud.bridge.admission.allowance import MEASURED_BYTES, REFUSED_S,
 from edgewake.cloud.bridge.admission.catalogue import Catalogue, NotNow, over_share
 from edgewake.cloud.bridge.admission.compiled import CompiledStreams
 from edgewake.cloud.bridge.admission.payers import Payers
-from edgewake.cloud.bridge.admission.records import KafkaRecord, is_status, record_of
+from edgewake.cloud.bridge.admission.records import (
+    KafkaRecord,
+    is_status,
+    record_of,
+    thing_in,
+)
 from edgewake.cloud.bridge.traces import BridgeTraces
 from edgewake.protocol.errors import Rejected
 from edgewake.protocol.mqtt import Unreadable
@@ -37,7 +42,9 @@ def paid_record(
         wait_s = account.wait_s(now_s)
         if wait_s > 0 and not (is_status(packet.topic) and account.may_say_life(size, now_s)):
             raise over_share(account, wait_s)
-    payers.check(packet.topic, account, size)
+    named = thing_in(packet.topic)
+    if named is not None:
+        payers.check(named, account, size)
     began_s = time.thread_time() if size >= MEASURED_BYTES else None
     try:
         record = record_of(

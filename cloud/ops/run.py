@@ -216,6 +216,7 @@ async def run(settings: OpsConfig) -> None:
             for task in background:
                 task.cancel()
     finally:
+        # The writers last: what a request began to write is confirmed, or said to be lost.
         await services.lookup.close()
         await services.replayer.close()
         services.summaries.close()

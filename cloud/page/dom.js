@@ -83,3 +83,21 @@ export function decode(part) {
     return part;
   }
 }
+
+/** What has the focus keeps it when its place in the document changes, or when a button was disabled for a while: the browser takes it from both,
+    from a button with the next frame, though it may be enabled again by then. */
+export function keepFocus(root) {
+  let last = null, isDue = false;
+  document.addEventListener("focusin", ({ target }) => (last = target));
+  document.addEventListener("pointerdown", () => (last = null)); /* a press beside everything takes the focus away for good */
+  const restore = () => document.activeElement === document.body && last?.isConnected && last.focus({ preventScroll: true });
+  const restoreLater = () => {
+    isDue = false;
+    restore();
+  };
+  new MutationObserver(() => {
+    restore();
+    if (!isDue) requestAnimationFrame(() => setTimeout(restoreLater));
+    isDue = true;
+  }).observe(root, { childList: true, subtree: true, attributeFilter: ["disabled"] });
+}

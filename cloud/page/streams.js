@@ -25,7 +25,7 @@ export class StreamList {
         askToLogIn(answer.status, (await answer.json().catch(() => ({}))).detail ?? "");
         return "log in";
       }
-      if (!answer.ok) return `the server answers ${answer.status}`;
+      if (!answer.ok) return (await answer.json().catch(() => ({}))).detail ?? `the server answers ${answer.status}`;
       isIn();
       this.onList((await answer.json()).streams);
       return "";

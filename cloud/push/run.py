@@ -131,6 +131,8 @@ async def run(settings: PushConfig) -> None:
     """
     stop = asyncio.Event()
     http_part.stop_on_signals(stop)
+    # Names of endpoints' hosts are looked up in threads, and a slow name server must not hold up
+    # more than these.
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(LOOKUP_THREADS, "lookup"))
     encrypted = tls.context(settings.also_cert_file, settings.also_key_file)
     listeners = http_part.bind_all((settings.host, *settings.also_hosts), settings.port)
@@ -155,6 +157,7 @@ async def run(settings: PushConfig) -> None:
             for task in background:
                 task.cancel()
     finally:
+        # No call goes out once the group is left: another proxy may have these leases then.
         await parts.proxy.close()
         await parts.peers.close()
 

@@ -164,6 +164,8 @@ class LogStore:
         identity = read_identity(self._db)
         where = self._path if self._path.exists() else self._path.parent
         location = location_of(where, boot=boot)
+        # An empty log beside a damaged one goes on from what the damaged one still says, so that
+        # no number is given to two readings.
         if identity is None and damaged:
             known = what_it_knew(damaged[-1], known)
         self.epoch_began = new_epoch_reason(identity, known, location, damaged=bool(damaged))
@@ -174,6 +176,21 @@ class LogStore:
         self._number(identity, known, location, new_epoch)
         self._window.epoch = self.epoch
         self._page_bytes: int = self._db.execute("PRAGMA page_size").fetchone()[0]
+        restored = self._reconcile(identity, known, is_damaged=bool(damaged))
+        self._salvage = Salvage(damaged, self._page_bytes) if damaged or restored else None
+        self._state = load(self._db, self._rows, is_salvaging=self.is_salvaging)
+        self._failpoint("new log")
+        self._rewrite_sidecar()
+
+    def _reconcile(
+        self, identity: LogIdentity | None, known: Known | None, *, is_damaged: bool
+    ) -> int:
+        """Take what the sidecar knows better than the file; the number of frames put back.
+
+        The sidecar gets a line after each commit, which a power cut may take away: then the file is
+        newer, and counts alone. Of the same commit the sidecar repeats what a damaged page may have
+        taken from the file.
+        """
         self._positions: dict[str, str] = dict(
             self._db.execute("SELECT name, position FROM sources")
         )
@@ -183,13 +200,9 @@ class LogStore:
             self._positions = corrected_positions(self._db, self._positions, known.sources)
             if known.version and not here <= known.frames.keys():
                 raise LogDamagedError("frames that were never formed")
-        restored = 0
-        if known and (damaged or is_of_this_commit):
-            restored = restore_frames(self._db, known, here, self._clock.now_ms())
-        self._salvage = Salvage(damaged, self._page_bytes) if damaged or restored else None
-        self._state = load(self._db, self._rows, is_salvaging=self.is_salvaging)
-        self._failpoint("new log")
-        self._rewrite_sidecar()
+        if known and (is_damaged or is_of_this_commit):
+            return restore_frames(self._db, known, here, self._clock.now_ms())
+        return 0
 
     def _number(
         self,

@@ -26,6 +26,8 @@ CLOCK_SET_MS: Final = 365 * 86_400_000
 """1971-01-01. A machine whose clock was never set counts from the beginning of 1970."""
 UNITS_MS: Final = {"s": 1000.0, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
 """Milliseconds of each unit."""
+_MS_FROM: Final = 1e11
+"""Numbers below it are seconds: those of the year 5138, while milliseconds begin there in 1973."""
 AUTO, ISO = "auto", "iso"
 NAMES: Final = (
     "t",
@@ -49,6 +51,11 @@ def is_ms(t: int) -> bool:
     Not before 1971: that is a measurement called `t`, or a clock that was not set.
     """
     return CLOCK_SET_MS <= t <= TIME_MS_MAX
+
+
+def is_only_ms(value: int) -> bool:
+    """Does `to_ms` take it for milliseconds by its size, as they are?"""
+    return _MS_FROM <= value <= TIME_MS_MAX
 
 
 def of_plain(t: object, zone: tzinfo | None = None) -> int | None:
@@ -141,11 +148,8 @@ def _number(value: Any) -> float:
 
 
 def unit_of(value: float) -> str:
-    """The unit of a number by its size.
-
-    Seconds reach 1e11 in the year 5138, milliseconds begin there in 1973.
-    """
-    units = ((1e11, "s"), (1e14, "ms"), (1e17, "us"))
+    """The unit of a number by its size."""
+    units = ((_MS_FROM, "s"), (1e14, "ms"), (1e17, "us"))
     return next((unit for below, unit in units if value < below), "ns")
 
 

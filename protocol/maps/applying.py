@@ -16,7 +16,14 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.frames.event_time import AUTO, TimeRule, of_device, to_ms, with_time
+from edgewake.protocol.frames.event_time import (
+    AUTO,
+    TimeRule,
+    is_only_ms,
+    of_device,
+    to_ms,
+    with_time,
+)
 from edgewake.protocol.frames.field_names import ODD, ODD_CHARS_MAX, free_name, put_over
 from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.field_values import as_declared
@@ -28,6 +35,7 @@ from edgewake.protocol.maps.rule import (
     FIELDS_MAX,
     MESSAGE_BYTES_MAX,
     READINGS_MAX,
+    TOPICS_MAX,
     Condition,
     FieldRule,
     Map,
@@ -166,6 +174,16 @@ def device_of(maps: Maps, topic: str, prefix: str = "") -> str:
 
     Where the payload decides which map is used, it is the device of the map that takes the rest.
     """
+    key = (topic, prefix)
+    known = maps.devices.get(key)
+    if known is None:
+        known = _device_of(maps, topic, prefix)
+        if len(maps.devices) < TOPICS_MAX:
+            maps.devices[key] = known
+    return known
+
+
+def _device_of(maps: Maps, topic: str, prefix: str) -> str:
     found = ""
     for route in maps.route(topic):
         one, parts, _ = route
@@ -235,6 +253,9 @@ class _Mapping:
 
     def of(self, document: Any) -> Outcome:
         self._whole = document
+        if type(document) is dict and self._of.each is None:  # nearly every message
+            self._take((), document)
+            return Outcome(self._of.name, self._readings, self._refused, self._remarks)
         count = 0
         for keys, item in self._items(document):
             if count >= READINGS_MAX:
@@ -286,27 +307,21 @@ class _Mapping:
         own = self._object(item, parts)
         known = self._route.names.get(self._prefix)
         device, stream = self._names(parts, own) if known is None else known
-        tags = {name: self._filled(text, name, parts, own) for name, text in of.tags.items()}
+        tags = self._tags(parts, own) if of.tags else {}
         seq = None if of.seq is None else of.seq.get(self._whole if of.seq.is_whole else own)
         time_ms = None if of.time is None else self._time(of.time, own)
         named: dict[str, Any] = {}
         units = self._units(own)
-        for name, unit in of.own_units.items():
-            if name in own:
-                units[name] = unit
         for rule in of.fields:
             self._name(rule, parts, own, named, units)
         for path in of.left_out:
             if not path.is_whole:
                 path.take(own)
-        body = _without_envelope(own) if of.keeps_others else {}
-        if time_ms is not None:
-            put_over(body, {"t": time_ms})
-        elif of.time is not None and not of.time.paths:
-            body = dict(with_time(body, _rule_of(of.time), self._remarks.append))
+        body = self._timed(_without_envelope(own) if of.keeps_others else {}, time_ms)
         for fields in (named, tags):
-            put_over(body, fields if fields.keys().isdisjoint(_MEANT) else not_meant(fields))
-        if not units.keys().isdisjoint(_MEANT):
+            if fields:
+                put_over(body, fields if fields.keys().isdisjoint(_MEANT) else not_meant(fields))
+        if not _MEANT.isdisjoint(units):
             units = not_meant(units)
         if type(seq) is int:
             body["seq"] = seq
@@ -315,13 +330,32 @@ class _Mapping:
         return Mapped(device, stream, body, is_there, units or NO_UNITS)
 
     def _units(self, own: dict[str, Any]) -> dict[str, str]:
-        """The units that the message itself has."""
+        """The units that the message itself has, and those of fields that the map only names."""
         path = self._of.units
-        if path is None:
-            return {}
-        said = path.get(self._whole if path.is_whole else own)
-        pairs = said.items() if isinstance(said, dict) else ()
-        return {name: unit for name, unit in pairs if isinstance(unit, str) and unit}
+        units: dict[str, str] = {}
+        if path is not None:
+            said = path.get(self._whole if path.is_whole else own)
+            pairs = said.items() if isinstance(said, dict) else ()
+            units = {name: unit for name, unit in pairs if isinstance(unit, str) and unit}
+        for name, unit in self._of.own_units.items():
+            if name in own:
+                units[name] = unit
+        return units
+
+    def _tags(self, parts: Mapping[str, str], own: dict[str, Any]) -> dict[str, Any]:
+        tags = self._of.tags.items()
+        return {name: self._filled(text, name, parts, own) for name, text in tags}
+
+    def _timed(self, body: dict[str, Any], time_ms: int | None) -> dict[str, Any]:
+        """The body with its time; without one it is looked for, or is now."""
+        if time_ms is not None:
+            if "t" in body:
+                put_over(body, {"t": time_ms})
+            else:
+                body["t"] = time_ms
+        elif self._of.time is not None and not self._of.time.paths:
+            return dict(with_time(body, _rule_of(self._of.time), self._remarks.append))
+        return body
 
     def _names(self, parts: Mapping[str, str], own: Any) -> tuple[str, str]:
         """Returns device and stream, cached where the topic alone names them. Raises Rejected."""
@@ -369,7 +403,11 @@ class _Mapping:
             if value is MISSING or value is None:
                 continue
             try:
-                found = of_device(_as_number(value), at.style, at.zone)
+                found = (
+                    value
+                    if type(value) is int and at.style == AUTO and is_only_ms(value)
+                    else of_device(_as_number(value), at.style, at.zone)
+                )
             except (ValueError, OverflowError, TypeError) as error:
                 if at.refuses:
                     raise Rejected(RejectReason.TIME, f"{path.text}: {error}") from error
@@ -468,7 +506,7 @@ def _converted(rule: FieldRule, value: Any) -> Scalar:
 
 def _without_envelope(own: dict[str, Any]) -> dict[str, Any]:
     """Appends `_` to names that would mean something else to an intake."""
-    if not own.keys().isdisjoint(_ENVELOPE):
+    if "device" in own or "seq" in own or "epoch" in own:
         for name in _ENVELOPE:
             if name in own:
                 own[free_name(f"{name}_", own)] = own.pop(name)

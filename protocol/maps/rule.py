@@ -140,7 +140,7 @@ class Route(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Maps:
-    """A compiled map file. Only `route` changes it: it caches topics."""
+    """A compiled map file. Only its caches of topics change."""
 
     maps: Sequence[Map]
     version: str
@@ -149,6 +149,8 @@ class Maps:
     """The topic filters to subscribe to."""
     renamed: Mapping[str, str] = field(default_factory=dict)
     """`[devices]`: a device's received name → its name in Edgewake."""
+    devices: dict[tuple[str, str], str] = field(default_factory=dict, repr=False, compare=False)
+    """Topic and prefix of devices → the device that the topic names, cached by `device_of`."""
     _routes: dict[str, Sequence[Route]] = field(default_factory=dict, repr=False, compare=False)
 
     def route(self, topic: str) -> Sequence[Route]:

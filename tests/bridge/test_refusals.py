@@ -12,11 +12,13 @@ import mqtt5
 import pytest
 
 from edgewake.cloud.bridge.admission.allowance import MUTED_S
+from edgewake.cloud.bridge.admission.mapped import Mapper
 from edgewake.cloud.bridge.bridge import Bridge
 from edgewake.cloud.bridge.mqtt.ack_ledger import AckLedger
 from edgewake.protocol import topics
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.frames import record
+from edgewake.protocol.maps.compiling import compile_presets
 from tests.bridge.running import World, read, read_some, start
 from tests.bridge.thingsboard.alone import away, bridge
 from tests.services import PATIENCE_S, free_ports, part, port_is_open, wait_until
@@ -32,7 +34,7 @@ async def flooded(clock: FakeClock) -> Bridge:
     """A bridge to which a device owes much, and which keeps no dead letter of it any more, answers
     it no more, and has heard enough of its life.
     """
-    made = bridge(clock, away(10))
+    made = bridge(clock, away(10), Mapper(compile_presets(["zigbee2mqtt"]), ""))
     account = made.account(DEVICE)
     account.pay_for(int(OWED), 0)
     account.letters = account.laters = account.life_bytes = -OWED
@@ -51,6 +53,7 @@ KINDS = {
         {"response_topic": topics.ack(DEVICE), "correlation_data": b"1"},
     ),
     "status": (topics.status(DEVICE), {}),
+    "mapped": (f"zigbee2mqtt/{DEVICE}", {}),
 }
 
 
@@ -88,6 +91,39 @@ async def test_what_the_broker_awaits_is_acknowledged_and_who_awaits_an_answer_h
     assert made.metrics.outcomes["counted"] == 3
     made._on_publish(ledger, mqtt5.PublishPacket(topics.status(DEVICE), b"online"))
     assert made.metrics.outcomes["counted"] == 3, "that it is there is no reading"
+
+
+async def test_a_mapped_message_that_is_only_counted_is_acknowledged() -> None:
+    made, ledger = await flooded(FakeClock()), AckLedger()
+    for number in (1, 2):
+        made._on_publish(ledger, message(number, f"zigbee2mqtt/{DEVICE}", packet_id=number))
+    assert ledger.pubacks() == [1, 2]
+    assert made.metrics.outcomes["counted"] == 2
+
+
+async def test_a_gateway_over_its_share_is_muted_with_all_its_things_and_no_other() -> None:
+    clock = FakeClock()
+    made, ledger = bridge(clock, away(10)), AckLedger()
+    together = made._allowance.together("gateway", clock.monotonic_s())
+    together.pay_for(int(OWED), 0)
+    together.letters = -OWED
+
+    def says(gateway: str, thing: str) -> bool:
+        made._on_publish(ledger, message(1, topics.up(gateway, topics.of_thing(STREAM, thing))))
+        account = made._allowance.of_thing(thing, gateway, clock.monotonic_s())
+        return account.is_muted(clock.monotonic_s())
+
+    assert says("gateway", "one")
+    assert made._allowance.of_thing("two", "gateway", clock.monotonic_s()).is_muted(
+        clock.monotonic_s()
+    ), "it has said nothing yet"
+    assert says("gateway", "two")
+    assert made.metrics.outcomes["counted"] == 2
+    assert not says("other", "one"), "the same thing by another gateway"
+    clock.advance(2 * MUTED_S)
+    assert not made._allowance.of_thing("one", "gateway", clock.monotonic_s()).is_muted(
+        clock.monotonic_s()
+    )
 
 
 async def test_who_owes_nothing_is_never_muted_by_a_letter_too_many() -> None:

@@ -3,23 +3,27 @@
 What is promised: plain devices that wait for their answers, a house whose broker keeps messages,
 and programs that post under a key lose nothing, whatever is killed. Who speaks to nobody may lose
 what was said while its listener was dead: the oracle is told when that was.
+
+Bluetooth is not in it: what hears advertisements is bleak, which asks the system's BlueZ, and a
+process of ours has no port where others could stand in its place.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from edgewake.simulators.clients import Follower
 from tests.day import machine_things
+from tests.day.bridge_things import DoorJson, DoorLines, Eager, ThingsBoard
 from tests.day.collector import Collector, Letters
-from tests.day.machine_things import CanBus, Modbus, OpcUa
+from tests.day.machine_things import CanBus, Modbus, OpcUa, Program
 from tests.day.mqtt_things import House, Plain
 from tests.day.oracle import Oracle, Verdict
 from tests.day.sparkplug_things import HOST, Node
@@ -40,8 +44,36 @@ READY = '"event":"part.ready"'
 HOUR_MS = 3_600_000
 BEFORE_MS = 2_000
 """What was said so shortly before a listener was killed may have been on its way to it."""
-UNPROMISED = {"plant": ("modbus", "opcua", "can"), "house": ("sparkplug",)}
-"""Agent → families that speak to it and keep nothing."""
+UNPROMISED = {
+    "plant": ("modbus", "opcua", "can", "exec"),
+    "house": ("sparkplug",),
+    "bridge": ("sparkplug_bridge", "tasmota_bridge", "zigbee_bridge", "thingsboard"),
+}
+"""Part → families that speak to it and keep nothing, or say again what has no number."""
+AT_BROKER = ("sparkplug_bridge", "tasmota_bridge", "zigbee_bridge")
+"""Families that speak to the broker that is killed, and wait for no answer."""
+CLOCKS = (
+    "plain", "tasmota", "zigbee", "json", "lines",
+    "tasmota_bridge", "zigbee_bridge", "door_json", "door_lines",
+)  # fmt: skip
+"""Families that can be restarted, and have clocks that jump."""
+SHARE = 120
+"""Messages a second that a device may send."""
+BURST = 300
+"""Readings that an eager device says at once."""
+
+
+class Ports(NamedTuple):
+    """Where things and parts listen."""
+
+    modbus: int
+    opcua: int
+    posted: int
+    sent: int
+    access: int
+    door: int
+    thingsboard: int
+    can: int
 
 
 @dataclass(frozen=True)
@@ -57,6 +89,14 @@ class Size:
     can: int = 6
     json: int = 30
     lines: int = 20
+    program: int = 4
+    # at the bridge, with no agent
+    eager: int = 2
+    mapped: int = 10  # of Tasmota, and of Zigbee
+    gates: int = 2  # of three devices
+    thingsboard: int = 8
+    door_json: int = 10
+    door_lines: int = 6
 
 
 async def until(condition: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
@@ -76,16 +116,16 @@ class Day:
         *,
         every_s: float,
         size: Size | None = None,
+        faults: Container[str] | None = None,
         tell: Callable[[str], object] = lambda _: None,
     ) -> None:
-        """`tell`: is told what happens, in words."""
+        """`faults`: those that happen; None: all. `tell`: is told what happens, in words."""
         self.folder, self._every_s, self._tell = folder, every_s, tell
         self._size = size or Size()
+        self._wanted = faults
         self.oracle = Oracle()
         self.faults: list[str] = []
-        self._rng = random.Random(1)
         self._stack = AsyncExitStack()
-        self._channel = f"239.{self._rng.randrange(1, 250)}.{free_ports(1)[0] % 250}.7"
         self.collector = Collector(self.oracle, self._size.modbus, self._size.opcua)
         self.families: dict[str, list[Family]] = {}
         self._parts: dict[str, Process] = {}
@@ -116,10 +156,10 @@ class Day:
         self._broker = enter(run_mosquitto(self.folder / "broker"))
         self._home = enter(run_mosquitto(self.folder / "home"))
         self._kafka = enter(run_kafka(self.folder / "kafka"))
-        modbus, opcua, posted, sent, access = free_ports(5)
-        self._parts = self._configured(modbus, opcua, posted, sent, access)
+        ports = Ports(*free_ports(len(Ports._fields)))
+        self._parts = self._configured(ports)
         self._stack.callback(self._stop_parts)
-        self._make_families(modbus, opcua, posted, sent)
+        self._make_families(ports)
         for each in self.families.values():
             for one in each:
                 await one.start()
@@ -133,7 +173,7 @@ class Day:
         self._stack.callback(letters.stop)
         self.letters = letters
         self._followers = [
-            Follower(f"reader-{n}", [("127.0.0.1", access)], streams, self.collector.on_event)
+            Follower(f"reader-{n}", [("127.0.0.1", ports.access)], streams, self.collector.on_event)
             for n, streams in enumerate(self.collector.streams)
         ]
         for follower in self._followers:
@@ -145,9 +185,11 @@ class Day:
             if process.is_running():
                 process.stop()
 
-    def _configured(
-        self, modbus: int, opcua: int, posted: int, sent: int, access: int
-    ) -> dict[str, Process]:
+    @property
+    def _written(self) -> Path:
+        return self.folder / "ticks.jsonl"
+
+    def _configured(self, ports: Ports) -> dict[str, Process]:
         kafka = f'[kafka]\nbootstrap = "{self._kafka.bootstrap}"\n'
         mqtt = f"[mqtt]\nport = {self._broker.port}\n"
         home = f"broker = {{ port = {self._home.port} }}\n"
@@ -161,18 +203,24 @@ class Day:
             f'[[source]]\ntype = "sparkplug"\nstream = "hall"\nhost_id = "{HOST}"\n{home}'
         )
         plant = machine_things.sources(
-            self._size.modbus, self._size.opcua, (modbus, opcua), self._channel, file
-        )
+            self._size.modbus, self._size.opcua, (ports.modbus, ports.opcua), file,
+            self._written,
+        )  # fmt: skip
         intake = (
-            f'[[source]]\ntype = "http_intake"\nstream = "posted"\nport = {posted}\n'
+            f'[[source]]\ntype = "http_intake"\nstream = "posted"\nport = {ports.posted}\n'
             'connections_max = 64\ntime = { field = "t" }\n'
-            f'[[source]]\ntype = "http_intake"\nstream = "sent"\nport = {sent}\n'
+            f'[[source]]\ntype = "http_intake"\nstream = "sent"\nport = {ports.sent}\n'
             'connections_max = 64\npresets = ["all"]\n'
+        )
+        bridge = (
+            f'[maps]\npresets = ["tasmota", "zigbee2mqtt"]\n[http]\nport = {ports.door}\n'
+            f'[thingsboard]\nport = {ports.thingsboard}\n[sparkplug]\nhost_id = "{HOST}"\n'
+            f"[device]\nmessages_per_s = {SHARE}\nburst_s = 1\n"
         )
         texts = {
             "sequencer": ("sequencer", f'name = "sequencer-1"\n{kafka}'),
-            "bridge": ("bridge", f'name = "bridge-1"\n{mqtt}{kafka}'),
-            "access": ("access", f"port = {access}\n{kafka}"),
+            "bridge": ("bridge", f'name = "bridge-1"\n{mqtt}{kafka}{bridge}'),
+            "access": ("access", f"port = {ports.access}\n{kafka}"),
             "house": ("agent", self._agent("house", mqtt + house)),
             "plant": ("agent", self._agent("plant", mqtt + plant)),
             "intake": ("agent", self._agent("intake", mqtt + intake)),
@@ -181,17 +229,19 @@ class Day:
         for name, (command, text) in texts.items():
             config = self.folder / f"{name}.toml"
             config.write_text(text)
-            found[name] = part(command, config, self.folder / "logs" / f"{name}.log")
+            log = self.folder / "logs" / f"{name}.log"
+            found[name] = part(command, config, log, env=machine_things.environment(ports.can))
         return found
 
     def _agent(self, name: str, text: str) -> str:
         return f'device = "{name}"\ndata_dir = "{self.folder}/{name}"\n{text}'
 
-    def _make_families(self, modbus: int, opcua: int, posted: int, sent: int) -> None:
-        size, oracle, home = self._size, self.oracle, self._home.port
-        self.families = {
+    def _make_families(self, ports: Ports) -> None:
+        size, oracle = self._size, self.oracle
+        home, ours = self._home.port, self._broker.port
+        near: dict[str, list[Family]] = {
             "plain": [
-                Plain([f"sensor-{i}-{j}" for j in range(10)], self._broker.port, oracle)
+                Plain([f"sensor-{i}-{j}" for j in range(10)], ours, oracle)
                 for i in range(size.plain)
             ],
             "tasmota": [House("tasmota", [f"plug-{i}" for i in range(size.tasmota)], home, oracle)],
@@ -199,12 +249,41 @@ class Day:
             "sparkplug": [
                 Node(f"gw{i}", [f"d{j}" for j in range(3)], home, oracle) for i in range(size.nodes)
             ],
-            "modbus": [Modbus(size.modbus, modbus, oracle)],
-            "opcua": [OpcUa(size.opcua, opcua, oracle)],
-            "can": [CanBus(size.can, self._channel, oracle)],
-            "json": [Json([f"phone-{i}" for i in range(size.json)], posted, oracle)],
-            "lines": [Lines([f"host-{i}" for i in range(size.lines)], sent, oracle)],
+            "modbus": [Modbus(size.modbus, ports.modbus, oracle)],
+            "opcua": [OpcUa(size.opcua, ports.opcua, oracle)],
+            "can": [CanBus(size.can, ports.can, oracle)],
+            "json": [Json([f"phone-{i}" for i in range(size.json)], ports.posted, oracle)],
+            "lines": [Lines([f"host-{i}" for i in range(size.lines)], ports.sent, oracle)],
         }
+        self.families = near | self._far_families(ports)
+
+    def _far_families(self, ports: Ports) -> dict[str, list[Family]]:
+        """Those at the bridge, and a program."""
+        size, oracle, ours = self._size, self.oracle, self._broker.port
+        found: dict[str, list[Family]] = {
+            "exec": [Program(size.program, self._written, oracle)],
+            "eager": [Eager([f"eager-{i}" for i in range(size.eager)], ours, oracle)],
+            "sparkplug_bridge": [
+                Node(f"far{i}", [f"d{j}" for j in range(3)], ours, oracle, "sparkplug_bridge")
+                for i in range(size.gates)
+            ],
+            "thingsboard": [
+                ThingsBoard(
+                    [f"boiler-{i}" for i in range(size.thingsboard)], ports.thingsboard, oracle
+                )
+            ],
+            "door_json": [
+                DoorJson([f"app-{i}" for i in range(size.door_json)], ports.door, oracle)
+            ],
+            "door_lines": [
+                DoorLines([f"server-{i}" for i in range(size.door_lines)], ports.door, oracle)
+            ],
+        }
+        for kind in ("tasmota", "zigbee"):
+            names = [f"{kind}-far-{i}" for i in range(size.mapped)]
+            family = f"{kind}_bridge"
+            found[family] = [House(family, names, ours, oracle, at_ours=True)]
+        return found
 
     # --- the day ---
 
@@ -214,7 +293,7 @@ class Day:
         speaking = asyncio.create_task(self._speak(), name="speaking")
         try:
             await self._first_words(speaking)
-            plan = self._plan()
+            plan = [one for one in self._plan() if self._wanted is None or one[0] in self._wanted]
             for number, (name, happens) in enumerate(plan, 1):
                 due_s = began_s + seconds * number / (len(plan) + 1)
                 await asyncio.sleep(max(0.0, due_s - time.monotonic()))
@@ -258,15 +337,16 @@ class Day:
 
     def _plan(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
         return [
-            ("agent of the house killed", lambda: self._kill_agent("house")),
-            ("bridge killed", lambda: self._kill("bridge")),
+            ("agent of the house killed", lambda: self._kill_listener("house")),
+            ("bridge killed", lambda: self._kill_listener("bridge")),
+            ("devices send more than their share", self._burst),
             ("devices restarted", self._restart_devices),
             ("clocks jump back", lambda: self._jump(-6 * HOUR_MS)),
             ("firmware writes text", lambda: self._firmware(is_odd=True)),
             ("broker killed", self._kill_broker),
-            ("agent of the plant killed", lambda: self._kill_agent("plant")),
+            ("agent of the plant killed", lambda: self._kill_listener("plant")),
             ("clocks jump forward", lambda: self._jump(HOUR_MS // 30)),
-            ("agent of the programs killed", lambda: self._kill_agent("intake")),
+            ("agent of the programs killed", lambda: self._kill_listener("intake")),
             ("machines away", self._restart_machines),
             ("firmware writes numbers again", lambda: self._firmware(is_odd=False)),
             ("sequencer killed", lambda: self._kill("sequencer")),
@@ -279,35 +359,49 @@ class Day:
         process.start()
         await asyncio.to_thread(process.wait_for, READY)
 
-    async def _kill_agent(self, name: str) -> None:
+    async def _kill_listener(self, name: str) -> None:
         begin = now_ms()
         await self._kill(name)
         await self._heard_again(UNPROMISED.get(name, ()), begin)
 
     async def _heard_again(self, families: Iterable[str], begin: int) -> None:
         """Until something of each came that was said after it was killed."""
-        after = now_ms() + max(0, *(self._offset(name) for name in families), 0)
-        await until(
-            lambda: all(self.collector.newest[name] > after for name in families),
-            f"{', '.join(families)} are heard again",
-        )
+        after = now_ms()
+        unheard = set(families)
+
+        def are_all_heard() -> bool:
+            unheard.difference_update(
+                {name for name in unheard if self.collector.newest[name] > after}
+            )
+            return not unheard
+
+        try:
+            await until(are_all_heard, "they are heard again")
+        except AssertionError as error:
+            error.add_note(f"unheard: {sorted(unheard)}")
+            raise
         self.oracle.away(families, begin - BEFORE_MS, now_ms())
 
-    def _offset(self, family: str) -> int:
-        return max(thing.offset_ms for one in self.families[family] for thing in one.things)
-
     async def _kill_broker(self) -> None:
+        begin = now_ms()
         self._broker.process.kill()
         await asyncio.sleep(1.0)
         await asyncio.to_thread(self._broker.start)
+        await self._heard_again(AT_BROKER, begin)
+
+    async def _burst(self) -> None:
+        for one in self.families["eager"]:
+            assert isinstance(one, Eager)
+            await one.burst(BURST)
+            await until(partial(getattr, one, "postponed"), "some have to wait")
 
     async def _restart_devices(self) -> None:
-        for name in ("plain", "tasmota", "zigbee", "json", "lines", "sparkplug"):
+        for name in (*CLOCKS, "sparkplug", "sparkplug_bridge", "exec"):
             ones = self.families[name]
             begin = now_ms()
             for one in ones[:: 1 if len(ones) == 1 else 3]:
                 await one.restart()
-            if name == "sparkplug":
+            if name in ("sparkplug", "sparkplug_bridge", "exec"):
                 await self._heard_again([name], begin)
 
     async def _restart_machines(self) -> None:
@@ -319,13 +413,13 @@ class Day:
 
     async def _jump(self, by_ms: int) -> None:
         """The clocks of every third device that has one."""
-        for name in ("plain", "tasmota", "zigbee", "json", "lines"):
+        for name in (*CLOCKS, "thingsboard", "eager"):
             for one in self.families[name]:
                 for thing in one.things[::3]:
                     thing.offset_ms = by_ms
 
     async def _firmware(self, *, is_odd: bool) -> None:
-        for name in ("plain", "tasmota", "zigbee", "json", "lines", "sparkplug"):
+        for name in (*CLOCKS, "thingsboard", "exec", "sparkplug", "sparkplug_bridge"):
             for one in self.families[name]:
                 for thing in one.things[1::5] or one.things[:1]:
                     thing.is_odd = is_odd
@@ -359,6 +453,7 @@ class Day:
             "said": len(self.oracle.puts),
             "shown": len(self.oracle.cames),
             "kept aside": sum(self.oracle.besides.values()),
+            "of nodes without a birth": self.letters.sparkplug,
             "gaps told": len(self.collector.gaps),
             "faults": self.faults,
             "verdict": str(verdict),

@@ -1,9 +1,10 @@
 """Machines that are asked, or speak on a bus: Modbus registers (pymodbus), an OPC UA server
-(asyncua), messages of a CAN bus (python-can, over multicast on the loopback).
+(asyncua), messages of a CAN bus (python-can, over multicast on the loopback), and a program.
 """
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -20,6 +21,8 @@ from tests.day.oracle import Oracle
 from tests.day.things import ARRIVAL_MS, Thing, now_ms
 
 REGISTERS = 4
+GROUP = "239.74.163.7"
+"""Multicast group of the CAN bus."""
 
 
 class Modbus:
@@ -137,15 +140,18 @@ class OpcUa:
 
 
 class CanBus:
-    """Messages of a bus, one for each device."""
+    """Messages of a bus, one for each device.
 
-    def __init__(self, count: int, channel: str, oracle: Oracle) -> None:
+    `port`: of the bus; whoever listens to the same one on this machine hears all groups.
+    """
+
+    def __init__(self, count: int, port: int, oracle: Oracle) -> None:
         self.things = [Thing("can", f"Unit{i}", oracle, promised=False) for i in range(count)]
-        self._channel = channel
+        self._port = port
         self._bus: can.BusABC | None = None
 
     async def start(self) -> None:
-        self._bus = can.Bus(interface="udp_multicast", channel=self._channel)
+        self._bus = can.Bus(interface="udp_multicast", channel=GROUP, port=self._port)
 
     async def say(self) -> None:
         assert self._bus is not None
@@ -169,6 +175,43 @@ class CanBus:
         return 0
 
 
+class Program:
+    """What a program writes, a line a reading: `tail` of a file that grows."""
+
+    def __init__(self, count: int, file: Path, oracle: Oracle) -> None:
+        self.things = [Thing("exec", f"tick-{i}", oracle, promised=False) for i in range(count)]
+        self._file = file
+
+    async def start(self) -> None:
+        self._file.touch()
+
+    async def say(self) -> None:
+        puts = [thing.say() for thing in self.things]
+        lines = [
+            json.dumps({"thing": one.device, "t": one.t_ms, "n": one.n, "value": one.value}) + "\n"
+            for one in puts
+        ]
+        with self._file.open("a") as file:
+            file.writelines(lines)
+
+    async def restart(self) -> None:
+        """Another file of that name."""
+        self._file.rename(self._file.with_suffix(".old"))
+        self._file.touch()
+
+    async def stop(self) -> None:
+        """It is a file."""
+
+    @property
+    def waiting(self) -> int:
+        return 0
+
+
+def environment(port: int) -> dict[str, str]:
+    """By which python-can learns the port of the bus."""
+    return {"CAN_CONFIG": json.dumps({"port": port})}
+
+
 def dbc(path: Path, count: int) -> None:
     """The file that says what the messages of a CanBus mean."""
     text = 'VERSION ""\nNS_ :\nBS_:\nBU_: ECU\n'
@@ -179,9 +222,12 @@ def dbc(path: Path, count: int) -> None:
     path.write_text(text)
 
 
-def sources(modbus: int, opcua: int, ports: Sequence[int], channel: str, file: Path) -> str:
-    """The agent's tables that read them."""
-    text = ""
+def sources(modbus: int, opcua: int, ports: Sequence[int], file: Path, written: Path) -> str:
+    """The agent's tables that read them. `written`: by the program."""
+    text = (
+        '[[source]]\ntype = "exec"\nstream = "ticks"\ntime = { field = "t" }\n'
+        f'command = ["tail", "-n", "0", "-F", "{written}"]\n'
+    )
     for unit in range(1, modbus + 1):
         text += (
             f'[[source]]\ntype = "modbus_tcp"\nstream = "meter_{unit}"\nhost = "127.0.0.1"\n'
@@ -200,5 +246,5 @@ def sources(modbus: int, opcua: int, ports: Sequence[int], channel: str, file: P
     )
     return text + (
         f'[[source]]\ntype = "can"\nstream = "bus"\ninterface = "udp_multicast"\n'
-        f'channel = "{channel}"\ndbc = "{file}"\ninterval_s = 0\n'
+        f'channel = "{GROUP}"\ndbc = "{file}"\ninterval_s = 0\n'
     )

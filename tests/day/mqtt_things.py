@@ -26,9 +26,12 @@ PLAIN = "day_plain"
 """The stream of plain devices."""
 
 
-def connection(name: str, port: int) -> Client:
-    """A client that comes back by itself."""
+def connection(name: str, port: int, token: str = "", inflight: int = 20) -> Client:
+    """A client that comes back by itself. `token`: its user name; `inflight`: messages at once."""
     client = Client(CallbackAPIVersion.VERSION2, name, protocol=MQTTProtocolVersion.MQTTv311)
+    if token:
+        client.username_pw_set(token)
+    client.max_inflight_messages_set(inflight)
     client.reconnect_delay_set(0.2, 1.0)
     client.connect_async("127.0.0.1", port, keepalive=20)
     client.loop_start()
@@ -40,8 +43,12 @@ class Plain:
     has it, and sends the next one; without an answer it sends it again.
     """
 
+    family, stream = "plain", PLAIN
+    inflight = 20
+    """Messages under way at once."""
+
     def __init__(self, names: Sequence[str], port: int, oracle: Oracle) -> None:
-        self.things = [Thing("plain", name, oracle) for name in names]
+        self.things = [Thing(self.family, name, oracle) for name in names]
         self._port = port
         self._lock = threading.Lock()
         self._queues: dict[str, deque[tuple[int, bytes]]] = {name: deque() for name in names}
@@ -58,7 +65,9 @@ class Plain:
         self._pumping = asyncio.create_task(self._pump_for_ever())
 
     def _connected(self) -> Client:
-        client = connection(f"day-{self.things[0].name}-{self._epoch}", self._port)
+        client = connection(
+            f"day-{self.things[0].name}-{self._epoch}", self._port, inflight=self.inflight
+        )
         client.on_connect = self._on_connect
         client.on_message = self._on_message
         return client
@@ -142,10 +151,18 @@ class Plain:
 class House:
     """Devices on the broker of a house, which keeps their messages for who reads along."""
 
-    def __init__(self, family: str, names: Sequence[str], port: int, oracle: Oracle) -> None:
-        self.things = [Thing(family, name, oracle) for name in names]
+    def __init__(
+        self, family: str, names: Sequence[str], port: int, oracle: Oracle, *, at_ours: bool = False
+    ) -> None:
+        """`at_ours`: on the broker whose death the day brings, and so without a promise: nobody
+        waits for an answer, and what was under way when its listener died may come twice.
+        """
+        self.things = [
+            Thing(family, name, oracle, promised=not at_ours, may_double=at_ours) for name in names
+        ]
         self._family, self._port = family, port
-        self._grain_ms = 1000 if family == "tasmota" else 1
+        self._is_tasmota = family.startswith("tasmota")
+        self._grain_ms = 1000 if self._is_tasmota else 1
         self._boots = 0
         self._client: Client | None = None
 
@@ -157,7 +174,7 @@ class House:
         assert self._client is not None
         for thing in self.things:
             put = thing.say(grain_ms=self._grain_ms)
-            topic, body = (_tasmota if self._family == "tasmota" else _zigbee)(put)
+            topic, body = (_tasmota if self._is_tasmota else _zigbee)(put)
             # The client keeps it until the broker has it, also while there is no connection.
             self._client.publish(topic, json.dumps(body), qos=1)
 

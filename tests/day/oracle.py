@@ -10,7 +10,8 @@ Whoever drives the devices writes down
 Devices of two kinds are told apart. One that waits for an answer, or whose broker keeps its
 messages, is *promised*: each number comes. One that speaks to nobody (a bus, a register that is
 asked for, a message that is sent once) is not: a number that was said while its listener was dead
-may be missing, and only then.
+may be missing, and only then. What is said again and has no number of its own (`may_double`) may
+come twice where it was under way when its listener died, and only then.
 """
 
 from __future__ import annotations
@@ -35,6 +36,14 @@ class Put:
     late_ms: int = 0
     """The time may be later by so much: the device has no clock of its own."""
     promised: bool = True
+    said_ms: int | None = None
+    """When it was said, by a right clock; None: at `t_ms`."""
+    may_double: bool = False
+
+    @property
+    def at_ms(self) -> int:
+        """When it was said."""
+        return self.t_ms if self.said_ms is None else self.said_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,8 @@ class Verdict:
     """Came, and nobody said it."""
     excused: tuple[Key, ...] = ()
     """Missing, and said to nobody."""
+    doubled: tuple[Key, ...] = ()
+    """Came twice, and was under way to who died."""
     kept_again: tuple[Key, ...] = ()
     """Kept aside more than once, and shown never: whoever does not hear that it was refused says it
     again, and nothing of it is counted."""
@@ -74,7 +85,7 @@ class Verdict:
         return not any(
             getattr(self, name)
             for name in (one.name for one in fields(self))
-            if name not in ("excused", "kept_again", "odd_kept", "good")
+            if name not in ("excused", "doubled", "kept_again", "odd_kept", "good")
         )
 
     def __str__(self) -> str:
@@ -122,6 +133,7 @@ class Oracle:
         shown = Counter((one.device, one.n) for one in self.cames)
         by_key = {(one.device, one.n): one for one in self.cames}
         lost, excused = _missing(self.puts, shown, self.besides, self.aways)
+        twice, doubled = _twice(self.puts, shown, self.besides, self.aways)
         wrong_time, wrong_value, odd_lost, odd_kept = [], [], [], 0
         for key, put in self.puts.items():
             one = by_key.get(key)
@@ -139,7 +151,8 @@ class Oracle:
         return Verdict(
             lost=tuple(lost),
             excused=tuple(excused),
-            twice=tuple(key for key, count in shown.items() if count + (key in self.besides) > 1),
+            twice=tuple(twice),
+            doubled=tuple(doubled),
             kept_again=tuple(
                 key for key, count in self.besides.items() if count > 1 and key not in shown
             ),
@@ -163,6 +176,27 @@ def _missing(
     for key, put in puts.items():
         if key in shown or key in besides:
             continue
-        was_away = any(begin <= put.t_ms <= end for begin, end in aways.get(put.family, ()))
-        (excused if was_away and not put.promised else lost).append(key)
+        (excused if _was_away(put, aways) and not put.promised else lost).append(key)
     return lost, excused
+
+
+def _twice(
+    puts: Mapping[Key, Put],
+    shown: Mapping[Key, int],
+    besides: Mapping[Key, int],
+    aways: Mapping[str, list[tuple[int, int]]],
+) -> tuple[list[Key], list[Key]]:
+    """Twice; and twice where it was under way, and has no number."""
+    twice, doubled = [], []
+    for key, count in shown.items():
+        if count + (key in besides) < 2:
+            continue
+        put = puts.get(key)
+        is_excused = put is not None and put.may_double and count == 2 and _was_away(put, aways)
+        (doubled if is_excused else twice).append(key)
+    return twice, doubled
+
+
+def _was_away(put: Put, aways: Mapping[str, list[tuple[int, int]]]) -> bool:
+    """Did nobody listen when it was said?"""
+    return any(begin <= put.at_ms <= end for begin, end in aways.get(put.family, ()))

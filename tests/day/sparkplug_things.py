@@ -56,11 +56,17 @@ Payload = _message_class()
 class Node:
     """An edge node and its devices."""
 
-    def __init__(self, name: str, devices: Sequence[str], port: int, oracle: Oracle) -> None:
+    def __init__(
+        self,
+        name: str,
+        devices: Sequence[str],
+        port: int,
+        oracle: Oracle,
+        family: str = "sparkplug",
+    ) -> None:
         self._name, self._port = name, port
         self.things = [
-            Thing("sparkplug", f"{GROUP}.{name}.{device}", oracle, promised=False)
-            for device in devices
+            Thing(family, f"{GROUP}.{name}.{device}", oracle, promised=False) for device in devices
         ]
         self._lock = threading.RLock()
         self._seq = 0

@@ -63,6 +63,22 @@ def test_a_doubled_reading_is_noticed_also_where_one_of_them_was_kept_aside() ->
     assert set(oracle.judge().twice) == {("a", 3), ("bus", 5)}
 
 
+def test_what_has_no_number_may_come_twice_where_its_listener_died_and_nowhere_else() -> None:
+    oracle = a_day()
+    hour = 3_600_000
+    for n, said in ((20, T + 4), (21, T + 40)):  # by a clock that is an hour late
+        oracle.put(Put("f", "tb", n, said - hour, 1.0, 0, False, said, True))
+        for _ in range(2):
+            oracle.came(Came("tb", n, said - hour, 1.0))
+    oracle.came(oracle.cames[at(oracle, "bus", 4)])
+    oracle.away(["f"], T + 3, T + 5)
+    verdict = oracle.judge()
+    assert verdict.doubled == (("tb", 20),)
+    assert set(verdict.twice) == {("tb", 21), ("bus", 4)}
+    oracle.came(Came("tb", 20, T + 4 - hour, 1.0))
+    assert ("tb", 20) in oracle.judge().twice, "three times is once too often"
+
+
 def test_what_was_refused_and_said_again_is_kept_again_and_counted_never() -> None:
     oracle = a_day()
     oracle.put(Put("f", "a", 50, T, "E-9"))

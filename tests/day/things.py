@@ -28,6 +28,7 @@ class Thing:
     name: str
     oracle: Oracle
     promised: bool = True
+    may_double: bool = False
     n: int = 0
     offset_ms: int = 0
     """By which its clock is wrong."""
@@ -37,10 +38,14 @@ class Thing:
     def say(self, *, grain_ms: int = 1, late_ms: int = 0) -> Put:
         """Its next number, written down. `grain_ms`: of its clock; `late_ms`: it has none."""
         self.n += 1
-        t = now_ms() + self.offset_ms
+        said_ms = now_ms()
+        t = said_ms + self.offset_ms
         value = f"E-{self.n}" if self.is_odd else self.n * 0.5
         t_ms = t // grain_ms * grain_ms
-        put = Put(self.family, self.name, self.n, t_ms, value, late_ms, self.promised)
+        put = Put(
+            self.family, self.name, self.n, t_ms, value, late_ms, self.promised, said_ms,
+            self.may_double,
+        )  # fmt: skip
         self.oracle.put(put)
         return put
 

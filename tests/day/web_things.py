@@ -99,6 +99,7 @@ class Lines(_Posting):
     """Line protocol to /api/v2/write."""
 
     family = "lines"
+    measurement = "day"
 
     async def _is_taken(self, name: str, put: Put) -> bool:
         return await asyncio.to_thread(self._write, name, put)
@@ -106,7 +107,12 @@ class Lines(_Posting):
     def _write(self, name: str, put: Put) -> bool:
         with InfluxDBClient(self._url, "token", org="o", timeout=20_000, retries=False) as client:
             client.api_client.set_default_header("Idempotency-Key", f"{name}-{put.n}")
-            point = Point("day").tag("host", name).field("n", put.n).field("value", put.value)
+            point = (
+                Point(self.measurement)
+                .tag("host", name)
+                .field("n", put.n)
+                .field("value", put.value)
+            )
             try:
                 client.write_api(write_options=SYNCHRONOUS).write(
                     "bucket", record=point.time(put.t_ms, "ms")

@@ -5,12 +5,13 @@ asked for and complained about.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, ConsoleMessage, Page, expect
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from tests.chromium import chromium, open_page
@@ -94,3 +95,32 @@ async def visit(browser: Browser, server: AccessServer) -> AsyncIterator[Visit]:
     yield visit
     await page.unroute_all(behavior="wait")
     await page.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def live(browser: Browser, server: AccessServer) -> AsyncIterator[Visit]:
+    """The Live page, open and connected."""
+    async with watching(browser, server.url) as visit:
+        yield visit
+
+
+@asynccontextmanager
+async def watching(browser: Browser, address: str) -> AsyncIterator[Visit]:
+    """The Live page of a server, open and connected."""
+    page = await open_page(browser, viewport={"width": 1440, "height": 900})
+    visit = Visit(page)
+    page.on("request", lambda request: visit.requests.append(request.url))
+    page.on("console", lambda message: _note(visit, message))
+    page.on("pageerror", lambda error: visit.complaints.append(str(error)))
+    await page.goto(address, wait_until="domcontentloaded")
+    await expect(page.locator("#connection")).to_have_attribute("data-state", "live")
+    yield visit
+    await page.close()
+
+
+def _note(visit: Visit, message: ConsoleMessage) -> None:
+    """A 503 is none: it asks to come again, to who asks for the past of more streams than one
+    reader may have at once, as of all those that other tests left.
+    """
+    if message.type in {"error", "warning"} and "status of 503" not in message.text:
+        visit.complaints.append(message.text)

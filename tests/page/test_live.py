@@ -6,36 +6,17 @@ import asyncio
 import math
 import re
 import time
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
-from playwright.async_api import Browser, Route, expect
+from playwright.async_api import Route, expect
 
-from tests.chromium import LOOKS, accessibility_faults, open_page
+from tests.chromium import LOOKS, accessibility_faults
+from tests.keyboard import tab_to, walk
 from tests.page.conftest import Visit
-from tests.page.world import OPS, AccessServer, Writer
+from tests.page.world import OPS, AccessServer, Reading, Writer
 from tests.services import PATIENCE_S
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def live(browser: Browser, server: AccessServer) -> AsyncIterator[Visit]:
-    page = await open_page(browser, viewport={"width": 1440, "height": 900})
-    visit = Visit(page)
-    page.on("request", lambda request: visit.requests.append(request.url))
-    page.on(
-        "console",
-        lambda message: (
-            visit.complaints.append(message.text) if message.type in {"error", "warning"} else None
-        ),
-    )
-    page.on("pageerror", lambda error: visit.complaints.append(str(error)))
-    await page.goto(server.url, wait_until="domcontentloaded")
-    await expect(page.locator("#connection")).to_have_attribute("data-state", "live")
-    yield visit
-    await page.close()
 
 
 def furnish(writer: Writer, name: str) -> None:
@@ -98,7 +79,7 @@ async def test_a_stream_opens_with_charts_devices_and_events_and_its_link_can_be
     live: Visit, writer: Writer
 ):
     furnish(writer, "opened")
-    await live.page.get_by_role("link", name="opened_climate").click()
+    await live.page.get_by_role("link", name="opened_climate", exact=True).click()
     await expect(live.page.get_by_role("img", name="temperature over time")).to_be_visible()
     await expect(
         live.page.get_by_role("region", name="Latest of each device").locator("tbody tr")
@@ -122,6 +103,22 @@ async def test_search_finds_by_any_part_of_the_name_and_by_keyboard(live: Visit,
     await expect(live.page.locator("article[data-stream]")).to_have_count(1)
     await live.page.keyboard.type("zzz")
     await expect(live.page.get_by_text("Nothing is called")).to_be_visible()
+
+
+async def test_every_control_is_reached_by_keyboard_and_a_key_acts(live: Visit, writer: Writer):
+    furnish(writer, "keys")
+    await live.page.get_by_role("searchbox").fill("keys_")  # those of other tests come and go
+    for name in ("Stream keys_climate", "Stream keys_doors", "Query keys_busiest"):
+        await expect(live.page.get_by_role("article", name=name)).to_be_visible()
+    assert await walk(live.page) == []
+    await tab_to(live.page, "Keep keys_doors first")
+    await live.page.keyboard.press("Space")
+    pin = live.page.get_by_role("button", name="Keep keys_doors first")
+    await expect(pin).to_have_attribute("aria-pressed", "true")
+    await tab_to(live.page, "keys_doors")
+    await live.page.keyboard.press("Enter")
+    await live.page.wait_for_function("location.hash === '#/streams/keys_doors'")
+    assert await walk(live.page) == []
 
 
 async def test_names_and_texts_with_markup_stay_text(live: Visit, writer: Writer):
@@ -209,6 +206,55 @@ async def test_what_came_before_is_asked_for_until_the_server_answers(live: Visi
     await expect(card).not_to_contain_text("No reading that is kept")
     await live.page.unroute(past)
     await expect(card.locator(".figure")).to_have_text("19.5")
+
+
+@pytest.mark.parametrize("status", [404, 409, 422, 503])
+async def test_a_list_that_is_refused_says_why_until_it_is_there(live: Visit, status: int) -> None:
+    page, detail = live.page, f"no list <b>{status}</b>"
+
+    async def refused(route: Route) -> None:
+        await route.fulfill(status=status, json={"status": status, "detail": detail})
+
+    await page.route("**/v1/streams", refused)
+    await page.reload()
+    await expect(page.locator("main").get_by_role("status")).to_contain_text(detail)
+    await expect(page.locator("#connection-seen")).to_contain_text(detail)
+    await page.unroute("**/v1/streams")
+    await expect(page.locator("main").get_by_text(detail)).to_have_count(0)
+
+
+async def test_a_list_that_is_slow_loads_and_one_that_is_empty_says_how_to_send(
+    live: Visit,
+) -> None:
+    page, may_come = live.page, asyncio.Event()
+
+    async def held(route: Route) -> None:
+        await may_come.wait()
+        await route.fulfill(json={"streams": []})
+
+    await page.route("**/v1/streams", held)
+    await page.reload()
+    await expect(page.locator("main").get_by_role("status")).to_have_text("loading…")
+    may_come.set()
+    await expect(page.get_by_role("article", name="How to send")).to_be_visible()
+    await page.unroute_all(behavior="wait")
+
+
+@pytest.mark.parametrize(
+    ("status", "said"), [(401, "Log in"), (403, "Nothing here is yours to see")]
+)
+async def test_who_is_not_let_in_gets_a_form_in_place_of_an_empty_page(
+    live: Visit, status: int, said: str
+) -> None:
+    async def refused(route: Route) -> None:
+        await route.fulfill(status=status, json={"status": status, "detail": "no"})
+
+    await live.page.route("**/v1/streams", refused)
+    await live.page.reload()
+    await expect(live.page.get_by_role("heading", name=said)).to_be_visible()
+    await expect(live.page.get_by_label("Key or token")).to_be_visible()
+    await expect(live.page.locator("#live")).to_be_hidden()
+    await live.page.unroute_all(behavior="wait")
 
 
 async def test_what_is_read_from_the_past_and_from_the_feed_counts_once(live: Visit):
@@ -305,3 +351,33 @@ async def test_a_stream_that_is_not_followed_says_so_and_is_when_it_is_pinned(li
     await card.get_by_role("button", name="Keep zz_last first").click()
     await expect(card).to_contain_text("No reading that is kept")
     await live.page.evaluate("localStorage.clear()")
+
+
+async def test_a_stream_that_sends_much_has_its_lines_from_a_quarter_of_an_hour_ago(
+    live: Visit, writer: Writer
+) -> None:
+    for ago_s in range(840, 0, -60):
+        burst = [Reading("much_climate", f"dev-{i}", {"heat": float(ago_s)}) for i in range(60)]
+        writer.readings(burst, ago_s=ago_s)
+    await live.page.goto(f"{live.page.url.split('#')[0]}#/streams/much_climate")
+    await expect(live.page.get_by_role("img", name="heat over time")).to_be_visible()
+    steps = "() => edgewakeLive.live.streams.get('much_climate').fields.get('heat').state.steps"
+    await live.page.wait_for_function(f"(n) => ({steps})().length === n", arg=14)
+    found = await live.page.evaluate(f"({steps})().map((step) => step[1])")
+    assert found == [float(ago_s) for ago_s in range(840, 0, -60)]
+
+
+async def test_a_card_that_changes_its_place_keeps_the_focus(live: Visit, writer: Writer) -> None:
+    for name in ("moved_a", "moved_b"):
+        writer.reading(name, "dev", heat=1.0)
+    page = live.page
+    await page.get_by_role("searchbox").fill("moved_")
+    await expect(page.get_by_role("article", name="Stream moved_b")).to_be_visible()
+    await tab_to(page, "Keep moved_b first")
+    await page.keyboard.press("Enter")
+    first = page.locator("article").first
+    await expect(first).to_have_attribute("data-stream", "moved_b")
+    await expect(page.get_by_role("button", name="Keep moved_b first")).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(first).to_have_attribute("data-stream", "moved_a")
+    await expect(page.get_by_role("button", name="Keep moved_b first")).to_be_focused()

@@ -144,3 +144,15 @@ async def test_a_time_has_its_day_where_that_is_not_today(page: Page):
     assert "1999" in said[1]
     assert said[1].endswith(", 12:00:01")
     assert said[2:] == [f"records have waited since {said[1]}, and wait", "no time"]
+
+
+async def test_whole_numbers_of_a_table_stand_in_full_however_long(page: Page) -> None:
+    said = await page.evaluate(
+        """async () => {
+          const { cell } = await import("/page/live/format.js");
+          return [1_796_000_123, 12.3456, 5e9 + 0.5, 1e300, 53.2].map((one) => cell(one))
+            .concat(cell(53.2, "lat"));
+        }"""
+    )
+    whole = "1 796 000 123".replace(" ", "\u2009")
+    assert said == [whole, "12.35", "5.00e+9", "1.00e+300", "53.2", "53.20000"]

@@ -267,7 +267,9 @@ class Town:
 class AccessServer:
     """The real access server on a fixed port, so that a page finds it again."""
 
-    def __init__(self, config: KafkaConfig, directory: Path, *, heartbeat_s: float = 15) -> None:
+    def __init__(
+        self, config: KafkaConfig, directory: Path, *, heartbeat_s: float = 15, rights: str = ""
+    ) -> None:
         [self.port] = free_ports(1)
         keys = directory / "cursor.keys"
         keys.write_text(f"1 {secrets.token_hex(32)}\n")
@@ -277,7 +279,7 @@ class AccessServer:
             f'name = "page-access"\nops_url = "{OPS}"\nhost = "127.0.0.1"\nport = {self.port}\n'
             "cursor_key_file = "
             f'"{keys}"\nheartbeat_s = {heartbeat_s}\n\n'
-            f'[kafka]\nbootstrap = "{config.bootstrap}"\n'
+            f'[kafka]\nbootstrap = "{config.bootstrap}"\n{rights}'
         )
         self._directory = directory
         self._toml = toml

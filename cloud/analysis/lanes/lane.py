@@ -156,6 +156,8 @@ class Lane:
         config, job, now_ms = self.config, self.job, self.clock.now_ms()
         self._batches_before = self.counters.batches
         self._schedule.polls(now_ms)
+        # First of all the producer, which fences that of an earlier driver: only then is the record
+        # that is read next the last one.
         transactions = self._clients.enter_context(
             closing(LaneTransactions(config.kafka, self.name))
         )
@@ -166,6 +168,7 @@ class Lane:
             self.checkpoint, self._plan.ends.firsts, config.batch_records_max
         )
         if self._schedule.limit_to(most):
+            # Spark asks a source for its limit once, so the plan that was made is of no use.
             changed = self._planned()
         record = lane_start.begun(
             config, job, self.name, before, self._plan.ends,
@@ -201,7 +204,7 @@ class Lane:
 
     def _process(self, changed: DataFrame, batch: int) -> None:
         """Process a batch that Spark calls with; Spark records its end when this returns."""
-        self._started.wait()
+        self._started.wait()  # Spark may call before `start` has made what a batch uses
         with self._turn:
             if self._is_over or self._running is None:
                 raise Stopped(self.name)
@@ -217,6 +220,8 @@ class Lane:
                     batch,
                 )
                 raise
+        # Outside the turn, so that a report or a stop need not wait until the pause is over. Spark
+        # plans the next batch when this returns: the pause decides how much is in it.
         self._stopped.wait(self._schedule.rest_s(self.clock.now_ms()))
         self._schedule.polls(self.clock.now_ms())
 
@@ -315,6 +320,8 @@ class Lane:
         """
         if not self.finished:
             return
+        # Spark says nothing when it has made its note, and it may die before: hence a look again
+        # and again, and an end to it.
         deadline_s = self.clock.monotonic_s() + NOTE_TIMEOUT_S
         pause = threading.Event()
         while (

@@ -17,6 +17,7 @@ import mqtt5
 import orjson
 
 from edgewake.protocol import topics
+from edgewake.protocol.discovery.home_assistant import STREAM as DISCOVERY
 from edgewake.protocol.discovery.home_assistant import Described, described
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.maps.applying import (
@@ -93,7 +94,10 @@ class Mapper:
         """What a message gives, in order; nothing where it is to be ignored."""
         if isinstance(packet, Unreadable):
             return [Part(packet, Rejected(RejectReason.OVERSIZE, packet.why))]
-        event = partial(binary_event, packet.payload, packet.content_type, packet.user_properties)
+        properties = packet.user_properties
+        if not properties:  # no CloudEvent in binary mode
+            return self.parts_of(packet, received_at)
+        event = partial(binary_event, packet.payload, packet.content_type, properties)
         return self.parts_of(packet, received_at, event=event)
 
     def parts_of(
@@ -121,25 +125,25 @@ class Mapper:
         readings = outcome.readings
         if device:
             readings = [one._replace(device=device) for one in readings]
-        self._note_announced(readings, received_at)
         parts = [self._checked(packet, one) for one in readings]
-        parts += [
-            _status(one)
-            for one in readings
-            if one.is_there is not None and self._may_name(one.device)
-        ]
-        return parts + [_refused(packet, one) for one in outcome.refused]
-
-    def _note_announced(self, readings: Sequence[Mapped], now_ms: int) -> None:
         for one in readings:
-            found = described(self.maps, one, now_ms, prefix=self._prefix)
-            if found is None or not found.stream or not self._may_name(found.device):
-                continue
-            key = (found.device, found.stream, found.path)
-            self.announced.pop(key, None)
-            if len(self.announced) >= ANNOUNCED_MAX:
-                del self.announced[next(iter(self.announced))]
-            self.announced[key] = found
+            if one.stream == DISCOVERY:
+                self._note_announced(one, received_at)
+            if one.is_there is not None and self._may_name(one.device):
+                parts.append(_status(one))
+        for refusal in outcome.refused:
+            parts.append(_refused(packet, refusal))
+        return parts
+
+    def _note_announced(self, one: Mapped, now_ms: int) -> None:
+        found = described(self.maps, one, now_ms, prefix=self._prefix)
+        if found is None or not found.stream or not self._may_name(found.device):
+            return
+        key = (found.device, found.stream, found.path)
+        self.announced.pop(key, None)
+        if len(self.announced) >= ANNOUNCED_MAX:
+            del self.announced[next(iter(self.announced))]
+        self.announced[key] = found
 
     def _may_name(self, device: str) -> bool:
         return not self._devices or any(fnmatchcase(device, one) for one in self._devices)

@@ -16,6 +16,7 @@ from edgewake.cloud.bridge.admission.gateways import GatewayRule, Gateways
 from edgewake.cloud.bridge.admission.mapped import Part
 from edgewake.cloud.bridge.admission.records import device_in, thing_in
 from edgewake.protocol.errors import Rejected
+from edgewake.protocol.topics import UpTopic
 
 
 class Payers:
@@ -73,11 +74,8 @@ class Payers:
             found.append(part)
         return found
 
-    def check(self, topic: str, account: Account, size: int) -> None:
-        """May its sender say it? Raises Rejected, at the expense of `account`."""
-        named = thing_in(topic)
-        if named is None:
-            return
+    def check(self, named: UpTopic, account: Account, size: int) -> None:
+        """May its sender speak for this thing? Raises Rejected, at the expense of `account`."""
         try:
             self._gateways.check(named.via, named.device)
         except Rejected:

@@ -1,8 +1,8 @@
 """Writes this server's audit to `ew.audit`, which every operations server reads.
 
 The log has each entry first, and is the record. Kafka has what the pages show: who changed what,
-at whichever server, before a restart, too. Nothing waits for Kafka: what it does not confirm within
-DELIVERY_S is dropped there, and the log says how many entries that were.
+at whichever server, before a restart, too. Nothing waits for Kafka: what it does not confirm in
+time is dropped there (entry_writer.py), and the log says how many entries that were.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, Message
 from pydantic import ValidationError
 
-from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.ops.history.entry_writer import EntryWriter
 from edgewake.cloud.ops.tables.audit_ring import Audited, AuditEntry, AuditRing
 from edgewake.cloud.ops.tables.tables import Change
 from edgewake.protocol import topics
@@ -23,8 +22,6 @@ from edgewake.protocol.clock import Clock
 log = logging.getLogger("edgewake.ops")
 
 EVENT: Final = "ops.audit"
-DELIVERY_S: Final = 300.0
-"""Seconds that Kafka's client tries to write an entry."""
 SHOWN_S: Final = 1.0
 """The longest time that a reader waits for what this server has just written."""
 POLL_S: Final = 0.02
@@ -38,13 +35,9 @@ class AuditLog(logging.Handler):
         super().__init__(logging.INFO)
         self._ring = AuditRing()
         self._clock = clock
-        self._producer = clients.producer(
-            config, "ops-audit", **{"message.timeout.ms": round(DELIVERY_S * 1000)}
-        )
-        self._written = 0
-        """The number of the newest entry that this server wrote."""
-        self._dropped = 0
-        """Entries that Kafka does not have, and that the log has not yet said."""
+        self._writer = EntryWriter(config, "ops-audit", topics.AUDIT)
+        self._without_room = 0
+        """Entries for which the writer had no room, and that the log has not yet said."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Writes a log record to Kafka, if it belongs to the audit."""
@@ -59,15 +52,7 @@ class AuditLog(logging.Handler):
             status=facts["status"],
             detail=facts.get("detail", ""),
         )
-        try:
-            self._producer.produce(
-                topics.AUDIT,
-                value=entry.model_dump_json().encode(),
-                partition=0,
-                on_delivery=self._on_delivery,
-            )
-        except (BufferError, KafkaException):  # The client's queue is full while Kafka is away.
-            self._dropped += 1
+        self._without_room += not self._writer.put(entry.model_dump_json().encode())
 
     def take(self, change: Change) -> None:
         """Applies a record of `ew.audit`; an invalid one is skipped."""
@@ -84,8 +69,8 @@ class AuditLog(logging.Handler):
         """
         deadline_s = self._clock.monotonic_s() + SHOWN_S
         while self._clock.monotonic_s() < deadline_s:
-            self._producer.poll(0)
-            if not len(self._producer) and self._written < self._ring.next:
+            self._writer.poll()
+            if not self._writer.is_writing and self._writer.written < self._ring.next:
                 break
             await self._clock.sleep(POLL_S)
         return self._ring.newest(before=before, limit=limit)
@@ -94,21 +79,17 @@ class AuditLog(logging.Handler):
         """Says what was dropped, until cancelled."""
         while True:
             await self._clock.sleep(LOOK_S)
-            self._producer.poll(0)
-            if self._dropped:
+            self._writer.poll()
+            dropped = self._writer.take_dropped() + self._without_room
+            self._without_room = 0
+            if dropped:
                 log.warning(
-                    "Kafka was away: %d entries of the audit are in the log alone", self._dropped,
+                    "Kafka was away: %d entries of the audit are in the log alone",
+                    dropped,
                     extra={"event": "ops.audit_lost"},
-                )  # fmt: skip
-                self._dropped = 0
-
-    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            self._written = max(self._written, int(message.offset() or 0) + 1)
-        else:
-            self._dropped += 1
+                )
 
     def close(self) -> None:
         """Waits up to a second for what is being written."""
-        self._producer.flush(1)
+        self._writer.close()
         super().close()

@@ -2,7 +2,7 @@
 
 All servers see the same events, and the one that judges alerts writes them. The others keep theirs
 for PENDING_S, so that a successor writes what its predecessor did not. Nothing waits for Kafka:
-what it does not confirm within DELIVERY_S is dropped, and the log says how many entries that were.
+what it does not confirm in time is dropped (entry_writer.py), and the log says how many that were.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, Message
 from pydantic import ValidationError
 
-from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.ops.history.entry_writer import EntryWriter
 from edgewake.cloud.ops.tables.past import Noted, Past
 from edgewake.cloud.ops.tables.tables import Change
 from edgewake.protocol import topics
@@ -28,8 +27,6 @@ PENDING_S: Final = 60.0
 """Seconds that an entry waits for a writer, which is longer than a takeover."""
 PENDING_MAX: Final = 5_000
 """The most entries that wait; of more the oldest are dropped."""
-DELIVERY_S: Final = 300.0
-"""Seconds that Kafka's client tries to write an entry."""
 SAME_MS: Final = 15_000
 """The longest time between two servers' observations of one event, ms."""
 LOOK_S: Final = 0.5
@@ -42,15 +39,11 @@ class HistoryLog:
         self.past = Past(clock.now_ms, write=self._put)
         self._clock = clock
         self._leads = leads
-        self._producer = clients.producer(
-            config,
-            "ops-history",
-            **{"message.timeout.ms": round(DELIVERY_S * 1000)},
-        )
+        self._writer = EntryWriter(config, "ops-history", topics.HISTORY)
         self._pending: deque[Noted] = deque(maxlen=PENDING_MAX)
         self._has_led = False
-        self._dropped = 0
-        """Entries that are lost, and that the log has not yet said."""
+        self._too_old = 0
+        """Entries that waited too long, and that the log has not yet said."""
 
     def take(self, change: Change) -> None:
         """Applies a record of `ew.history`; an invalid one is skipped."""
@@ -66,7 +59,7 @@ class HistoryLog:
         """Writes until cancelled."""
         while True:
             await self._clock.sleep(LOOK_S)
-            self._producer.poll(0)
+            self._writer.poll()
             if self._leads():
                 self._write_pending(is_new=not self._has_led)
             self._has_led = self._leads()
@@ -78,33 +71,23 @@ class HistoryLog:
             if is_new and self.past.has(one, within_ms=SAME_MS):
                 self._pending.popleft()
                 continue
-            try:
-                self._producer.produce(
-                    topics.HISTORY,
-                    value=one.model_dump_json().encode(),
-                    partition=0,
-                    on_delivery=self._on_delivery,
-                )
-            except (BufferError, KafkaException) as error:  # The next turn tries again.
-                log.debug("history waits: %s", error)
-                return
+            if not self._writer.put(one.model_dump_json().encode()):
+                return  # the next turn tries again
             self._pending.popleft()
 
     def _forget_old(self) -> None:
         oldest = self._clock.now_ms() - PENDING_S * 1000
         while self._pending and self._pending[0].at < oldest:
             self._pending.popleft()
-            self._dropped += self._has_led  # else another server has written it
-        if self._dropped:
+            self._too_old += self._has_led  # else another server has written it
+        lost, self._too_old = self._writer.take_dropped() + self._too_old, 0
+        if lost:
             log.warning(
-                "Kafka was away: %d entries of the history are lost", self._dropped,
+                "Kafka was away: %d entries of the history are lost",
+                lost,
                 extra={"event": "ops.history_lost"},
-            )  # fmt: skip
-            self._dropped = 0
-
-    def _on_delivery(self, error: KafkaError | None, _: Message) -> None:
-        self._dropped += error is not None
+            )
 
     def close(self) -> None:
         """Waits up to a second for what is being written."""
-        self._producer.flush(1)
+        self._writer.close()

@@ -4,12 +4,10 @@ import { html, useEffect, useState } from "../vendor/htm/standalone.module.js";
 import { BoardCard, devicesOf, hasOwn, ownKey } from "../board/card.js";
 import { titleOf } from "../board/model.js";
 import { Series } from "./model.js";
+import { linesOf } from "./past.js";
 
 const LOOK_MS = 5_000; /* between two looks for a newer version, or a right that ended */
-const PAST_MINUTES = 15;
 const PAST_DEVICES_MAX = 50; /* of a group, that a chart asks the past of */
-const PAGE_MAX = 10_000; /* readings of one answer, as the server allows */
-const PAGES_MAX = 5; /* that one chart asks for when it begins; of more it has what the feed looks back at, and says so */
 
 /** What `path` gives now and every few seconds: {data, fault}. */
 function useKept(path) {
@@ -83,8 +81,8 @@ export class OwnSeries {
     const series = new Series();
     this.series.set(key, series);
     if (devices && (devices.size === 0 || devices.size > PAST_DEVICES_MAX)) return; /* then the chart begins now */
-    const past = await pastOf(source, field, devices);
-    if (past) series.precede(past);
+    const past = await linesOf(source, [field], devices).catch(() => null);
+    if (past) series.precede(past.get(field));
   }
 
   take(event) {
@@ -92,21 +90,4 @@ export class OwnSeries {
       if (event.stream === source && devices?.has(event.device) && typeof event[field] === "number") this.series.get(key).take(event[field], event.t);
     }
   }
-}
-
-/** A field of a stream over the last minutes; null where it is not answered, or more than PAGES_MAX have. `devices`: only these. */
-async function pastOf(source, field, devices) {
-  const where = devices && `device IN (${[...devices].map((one) => `'${one.replaceAll("'", "''")}'`).join(", ")})`;
-  const past = new Series();
-  let place = { from: `-${PAST_MINUTES}m` };
-  for (let page = 0; page < PAGES_MAX; page += 1) {
-    const query = new URLSearchParams({ ...place, limit: PAGE_MAX, select: `t, "${field}"`, ...(where && { where }) });
-    const answer = await fetch(`/v1/streams/${encodeURIComponent(source)}/events?${query}`, { headers: { Accept: "application/json" } }).catch(() => null);
-    if (!answer?.ok) return null;
-    const { events, cursor, live } = await answer.json();
-    for (const event of events) if (typeof event[field] === "number") past.take(event[field], event.t);
-    if (live) return past;
-    place = { after: cursor };
-  }
-  return null;
 }

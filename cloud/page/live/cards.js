@@ -8,7 +8,8 @@ import { Spark } from "./spark.js";
 
 const BARS_MAX = 6;
 const ROWS_MAX = 6;
-const STATES = { well: "heard as usual", late: "silent for longer than usual", unknown: "no word yet" };
+/** How a stream, or a device on one, is, in words. */
+export const STATES = { well: "heard as usual", late: "silent for longer than usual", unknown: "nothing heard lately" };
 
 const ASKING = "What came before is asked for.";
 const NOT_CONNECTED = "The server does not answer yet.";
@@ -105,12 +106,12 @@ const LONG_CHARS = 32; /* a text of a table's cell that is longer takes several 
 /** Is it a text, or a list, of more than one line? */
 export const isLong = (said) => (typeof said === "string" || Array.isArray(said)) && cell(said).length > LONG_CHARS;
 
-/** A table of rows; numbers stand right under their heading. `unitOf(column)`: what stands beside it. */
-export function Table({ rows, columns, isFinal = () => true, unitOf = () => "", caption }) {
+/** A table of rows; numbers stand right under their heading. `unitOf(column)`: what stands beside it; `hrefOf(row, column)`: where a cell leads. */
+export function Table({ rows, columns, isFinal = () => true, unitOf = () => "", hrefOf = () => null, caption }) {
   const isNumber = (name) => rows.some((row) => typeof row[name] === "number");
   return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}><table>
     <thead><tr>${columns.map((name) => html`<th scope="col" class=${isNumber(name) ? "n" : ""}>${words(name)}${unitOf(name) && html` <small>${unitOf(name)}</small>`}</th>`)}</tr></thead>
-    <tbody>${rows.map((row) => html`<tr data-final=${isFinal(row)}>${columns.map((name) => html`<td class=${isNumber(name) ? "n" : isLong(row[name]) ? "w" : ""}>${cell(row[name], name)}</td>`)}</tr>`)}</tbody>
+    <tbody>${rows.map((row) => html`<tr data-final=${isFinal(row)}>${columns.map((name) => html`<td class=${isNumber(name) ? "n" : isLong(row[name]) ? "w" : ""}>${hrefOf(row, name) ? html`<a href=${hrefOf(row, name)}>${cell(row[name], name)}</a>` : cell(row[name], name)}</td>`)}</tr>`)}</tbody>
   </table></div>`;
 }
 

@@ -21,9 +21,9 @@ export function StreamPage({ stream, now }) {
     ${stream.hasPlace && html`<section class="card tall"><${PlaceMap} stream=${stream} /></section>`}
     <div class="charts">${numbers.map(([name, field]) => html`<section class="card"><h2>${words(name)} <small>${[stream.unitOf(name), sinceOf(field.state.steps, now)].filter(Boolean).join(", ")}</small></h2><${Chart} steps=${field.state.steps} name=${name} /></section>`)}</div>
     <section class="card"><h2>Latest of each device <small>${stream.devices.size}</small></h2>
-      <${Table} rows=${devices.map((row) => ({ ...row, heard: age(now - (row.received_at ?? row.t)) }))} columns=${[...columns, "heard"]} unitOf=${(name) => stream.unitOf(name)} caption="Latest of each device" /></section>
+      <${Table} rows=${devices.map((row) => ({ ...row, heard: age(now - (row.received_at ?? row.t)) }))} columns=${[...columns, "heard"]} unitOf=${(name) => stream.unitOf(name)} hrefOf=${(row, name) => name === "device" && deviceHref(row.device)} caption="Latest of each device" /></section>
     <section class="card"><h2>Newest events</h2><ol class="events">${stream.newest.slice(0, 20).map((event) => html`<li>
-      <time title=${moment(event.t)}>${instant(event.t)}</time> <b>${event.device}</b> <code>${fieldsOf(event)}</code></li>`)}</ol></section>`;
+      <time title=${moment(event.t)}>${instant(event.t)}</time> <b><a href=${deviceHref(event.device)}>${event.device}</a></b> <code>${fieldsOf(event)}</code></li>`)}</ol></section>`;
 }
 
 export function QueryPage({ query }) {
@@ -33,6 +33,8 @@ export function QueryPage({ query }) {
     <section class="card"><h2>Newest windows</h2>${rows.length ? html`<${Table} rows=${rows} columns=${["window", ...columnsOf(query.rows), "revision"]}
       isFinal=${(row) => query.isFinal(row)} caption=${query.name} />` : html`<p class="quiet">No window yet.</p>`}</section>`;
 }
+
+export const deviceHref = (device) => `#/devices/${encodeURIComponent(device)}`;
 
 function fieldsOf({ stream, device, epoch, seq, t, received_at, ...fields }) {
   return JSON.stringify(fields);

@@ -58,10 +58,17 @@ export const counted = (number, many) => `${whole(number)} ${number === 1 ? many
 const isCounted = (one) => one !== null && typeof one === "object" && "item" in one && "count" in one;
 const DEGREES = new Set(["lat", "lon"]); /* four digits of a place are a kilometre */
 
-/** A cell of a table: numbers short, lists as words, other objects as JSON, nothing as a dash. `name`: of its column. */
+const LONG_NUMBER = 1e9; /* from then on a short number is a power of ten, which says nothing of an epoch or an offset */
+
+function numberCell(number, name) {
+  if (DEGREES.has(name)) return number.toFixed(5);
+  return Number.isSafeInteger(number) && Math.abs(number) >= LONG_NUMBER ? whole(number) : value(number);
+}
+
+/** A cell of a table: numbers short (whole ones in full), lists as words, other objects as JSON, nothing as a dash. `name`: of its column. */
 export function cell(content, name) {
   if (content === null || content === undefined) return "–";
-  if (typeof content === "number") return DEGREES.has(name) ? content.toFixed(5) : value(content);
+  if (typeof content === "number") return numberCell(content, name);
   if (Array.isArray(content)) return content.map((one) => (isCounted(one) ? `${one.item} ${whole(one.count)}` : cell(one))).join(", ") || "–";
   if (typeof content === "object") return JSON.stringify(content);
   return String(content);

@@ -100,6 +100,7 @@ export class StreamModel {
     this.arrivals = []; /* times, ms, of the last arrivals, for the rate and the usual pause */
     this.heardAt = null;
     this.isPastKnown = false; /* has the server said what came before? */
+    this.isPastCut = false; /* was that more than is kept of it here? */
     this.tookAt = 0; /* when the last one was taken, by the page's clock */
     this.beganAt = null; /* when the first that was taken had come, at the server */
     this.preceding = new Set(); /* ids of what was read from the past: the feed may bring it, too */
@@ -172,10 +173,10 @@ export class StreamModel {
     return since.length / Math.max(1, (now - since[0]) / 1000);
   }
 
-  /** well, late (no word for five of its usual pauses) or unknown. */
+  /** well, late (no word for five of its usual pauses) or unknown: nothing lately, and too little to have a usual pause. */
   state(now) {
     if (this.heardAt === null) return "unknown";
-    if (this.arrivals.length < PAUSE_ARRIVALS_MIN) return "well";
+    if (this.arrivals.length < PAUSE_ARRIVALS_MIN) return now - this.heardAt > KEPT_MS ? "unknown" : "well";
     const pause = (this.arrivals.at(-1) - this.arrivals[0]) / (this.arrivals.length - 1);
     const isSilent = now - this.heardAt > Math.max(SILENT_MIN_MS, PAUSE_AMBER * pause);
     return isSilent && now - this.tookAt > CATCHING_UP_MS ? "late" : "well";
@@ -297,6 +298,16 @@ export class Live {
       const [x, y] = [rank(a), rank(b)];
       return x[0] - y[0] || (x[1] === y[1] ? 0 : x[1] - y[1]) || a.name.localeCompare(b.name);
     });
+  }
+
+  /** [name, its streams] of the devices whose name `has` what is sought, by name; of the system's own streams none. */
+  devicesCalled(has) {
+    const found = new Map();
+    for (const { name, devices, isOfSystem } of this.streams.values()) {
+      if (isOfSystem) continue;
+      for (const device of devices.keys()) if (has(device)) found.set(device, [...(found.get(device) ?? []), name]);
+    }
+    return [...found].sort(([a], [b]) => a.localeCompare(b, "en", { numeric: true }));
   }
 
   /** What is not as it should be: {href, text} of each query that does not run and each stream that is silent for longer than usual, the

@@ -29,7 +29,7 @@ function Raised() {
     ${GROUPS.map(([state, title]) => {
       const all = items.filter((one) => one.state === state);
       const shown = state === "resolved" ? all.slice(0, OVER_SHOWN) : all;
-      return shown.length > 0 && html`<section class="card raised" data-state=${state} key=${state}><h2>${title} <small>${all.length}</small></h2>
+      return shown.length > 0 && html`<section class="card raised" data-state=${state} data-severity=${worstOf(shown)} key=${state}><h2>${title} <small>${all.length}</small></h2>
         <ul>${shown.map((one) => html`<${Row} key=${`${one.rule}|${one.key}`} alert=${one} again=${loaded.again} withRule />`)}</ul></section>`;
     })}
     ${total > items.length && html`<p class="quiet">${total - items.length} more are not shown.</p>`}`}<//>`;
@@ -64,6 +64,9 @@ function Row({ alert, again, withRule }) {
         : html`<${Snooze} name=${alert.key} act=${(seconds) => say("snooze", { seconds })} />`}</span>`}</li>`;
 }
 
+/** Red is for what somebody should act on now: not for a group of which all are `info`. */
+const worstOf = (alerts) => (alerts.every(({ severity }) => severity === "info") ? "info" : "warning");
+
 const WENT = { sent: "told", waiting: "tries to tell", given_up: "could not tell" };
 
 /** What an alert is about: its field with the value and unit, or a sentence, without the name that stands before it. */
@@ -97,7 +100,7 @@ export function AlertRule({ name, params }) {
           location.hash = "#/alerts";
         }} confirm=${`Remove ${name} and its alerts?`} done="removed">Remove<//></p>
       ${alerts.length === 0 && html`<p class="card quiet">It has raised nothing in the last week.</p>`}
-      ${alerts.map((alert) => html`<section class="card raised" key=${alert.key} data-state=${alert.state}>
+      ${alerts.map((alert) => html`<section class="card raised" key=${alert.key} data-state=${alert.state} data-severity=${rule.severity}>
         <ul><${Row} alert=${{ ...alert, field: rule.value, unit: rule.unit, severity: rule.severity, quiet_until: rule.quiet_until }} again=${loaded.again} /></ul><${History} alert=${alert} /></section>`)}
       ${notes.length > 0 && html`<h2 class="gap">Told</h2><${Rows} caption="Told" rows=${notes} columns=${[
         ["made_at", "when", { view: ({ made_at }) => html`<${Ago} at=${made_at} />` }],

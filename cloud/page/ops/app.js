@@ -1,7 +1,7 @@
 /* The operations pages. The address says what is shown (#/devices/car-07?…), so a colleague who opens the link sees the same. */
 
 import { html, render } from "../vendor/htm/standalone.module.js";
-import { byId, decode, setUpTheme } from "../dom.js";
+import { byId, decode, keepFocus, setUpTheme } from "../dom.js";
 import { AlertRule, Alerts } from "./alerts.js";
 import { Ask } from "./ask.js";
 import { Board, Boards } from "./boards.js";
@@ -76,6 +76,7 @@ function draw() {
 }
 
 setUpTheme(byId("theme"));
+keepFocus(byId("screen"));
 addEventListener("hashchange", () => {
   draw();
   byId("screen").focus({ preventScroll: true });

@@ -73,6 +73,7 @@ export function SqlEditor({ id, label, first, onText, onSend, faults }) {
       colour(area);
       underline(area, calls.current.faults);
     };
+    area.addEventListener("keyup", (event) => event.key === "Tab" && event.stopImmediatePropagation()); /* for the jar a change: it would take the focus back from who tabs on */
     jar.current = CodeJar(area, paint, { catchTab: false, addClosing: false, tab: "  " });
     area.style.outline = "";
     jar.current.updateCode(first);

@@ -113,6 +113,7 @@ class Courier:
     async def stop(self) -> None:
         """Deliver no more; a call that is under way is waited for."""
         self._is_stopping = True
+        # A call is not cut off: nobody would know whether its endpoint has the batch.
         task, self._task = self._task, None
         if task is None:
             return
@@ -132,6 +133,7 @@ class Courier:
             try:
                 await self._deliver()
                 self.trouble = ""
+            # What may be there again in a moment: Kafka, a stream, a key that an operator adds.
             except (Unavailable, UnknownStream, ViewEnded, sealing.UnknownKey) as error:
                 self.trouble = str(error)
                 await self._check_right()
@@ -186,6 +188,7 @@ class Courier:
         most = min(delivery.events_max, delivery.events_at_once or delivery.events_max)
         batch = await reading.next(most, delivery.wait_s)
         to = self._encoded(batch.to)
+        # Between reading and calling: what a reader may not see any more is not sent.
         await self._check_right()
         if self.delivery.state is not DeliveryState.ACTIVE:
             return False

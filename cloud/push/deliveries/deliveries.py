@@ -189,12 +189,7 @@ class Deliveries:
         owner, partition = self._owners(reader, client)
         async with partition.lock(owner):
             old = _find(partition, owner, name)
-            if old is None:
-                self._check_room(owner)
-            else:
-                if must_be_new and not _has_secret(old, asked.secret):
-                    raise DeliveryExists(f"you have a delivery named {name}: choose another name")
-                self._check_letters(old, reader)
+            self._check_may_put(owner, old, name, asked, reader, must_be_new=must_be_new)
             url = str(asked.url)
             headers = own_headers.after(asked.headers, url, _known_target(old))
             host = await self._services.caller.check(url)
@@ -202,45 +197,36 @@ class Deliveries:
                 Subscription(streams=asked.streams, where=asked.where, select=asked.select)
             )
             await self._services.hub.check(wanted.streams, reader, Action.WAKE)
-            before = None if old is None else old.delivery
             cursor = await begin(
                 self._services.hub,
                 wanted,
                 reader,
                 after=asked.after,
                 start=asked.start,
-                before=None if before is None else before.cursor,
+                before=None if old is None else old.delivery.cursor,
                 now_ms=self._clock.now_ms(),
             )
             made, secrets = self._secrets(asked.secret, old)
-            now = self._clock.now_ms()
-            id_ = self._random_bytes(ID_BYTES).hex() if before is None else before.id
             right = lease_rights.right_of(reader, wanted.streams, Action.READ, where=wanted.where)
+            # Only now, when nothing can be refused any more: an endpoint waits for no request that
+            # comes to nothing.
             if old is not None:
                 await self._stopped(partition, old, reader)
-                before = old.delivery  # it may have gone on meanwhile
-                cursor = before.cursor if asked.after is None else cursor
-            base = before or Delivery(
-                id=id_,
-                owner=owner,
-                name=name,
-                streams=wanted.streams,
-                cursor=cursor,
-                endpoint_host=host,
-                sealed="",
-                created_at=now,
-                changed_at=now,
-            )
+                # It went on meanwhile, so what it has by now counts, and not what was found above.
+                if asked.after is None:
+                    cursor = old.delivery.cursor
+            base = self._new(owner, name, wanted, cursor) if old is None else old.delivery
             endpoint = Endpoint(url, secrets, "", headers)
-            delivery = delivery_state.enabled(base, now=now).but(
+            delivery = delivery_state.enabled(base, now=self._clock.now_ms()).but(
                 streams=wanted.streams,
                 where=wanted.where,
                 select=wanted.select,
                 on_gap=asked.on_gap,
                 cursor=cursor,
+                # A batch in hand is from its cursor on: from another one it would be other events.
                 pending=base.pending if base.cursor == cursor else None,
                 endpoint_host=host,
-                sealed=self._services.sealer.seal(id_, endpoint),
+                sealed=self._services.sealer.seal(base.id, endpoint),
                 kind=asked.kind,
                 events_max=asked.events_max,
                 events_at_once=None,
@@ -250,6 +236,39 @@ class Deliveries:
             courier = old or Courier(delivery, partition.writer, self._services)
             await self._changed(partition, courier, delivery)
             return courier, made, old is None
+
+    def _check_may_put(
+        self,
+        owner: str,
+        old: Courier | None,
+        name: str,
+        asked: DeliveryRequest,
+        reader: Principal,
+        *,
+        must_be_new: bool,
+    ) -> None:
+        """Raises TooManyDeliveries, DeliveryExists or RequestError."""
+        if old is None:
+            self._check_room(owner)
+            return
+        if must_be_new and not _has_secret(old, asked.secret):
+            raise DeliveryExists(f"you have a delivery named {name}: choose another name")
+        self._check_letters(old, reader)
+
+    def _new(self, owner: str, name: str, wanted: Subscription, cursor: str) -> Delivery:
+        """A delivery that has neither endpoint nor right yet."""
+        now = self._clock.now_ms()
+        return Delivery(
+            id=self._random_bytes(ID_BYTES).hex(),
+            owner=owner,
+            name=name,
+            streams=wanted.streams,
+            cursor=cursor,
+            endpoint_host="",
+            sealed="",
+            created_at=now,
+            changed_at=now,
+        )
 
     def _secrets(self, given: str | None, old: Courier | None) -> tuple[str | None, str]:
         """The secret that was made, and what is kept. Raises RequestError."""

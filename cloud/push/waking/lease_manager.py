@@ -400,6 +400,8 @@ class LeaseManager:
                 self._change_and_store(managed, lease_state.left(lease))
                 self.count_anew(managed)
             case LeaseState.WAITING | LeaseState.NOTIFIED:
+                # Not stored here: the wake-up itself is stored before it is called, and a proxy
+                # that dies between the two is followed by one that finds it due again.
                 managed.lease = lease_state.due(lease)
                 managed.is_waking = True
                 self._let_wake(managed)

@@ -7,6 +7,7 @@ import random
 from confluent_kafka import Producer
 
 from edgewake.cloud.bridge.admission.catalogue import Catalogue
+from edgewake.cloud.bridge.admission.mapped import Mapper
 from edgewake.cloud.bridge.admission.register import Register
 from edgewake.cloud.bridge.bridge import Bridge
 from edgewake.cloud.bridge.config import BridgeConfig
@@ -22,8 +23,8 @@ def away(room: int) -> Producer:
     )
 
 
-def bridge(clock: FakeClock, producer: Producer) -> Bridge:
-    """A bridge that gives its records to this client."""
+def bridge(clock: FakeClock, producer: Producer, mapper: Mapper | None = None) -> Bridge:
+    """A bridge that gives its records to this client, and maps other topics by `mapper`."""
     config = BridgeConfig()
     return Bridge(
         config,
@@ -37,4 +38,5 @@ def bridge(clock: FakeClock, producer: Producer) -> Bridge:
         outbox=Outbox(),
         clock=clock,
         rng=random.Random(1),
+        mapper=mapper,
     )

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
-from tests.chromium import LOOKS_WITHOUT_WALLS, accessibility_faults, chromium, open_page
+from tests.chromium import LOOKS, accessibility_faults, chromium, open_page
 from tests.ops.alerts.conftest import Alerts
 from tests.ops.alerts.receivers import Mail
 
@@ -106,7 +106,7 @@ async def test_who_edits_what_another_changed_is_told_and_can_load_it(
     await page.close()
 
 
-@pytest.mark.parametrize(("width", "theme"), LOOKS_WITHOUT_WALLS)
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
 async def test_every_screen_is_accessible_and_no_wider_than_its_window(
     browser: Browser, alerts: Alerts, width: int, theme: str
 ):

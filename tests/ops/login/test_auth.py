@@ -215,6 +215,23 @@ async def test_who_read_a_dead_letter_is_logged_and_who_read_a_list_is_not(
     assert found == [("wall", *one, 200) for one in wanted]
 
 
+async def test_what_a_page_asks_while_somebody_types_a_rule_is_not_in_the_audit(
+    access: Access, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, logger="edgewake.ops"):
+        for path in ("/v1/alerts:check", "/v1/queries:check", "/v1/queries:preview"):
+            assert (await ask(access, path, {"X-API-Key": KEY}, "POST")).status_code == 200
+        assert (
+            await ask(access, "/v1/alerts:check", {"X-API-Key": READ_KEY}, "POST")
+        ).status_code == 403
+    found = [
+        (r.holder, r.path, r.status)
+        for r in caplog.records
+        if getattr(r, "event", "") == "ops.audit"
+    ]
+    assert found == [("ann", "/v1/queries:preview", 200), ("wall", "/v1/alerts:check", 403)]
+
+
 async def test_a_read_that_takes_long_is_answered_only_while_its_key_is_there(
     access: Access, key_file: Path
 ) -> None:

@@ -5,14 +5,26 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, BrowserContext, Page, expect
+from playwright.async_api import Browser, BrowserContext, Page, Route, expect
 
+from edgewake.protocol.ops.faults import FaultsView
 from tests.chromium import chromium, shared_context
 from tests.ops.service import Ops, running
 from tests.services import Kafka
+
+FAULTS: Final = FaultsView.model_validate(
+    {
+        "parts": [{"name": "bridge-1", "state": "ready", "restarts": 0}],
+        "links": [{"name": "devices", "text": "devices → broker", "is_cut": False}],
+        "faults": [],
+        "verdict": None,
+    }
+)
+"""What `edgewake up --faults` would answer; without it there is nothing to break."""
 
 
 @pytest.fixture(scope="package")
@@ -74,3 +86,8 @@ async def visiting(context: BrowserContext, ops: Ops) -> AsyncIterator[Visit]:
 async def log_in(visit: Visit, ops: Ops) -> None:
     await visit.page.goto(ops.url + ops.client.post("/v1/tickets").json()["path"])
     await expect(visit.page.get_by_role("link", name="Devices", exact=True)).to_be_visible()
+
+
+async def answer_faults(route: Route) -> None:
+    """The answer to `/v1/faults` of a system that has them."""
+    await route.fulfill(content_type="application/json", body=FAULTS.model_dump_json())

@@ -16,7 +16,7 @@ from edgewake.protocol.frames.dead_letter import DeadLetter
 from edgewake.protocol.ops.device import DeviceSeen
 from tests.chromium import LOOKS, PATIENCE_MS, accessibility_faults, open_page
 from tests.ops.conftest import Writer
-from tests.ops.screens.conftest import Visit
+from tests.ops.screens.conftest import Visit, answer_faults
 from tests.ops.service import Ops, running
 from tests.ops.test_app import declare, eventually, sql
 from tests.services import Kafka, wait_until
@@ -27,7 +27,7 @@ SCREENS = (
     "#/letters", "#/letters/999999999", "#/clients", "#/audit", "#/history",
     "#/history?show=events", "#/trace", "#/trace?token=1.1", "#/summaries", "#/summaries/none.none",
     "#/boards", "#/alerts", "#/gaps", "#/enrolment", "#/deliveries", "#/erasures",
-    "#/boards?source=none&field=none", "#/alerts?show=destinations", "#/none",
+    "#/boards?source=none&field=none", "#/alerts?show=destinations", "#/faults", "#/none",
 )  # fmt: skip
 
 CUT = """() => [...document.querySelectorAll("main .rows, main .states span, main .texts li")]
@@ -143,6 +143,7 @@ async def test_every_screen_is_accessible_and_no_wider_than_its_window(
 ):
     await visit.page.set_viewport_size({"width": width, "height": 900})
     await visit.page.evaluate("(theme) => (document.documentElement.dataset.theme = theme)", theme)
+    await visit.page.route("**/v1/faults", answer_faults)
     for address in SCREENS:
         await visit.open(address)
         await expect(visit.page.locator("main .card").first).to_be_visible()
@@ -152,6 +153,7 @@ async def test_every_screen_is_accessible_and_no_wider_than_its_window(
         assert faults == [], f"{address}: {json.dumps(faults)}"
         if width == 390:
             assert await visit.page.evaluate(CUT) == [], f"{address}: cut on a phone"
+    await visit.page.unroute_all(behavior="wait")
 
 
 async def test_a_server_that_is_away_is_said_and_what_was_seen_goes_on_when_it_is_back(

@@ -31,6 +31,7 @@ LISTS = {
     "#/audit": "/v1/audit",
     "#/deliveries": "/v1/deliveries",
     "#/erasures": "/v1/erasures",
+    "#/gaps": "/v1/streams",
     "#/alerts?show=destinations": "/v1/destinations",
 }
 PAGES = {
@@ -41,8 +42,12 @@ PAGES = {
     "#/boards/none": "/v1/boards/none",
     "#/alerts/none": "/v1/alerts/none",
     "#/erasures/none": "/v1/erasures/none",
+    "#/": "/v1/overview",
+    "#/trace?token=1.1": "/v1/acks/1.1",
+    "#/enrolment": "/v1/claims",
+    "#/faults": "/v1/faults",
 }
-"""Pages of one thing, and where each asks for it."""
+"""Pages of one thing, or of several, and what each asks for first."""
 EMPTY = {
     "#/boards": "No board yet",
     "#/alerts": "Nothing is wrong",
@@ -57,6 +62,7 @@ EMPTY = {
     "#/audit": "Nothing was changed",
     "#/deliveries": "Nothing is delivered to a webhook",
     "#/erasures": "Nothing was erased",
+    "#/gaps": "No stream yet",
     "#/alerts?show=destinations": "Nobody is told yet",
 }
 Answer = Callable[[Route], Awaitable[None]]
@@ -140,6 +146,39 @@ async def test_a_list_that_is_slow_says_that_it_loads(visit: Visit, address: str
     await expect(visit.page.get_by_text("loading…").first).to_be_visible()
     is_answered.set()
     await expect(visit.page.get_by_text("loading…")).to_have_count(0)
+
+
+@pytest.mark.parametrize("status", [404, 409, 422, 503])
+async def test_a_question_that_is_refused_says_why_and_can_be_asked_again(
+    visit: Visit, status: int
+) -> None:
+    page, detail = visit.page, f"no such answer <b>{status}</b>"
+
+    async def refused(route: Route) -> None:
+        body = json.dumps({"status": status, "title": "t", "detail": detail})
+        await route.fulfill(status=status, content_type="application/problem+json", body=body)
+
+    await visit.open("#/none")
+    await page.route("**/v1/sql", refused)
+    await visit.open("#/ask?sql=SELECT%201%20AS%20one")
+    await page.get_by_role("button", name="Ask").click()
+    await expect(page.locator(".fault")).to_have_text(detail)
+    await page.unroute("**/v1/sql")
+    await page.get_by_role("button", name="Ask").click()
+    await expect(page.get_by_role("region", name="Answer")).to_contain_text("1")
+    await expect(page.locator(".fault")).to_have_count(0)
+
+
+async def test_codes_and_passwords_that_are_not_there_are_said(visit: Visit) -> None:
+    async def none(route: Route) -> None:
+        await route.fulfill(json={"items": [], "devices": [], "certificates": []})
+
+    await visit.open("#/none")
+    for path in ("claims", "credentials"):
+        await visit.page.route(f"**/v1/{path}", none)
+    await visit.open("#/enrolment")
+    for said in ("No code is good now", "No device has a password or a certificate"):
+        await expect(visit.page.get_by_text(said)).to_be_visible()
 
 
 @pytest.mark.parametrize("address", LISTS)

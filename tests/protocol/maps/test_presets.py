@@ -5,6 +5,7 @@ documentation, and each with the readings that must come.
 from __future__ import annotations
 
 import json
+import re
 from typing import Final
 
 import pytest
@@ -16,6 +17,11 @@ from tests.payloads.corpus import FOLDER, messages, payload_of
 
 NOW_MS: Final = 1_790_000_000_000
 PAYLOADS_MIN: Final = 380
+WHERE: Final = re.compile(
+    r"RFC \d+, section|https://\S+|\w[\w.-]*/\w[\w.-]* \S+\.(md|rst|json|markdown) at [0-9a-f]{8}\b"
+    r"|[\w ]+, manual of [^;]+; version \d"
+)
+"""An RFC's section, an address, a repository's file at a commit, or a manual's chapter."""
 
 
 @pytest.mark.parametrize("preset", presets.names())
@@ -41,7 +47,9 @@ def test_a_preset_makes_the_readings_that_must_come(preset: str) -> None:
 def test_there_are_enough_and_each_file_says_where_its_format_is_from() -> None:
     assert len(list(messages())) >= PAYLOADS_MIN
     for file in FOLDER.glob("*/*.json"):
-        assert json.loads(file.read_text())["origin"], file
+        said = json.loads(file.read_text())
+        assert said["origin"], file
+        assert WHERE.match(said["where"]), f"{file}: {said['where']}"
         assert file.parent.name.replace("_", "-") in presets.names(), file
 
 
