@@ -7,7 +7,7 @@ meaning. (MQTT 5.0, OASIS, sections 2.1 and 2.2.1.)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -19,6 +19,14 @@ from edgewake.protocol.errors import RemoteError
 PACKET_BYTES_MAX: Final = 1024 * 1024 + 64 * 1024
 """The largest packet, bytes: FRAME_BYTES_MAX and its properties. A larger one is a RemoteError, and
 the connection is closed."""
+PROPERTIES_BYTES_MAX: Final = 8 * 1024
+"""The properties of a publish, bytes: far more than ours need, and as much as servers take of HTTP
+heads. Seven bytes are a property, which takes thirty times as much memory once it is read; so a
+publish with more is Unreadable or a RemoteError, before any of it is read."""
+LARGE_BYTES: Final = 512
+"""From here on a look at a publish before it is read is cheap beside reading it, bytes."""
+CONTROL_BYTES_MAX: Final = 64 * 1024
+"""Any packet but a publish, bytes. A larger one is a RemoteError."""
 PACKET_IDS_MAX: Final = 65_535
 
 Packet: TypeAlias = mqtt5.Packet
@@ -28,11 +36,20 @@ UNREADABLE_BYTES_KEPT: Final = 256 * 1024
 """Bytes kept of a publish over PACKET_BYTES_MAX; the rest is skipped as it comes and never stays in
 memory."""
 _PUBLISH: Final = 3
+_QOS: Final = 0b110
+"""The bits of a publish's first byte that say its quality of service."""
+_AGAIN: Final = 0b1000
+"""The bit that says that a publish may have come before."""
+_LENGTH_BYTES: Final = 4
+"""The longest length (section 1.5.5)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A publish that is too large or that the codec refuses: enough of it to answer and to keep."""
+    """A publish that nobody read: enough of it to answer and to keep.
+
+    It is too large, has too many properties, its sender is over its share, or the codec refuses it.
+    """
 
     topic: str
     packet_id: int | None
@@ -42,6 +59,7 @@ class Unreadable:
     head: bytes
     """The payload's first bytes, or the packet's where the two cannot be told apart."""
     response_topic: str | None
+    """None also where it was not looked for among too many properties."""
     correlation_data: bytes | None
     why: str
 
@@ -54,16 +72,27 @@ def _is_refusal(error: BaseException) -> bool:
     return isinstance(error, ValueError | IndexError) or type(error).__module__ == "pyo3_runtime"
 
 
+Publish: TypeAlias = mqtt5.PublishPacket | Unreadable
+
+
 class PacketReader:
     """Cuts bytes into packets. Feed it what the socket gave; iterate what is complete.
 
     With `keep_unreadable` a publish that nobody can read is yielded as Unreadable and the
-    connection goes on: a broker would send it again after every reconnection, for ever.
+    connection goes on: a broker would send it again after every reconnection, for ever. A publish
+    of which `is_left_unread` says so by its topic is yielded as Unreadable, too, if it is large or
+    has many properties and did not come before: reading it costs more than all the rest.
     """
 
-    def __init__(self, *, keep_unreadable: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        keep_unreadable: bool = False,
+        is_left_unread: Callable[[str], bool] = lambda _topic: False,
+    ) -> None:
         self._buffer = bytearray()
         self._keep_unreadable = keep_unreadable
+        self._is_left_unread = is_left_unread
         self._skip = 0
 
     def feed(self, data: bytes) -> Iterator[Packet | Unreadable]:
@@ -109,6 +138,10 @@ class PacketReader:
         return body
 
     def _read(self, piece: memoryview, start: int) -> Packet | Unreadable:
+        if len(piece) > LARGE_BYTES and (excess := self._excess(piece, start)):
+            if not self._keep_unreadable or piece[0] >> 4 != _PUBLISH:
+                raise RemoteError(f"MQTT packet with {excess}")
+            return _unread(piece[0], bytes(piece[start:]), len(piece) - start, excess)
         try:
             return mqtt5.read(piece)[0]
         except BaseException as error:
@@ -118,13 +151,43 @@ class PacketReader:
                 raise RemoteError(f"not MQTT 5: {error}") from error
             return _unreadable(piece[0], bytes(piece[start:]), len(piece) - start, str(error))
 
+    def _excess(self, piece: memoryview, start: int) -> str:
+        """What a packet has too much of to be read; empty: nothing."""
+        first, length = piece[0], len(piece) - start
+        if first >> 4 != _PUBLISH:
+            if length <= CONTROL_BYTES_MAX:
+                return ""
+            return f"{length} bytes: expected at most {CONTROL_BYTES_MAX}"
+        size = _properties_size(first, piece[start:])
+        if size > PROPERTIES_BYTES_MAX:
+            return f"{size} bytes of properties: expected at most {PROPERTIES_BYTES_MAX}"
+        if not first & _AGAIN and self._is_left_unread(_topic(piece[start:])):
+            return f"{length} bytes of a sender whose messages are only counted"
+        return ""
+
     def _check_may_skip(self, first: int, length: int) -> None:
         if not self._keep_unreadable or first >> 4 != _PUBLISH:
             raise RemoteError(f"MQTT packet of {length} bytes: expected at most {PACKET_BYTES_MAX}")
 
 
+def _topic(body: bytes | memoryview) -> str:
+    """The topic of a publish (section 3.3.2.1)."""
+    return bytes(body[2 : 2 + int.from_bytes(body[:2])]).decode("utf-8", "replace")
+
+
+def _properties_size(first: int, body: bytes | memoryview) -> int:
+    """Bytes of a publish's properties (section 3.3.2.3); 0 where that is cut."""
+    at = 2 + int.from_bytes(body[:2]) + (2 if first & _QOS else 0)
+    try:
+        return varint.Reader(bytes(body[at : at + _LENGTH_BYTES]), 0).number()
+    except IndexError:
+        return 0
+
+
 def _unreadable(first: int, body: bytes, size: int, why: str) -> Unreadable:
     """Read what the first bytes of a publish say (section 3.3)."""
+    if _properties_size(first, body) > PROPERTIES_BYTES_MAX:
+        return _unread(first, body, size, why)
     try:
         packet, _ = mqtt5.read(memoryview(bytes([first]) + varint.encode(len(body)) + body))
     except BaseException as error:
@@ -141,13 +204,17 @@ def _unreadable(first: int, body: bytes, size: int, why: str) -> Unreadable:
             packet.correlation_data,
             why,
         )
+    return _unread(first, body, size, why)
+
+
+def _unread(first: int, body: bytes, size: int, why: str) -> Unreadable:
+    """What comes before the properties says who sent a publish and how it is confirmed."""
     topic_end = 2 + int.from_bytes(body[:2])
-    packet_id = int.from_bytes(body[topic_end : topic_end + 2]) if first & 0b110 else None
+    packet_id = int.from_bytes(body[topic_end : topic_end + 2]) if first & _QOS else None
     if len(body) < topic_end + 2 or packet_id == 0:
         raise RemoteError(f"not MQTT 5: {why}")
-    return Unreadable(
-        body[2:topic_end].decode("utf-8", "replace"), packet_id, size, body, None, None, why
-    )
+    head = body[:UNREADABLE_BYTES_KEPT]
+    return Unreadable(_topic(body), packet_id, size, head, None, None, why)
 
 
 def _fixed_header(view: memoryview, at: int) -> tuple[int, int] | None:

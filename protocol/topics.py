@@ -90,7 +90,8 @@ JOINED_SUFFIX: Final = "/acks"
 ASKING_SUFFIX: Final = "/ack"
 """`ew/v1/<device>/up/<stream>/ack`: a device that cannot name a response topic asks for an answer,
 which comes on its `…/acks`."""
-_FEED_END: Final = "/req/feed"
+FEED_END: Final = "/req/feed"
+"""How the topic of a device's question for feeds ends."""
 _OF: Final = "/of/"
 EVERY_THING: Final = "+"
 """In place of the name of a thing; no thing has it."""
@@ -283,8 +284,6 @@ def feed(device: str) -> str:
 
 def parse_feed(topic: str) -> str | None:
     """The device that asks; None where it is another topic."""
-    if not topic.endswith(_FEED_END):  # nearly all are not, and all are looked at
-        return None
     parts = topic.split("/")
     return (
         parts[2]

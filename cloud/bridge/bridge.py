@@ -85,7 +85,7 @@ from edgewake.protocol.downlink.feed import FeedChunk
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.maps.contents import has_items
 from edgewake.protocol.maps.rule import Maps
-from edgewake.protocol.mqtt import Unreadable
+from edgewake.protocol.mqtt import Publish, Unreadable
 
 log = logging.getLogger("edgewake.bridge")
 
@@ -147,7 +147,7 @@ class Bridge:
             producer, alone=alone, on_stored=self._on_stored, on_too_large=self._on_too_large
         )
         self._answers = Answers()
-        self._parked: Parked[mqtt5.PublishPacket | Unreadable] = Parked()
+        self._parked: Parked[Publish] = Parked()
         self._statuses = StatusRows()
         self._rows = AttributeRows(self._writer, clock.now_ms)
         self._gate = ReadingGate(self._in_flight, self._writer, self.metrics, self._set_reading)
@@ -197,6 +197,9 @@ class Bridge:
             will=last_will(config.kafka.installation, config.name),
             receive_max=config.inflight_messages_max,
             on_publish=self._on_publish,
+            is_left_unread=lambda topic: self._payers.is_left_unread(
+                topic, self._clock.monotonic_s()
+            ),
             our_turn=self.handover.our_turn,
             backoff=Backoff(rng),
             clock=self._clock,
@@ -217,16 +220,17 @@ class Bridge:
 
     # In: from the broker to Kafka's client
 
-    def _on_publish(self, ledger: AckLedger, packet: mqtt5.PublishPacket | Unreadable) -> None:
+    def _on_publish(self, ledger: AckLedger, packet: Publish) -> None:
         if packet.topic.startswith(topics.BRIDGE_PREFIX):
             self.watch.on_beat(packet.head if isinstance(packet, Unreadable) else packet.payload)
             return
-        if (device := topics.parse_feed(packet.topic)) is not None:
+        is_feed = packet.topic.endswith(topics.FEED_END)  # nearly none is, and all are looked at
+        if is_feed and (device := topics.parse_feed(packet.topic)) is not None:
             self._on_feed(ledger, packet, device)
             return
         packet = expand_compact(packet)
         payload = packet.head if isinstance(packet, Unreadable) else packet.payload
-        fingerprint = hash(payload)
+        fingerprint, now_s = hash(payload), self._clock.monotonic_s()
         # After a reconnect the broker repeats what it got no PUBACK for. These readings are on
         # their way to Kafka already, so only the packet to answer is another one.
         if (known := ledger.readopt(packet.packet_id, fingerprint)) is not None:
@@ -234,26 +238,25 @@ class Bridge:
             self._answer_device(known)
         elif self._mapper is not None and is_mapped(packet.topic):
             self._accept_mapped(self._mapper, ledger, packet, fingerprint)
-        elif self._is_only_counted(ledger, packet, fingerprint):
+        elif now_s < self._allowance.muted_until_s and self._is_only_counted(
+            ledger, packet, fingerprint, now_s
+        ):
             pass
         elif isinstance(packet, mqtt5.PublishPacket) and has_items(
             payload, packet.content_type, packet.user_properties
         ):
             self._accept_batch(ledger, packet, fingerprint)
         else:
-            self._accept(ledger, packet, fingerprint)
+            self._accept(ledger, packet, fingerprint, now_s)
         self._work.set()
 
     def _is_only_counted(
-        self, ledger: AckLedger, packet: mqtt5.PublishPacket | Unreadable, fingerprint: int
+        self, ledger: AckLedger, packet: Publish, fingerprint: int, now_s: float
     ) -> bool:
         """Count a message of a device that was refused another one just now; True: that is all.
 
         Who waits for an answer hears `later` as long as it may, and sends again.
         """
-        now_s = self._clock.monotonic_s()
-        if now_s >= self._allowance.muted_until_s:
-            return False  # as it is nearly always, and costs no message anything
         account = self._payers.of(packet.topic, now_s)
         if not account.is_muted(now_s):
             return False
@@ -270,9 +273,7 @@ class Bridge:
             delivery.is_left_out = True
         return True
 
-    def _on_feed(
-        self, ledger: AckLedger, packet: mqtt5.PublishPacket | Unreadable, device: str
-    ) -> None:
+    def _on_feed(self, ledger: AckLedger, packet: Publish, device: str) -> None:
         """Answer a device's question for others' readings.
 
         Nothing of it is kept here; with QoS 1 it gets its PUBACK all the same.
@@ -306,13 +307,11 @@ class Bridge:
         payload = chunk.to_json()
         self.source.publish(topics.down(device, FEED), payload, expires_s=CHUNK_LIFE_S)
 
-    def _accept(
-        self, ledger: AckLedger, packet: mqtt5.PublishPacket | Unreadable, fingerprint: int
-    ) -> None:
+    def _accept(self, ledger: AckLedger, packet: Publish, fingerprint: int, now_s: float) -> None:
         received_at = self._clock.now_ms()
         delivery = Delivery(
             packet.packet_id, packet.response_topic, packet.correlation_data, size_of(packet),
-            self._clock.monotonic_s(), fingerprint
+            now_s, fingerprint
         )  # fmt: skip
         # Without a packet id (QoS 0) nobody waits for a PUBACK, and the broker repeats nothing.
         if delivery.packet_id is not None:
@@ -320,20 +319,14 @@ class Bridge:
         self._admit_or_park(packet, delivery, received_at)
         self._gate.pause_where_full()
 
-    def _admit_or_park(
-        self, packet: mqtt5.PublishPacket | Unreadable, delivery: Delivery, received_at: int
-    ) -> None:
+    def _admit_or_park(self, packet: Publish, delivery: Delivery, received_at: int) -> None:
         # What follows a parked message on its topic is parked, too: it would overtake it otherwise.
         if packet.topic in self._parked or not self._admitted(packet, delivery, received_at):
             self._parked.add(packet.topic, ParkedMessage(packet, delivery, received_at))
             self._in_flight.add(delivery.bytes)
 
     def _accept_mapped(
-        self,
-        mapper: Mapper,
-        ledger: AckLedger,
-        packet: mqtt5.PublishPacket | Unreadable,
-        fingerprint: int,
+        self, mapper: Mapper, ledger: AckLedger, packet: Publish, fingerprint: int
     ) -> None:
         """Accept a foreign message; the broker is answered when all its readings have arrived."""
         received_at, now_s = self._clock.now_ms(), self._clock.monotonic_s()
@@ -423,7 +416,7 @@ class Bridge:
         began_s = time.thread_time()
         found = None if account.wait_s(now_s) > 0 else batches.parts(packet, received_at)
         if found is None:
-            self._accept(ledger, packet, fingerprint)
+            self._accept(ledger, packet, fingerprint, now_s)
             return
         account.pay(len(packet.payload), time.thread_time() - began_s)
         whole = Delivery(
@@ -459,7 +452,7 @@ class Bridge:
 
     def _refuse_part(
         self,
-        packet: mqtt5.PublishPacket | Unreadable,
+        packet: Publish,
         delivery: Delivery,
         why: Rejected,
         account: Account,
@@ -499,9 +492,7 @@ class Bridge:
                 words = {one.path: one.words}
                 self._catalogue.learn_words(one.device, one.stream, words, gateway=BY_MAPS)
 
-    def _admitted(
-        self, packet: mqtt5.PublishPacket | Unreadable, delivery: Delivery, received_at: int
-    ) -> bool:
+    def _admitted(self, packet: Publish, delivery: Delivery, received_at: int) -> bool:
         """Produce it, or answer its device; False: the catalogue must decide first."""
         account = self._payers.of(packet.topic, delivery.since_s)
         record: KafkaRecord | None
@@ -534,9 +525,9 @@ class Bridge:
             self._catalogue.learn_units(record.key, stream, delivery.units, gateway=by)
         is_answered = delivery.response_topic is not None and record.topic == topics.UP
         if is_answered and not isinstance(packet, Unreadable):
-            odd = odd_fields(packet.content_type, record.value or b"")
-            if odd:
-                stream = parse_up(packet.topic).stream
+            stream = parse_up(packet.topic).stream
+            if self._catalogue.has_odd(stream):
+                odd = odd_fields(packet.content_type, record.value or b"")
                 delivery.types = self._catalogue.decided(stream, odd)
         if record.topic == topics.DEVICES and self._is_left_out(record, account, delivery):
             delivery.is_left_out = True
@@ -603,7 +594,8 @@ class Bridge:
         self._confirmed_s = self._polled_s
         delivery.stored_at = (partition, offset)
         self._answer_device(delivery)
-        self._note_part(delivery)
+        if delivery.part_of is not None:
+            self._note_part(delivery)
 
     def _note_part(self, delivery: Delivery) -> None:
         if (whole := delivery.part_of) is not None and whole.note_part(delivery):

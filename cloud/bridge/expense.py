@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Final
 
 import mqtt5
 
@@ -10,7 +11,12 @@ from edgewake.cloud.bridge.admission.allowance import MEASURED_BYTES, REFUSED_S,
 from edgewake.cloud.bridge.admission.catalogue import Catalogue, NotNow, over_share
 from edgewake.cloud.bridge.admission.compiled import CompiledStreams
 from edgewake.cloud.bridge.admission.payers import Payers
-from edgewake.cloud.bridge.admission.records import KafkaRecord, is_status, record_of
+from edgewake.cloud.bridge.admission.records import (
+    KafkaRecord,
+    is_status,
+    record_of,
+    thing_in,
+)
 from edgewake.cloud.bridge.traces import BridgeTraces
 from edgewake.protocol.errors import Rejected
 from edgewake.protocol.mqtt import Unreadable
@@ -37,7 +43,9 @@ def paid_record(
         wait_s = account.wait_s(now_s)
         if wait_s > 0 and not (is_status(packet.topic) and account.may_say_life(size, now_s)):
             raise over_share(account, wait_s)
-    payers.check(packet.topic, account, size)
+    named = thing_in(packet.topic)
+    if named is not None:
+        payers.check(named, account, size)
     began_s = time.thread_time() if size >= MEASURED_BYTES else None
     try:
         record = record_of(
@@ -56,6 +64,12 @@ def paid_record(
     return record
 
 
+PROPERTY_BYTES: Final = 200
+"""Memory that a property takes: a pair of two short texts."""
+
+
 def size_of(packet: mqtt5.PublishPacket | Unreadable) -> int:
     """Bytes of a message."""
-    return packet.size if isinstance(packet, Unreadable) else len(packet.payload)
+    if isinstance(packet, Unreadable):
+        return packet.size
+    return len(packet.payload) + PROPERTY_BYTES * len(packet.user_properties)

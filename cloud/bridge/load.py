@@ -20,7 +20,12 @@ for 50 ms worked half as much as with records that go as they come (0.56 and 0.4
 class Load(Rate):
     """The rate of records, high or not."""
 
-    @property
-    def is_high(self) -> bool:
-        """Were there many in the last span?"""
-        return self.per_s >= MANY_PER_S
+    is_high = False
+    """Were there many in the last span?"""
+
+    def look(self, now_s: float) -> bool:
+        """Is a span over? Then what came in it is the rate, high or not."""
+        is_over = super().look(now_s)
+        if is_over:
+            self.is_high = self.per_s >= MANY_PER_S
+        return is_over

@@ -3,7 +3,8 @@
 A block begins at the position asked for and ends at a border that depends on the records only (or
 at BLOCK_RECORDS, BLOCK_BYTES), so readers that began at different places soon ask for the same
 blocks. The latest blocks are kept within `kept_bytes`; a block that is being read is waited for and
-not read twice. Nothing is kept for a reader between two blocks.
+not read twice. Nothing is kept for a reader between two blocks, but each thread stays where its
+last block ended for STAYS_S: who reads on asks for the next one, and Kafka has sent it already.
 
 Only one thread reads a partition, and after a failure not before FAILURE_PAUSE_S, in which it is
 `Unavailable` at once: one that cannot be reached occupies one thread for at most SILENCE_S and
@@ -16,7 +17,7 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -38,6 +39,9 @@ SILENCE_S: Final = 5.0
 """A partition from which nothing comes for so long is unavailable."""
 FAILURE_PAUSE_S: Final = 5.0
 CLOSE_S: Final = 5.0
+STAYS_S: Final = 1.0
+"""Seconds that a thread stays where its last block ended. What Kafka has sent of what follows lies
+in its client meanwhile, `queued.max.messages.kbytes` at most."""
 
 _CONSUMER: Final[dict[str, Any]] = {
     "enable.partition.eof": True,
@@ -85,18 +89,31 @@ class TurnsOfPartitions:
         """A block is wanted."""
         self._waiting.setdefault((key[0], key[2]), deque()).append(key)
 
-    def next(self) -> BlockKey | None:
-        """The next block to read; None where all waiting ones belong to partitions being read."""
-        for partition, keys in self._waiting.items():
-            if partition not in self._busy:
-                key = keys.popleft()
-                if keys:
-                    self._waiting.move_to_end(partition)
-                else:
-                    del self._waiting[partition]
-                self._busy.add(partition)
-                return key
+    def next(
+        self, own: BlockKey | None = None, of_others: Collection[BlockKey] = ()
+    ) -> BlockKey | None:
+        """The next block to read; None where there is none, or another should read it.
+
+        `own`: what follows where the thread stands comes first; what follows where others stand,
+        who are idle, is theirs.
+        """
+        free = {one: keys for one, keys in self._waiting.items() if one not in self._busy}
+        for partition, keys in free.items():
+            if keys[0] == own:
+                return self._taken(partition, keys)
+        for partition, keys in free.items():
+            if keys[0] not in of_others:
+                return self._taken(partition, keys)
         return None
+
+    def _taken(self, partition: Partition, keys: deque[BlockKey]) -> BlockKey:
+        key = keys.popleft()
+        if keys:
+            self._waiting.move_to_end(partition)
+        else:
+            del self._waiting[partition]
+        self._busy.add(partition)
+        return key
 
     def done(self, key: BlockKey, *, failed_at: float | None) -> list[BlockKey]:
         """A block was read, or not; the blocks that fail with it."""
@@ -145,6 +162,8 @@ class Replay:
         self._turns = TurnsOfPartitions()
         self._may_go = threading.Condition()
         self._is_closing = False
+        self._standing: list[BlockKey] = []
+        """What follows where idle threads stand."""
         self._threads: list[threading.Thread] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self.blocks_read = 0
@@ -175,7 +194,7 @@ class Replay:
                 return
             self._reading[key] = _Reading([on_answer])
             self._turns.add(key)
-            self._may_go.notify()
+            self._may_go.notify_all()
         if len(self._threads) < self._readers:
             thread = threading.Thread(
                 target=self._run, name=f"replay-{len(self._threads)}", daemon=True
@@ -202,8 +221,16 @@ class Replay:
     def _read_in_turn(self) -> None:
         consumer = self._new_consumer()
         known: set[str] = set()
-        while (key := self._next()) is not None:
-            answer = self._answer(consumer, known, key)
+        stands: BlockKey | None = None
+        while True:
+            key = self._next(stands)
+            if key is None and stands is not None:  # nobody reads on there
+                consumer.unassign()
+                stands = None
+                continue
+            if key is None:
+                break
+            answer, stands = self._answer(consumer, known, key, stands)
             # Perhaps it never will read anything again (cloud/kafka/mortal.py)
             if isinstance(answer, Unavailable):
                 consumer.close()
@@ -221,35 +248,56 @@ class Replay:
         made: Consumer = clients.consumer(self._config, f"{self._client_id}-replay", **_CONSUMER)
         return made
 
-    def _next(self) -> BlockKey | None:
+    def _next(self, stands: BlockKey | None) -> BlockKey | None:
+        """What to read, for a thread that stands there; None at the end, or after STAYS_S."""
         with self._may_go:
-            while not self._is_closing:
-                key = self._turns.next()
-                if key is not None:
-                    return key
-                self._may_go.wait()
+            if stands is None:
+                return self._awaited(None, None)
+            self._standing.append(stands)
+            try:
+                return self._awaited(stands, time.monotonic() + STAYS_S)
+            finally:
+                self._standing.remove(stands)
+                self._may_go.notify_all()  # what was left to it may be another's now
+
+    def _awaited(self, stands: BlockKey | None, until_s: float | None) -> BlockKey | None:
+        while not self._is_closing:
+            key = self._turns.next(stands, self._standing)
+            left_s = None if until_s is None else until_s - time.monotonic()
+            if key is not None or (left_s is not None and left_s <= 0):
+                return key
+            self._may_go.wait(left_s)
         return None
 
-    def _answer(self, consumer: Consumer, known: set[str], key: BlockKey) -> Answer:
+    def _answer(
+        self, consumer: Consumer, known: set[str], key: BlockKey, stands: BlockKey | None
+    ) -> tuple[Answer, BlockKey | None]:
+        """What was read, and where the consumer stands now."""
         try:
-            return self._read(consumer, known, key)
+            return self._read(consumer, known, key, stands)
         except (Gone, Unavailable) as error:
-            return error
+            answer: Answer = error
         except KafkaException as error:
-            return Unavailable(f"topic {key[0]}: {error.args[0].str()}")
+            answer = Unavailable(f"topic {key[0]}: {error.args[0].str()}")
         except EdgewakeError as error:
-            return Unavailable(str(error))
+            answer = Unavailable(str(error))
+        consumer.unassign()
+        return answer, None
 
-    def _read(self, consumer: Consumer, known: set[str], key: BlockKey) -> Block:
+    def _read(
+        self, consumer: Consumer, known: set[str], key: BlockKey, stands: BlockKey | None
+    ) -> tuple[Answer, BlockKey | None]:
         topic, _, partition, offset = key
         if topic not in known:
             warm_metadata(consumer, topic)
             known.add(topic)
-        try:
+        if key != stands:
             consumer.assign([TopicPartition(topic, partition, offset)])
-            return _read_block(consumer, key, self._has_to_stop)
-        finally:
+        found, is_at_end = _read_block(consumer, key, self._has_to_stop)
+        if is_at_end:  # which is told once to who stays there
             consumer.unassign()
+            return found, None
+        return found, (*key[:3], found.end)
 
     def _has_to_stop(self) -> bool:
         return self._is_closing
@@ -287,7 +335,10 @@ def _is_block_border(record: Record) -> bool:
     )
 
 
-def _read_block(consumer: Consumer, key: BlockKey, has_to_stop: Callable[[], bool]) -> Block:
+def _read_block(
+    consumer: Consumer, key: BlockKey, has_to_stop: Callable[[], bool]
+) -> tuple[Block, bool]:
+    """A block, and whether it ends at the partition's end. Raises Gone and Unavailable."""
     topic, _, partition, end = key
     until = (end // BLOCK_RECORDS + 1) * BLOCK_RECORDS
     records: list[Record] = []
@@ -307,11 +358,11 @@ def _read_block(consumer: Consumer, key: BlockKey, has_to_stop: Callable[[], boo
             case RangeLost():
                 raise Gone
             case ReachedEnd(offset):
-                return Block(records, max(end, offset), size)
+                return Block(records, max(end, offset), size), True
             case record:
                 records.append(record)
                 size += len(record.value) + RECORD_OVERHEAD_BYTES
                 end = record.offset + 1
                 if _is_block_border(record):
                     break
-    return Block(records, end, size)
+    return Block(records, end, size), False

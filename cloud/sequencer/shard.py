@@ -194,16 +194,16 @@ class Shard:
             if isinstance(output, Statement):
                 self._gaps.note(output)
             else:
-                placement = output.placement
+                placement, via = output.placement, output.placement.via
                 self._seen.note(
                     output.device,
                     placement.stream,
                     received_at=output.received_at,
                     sent_at=output.sent_at,
-                    via=placement.via,
-                    newest=_newest(output),
+                    via=via,
+                    newest=_newest(output) if via else 0,
                     readings=placement.readings if placement.first == placement.last else 0,
-                    is_offline=absences.is_offline(output.device, placement.via),
+                    is_offline=via != "" and absences.is_offline(output.device, via),
                 )
 
 

@@ -27,7 +27,7 @@ from edgewake.edge.log.tables.bundle import Bundle
 from edgewake.edge.log.tables.codec import Reading
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.frames.event_time import TimeRule, is_ms, with_time
+from edgewake.protocol.frames.event_time import CLOCK_SET_MS, TimeRule, with_time
 from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.field_values import is_nothing
 from edgewake.protocol.frames.frame import (
@@ -240,7 +240,7 @@ class Intake:
 
     def check_all(self, bodies: Sequence[Mapping[str, Any]]) -> Sequence[Reading]:
         """`check` of each, in order, without those that are refused."""
-        if (bundle := self.bundle(bodies)) is not None:
+        if len(bodies) >= BUNDLE_MIN and (bundle := self.bundle(bodies)) is not None:
             return bundle
         return [reading for reading in map(self.check, bodies) if reading is not None]
 
@@ -283,6 +283,8 @@ class Intake:
                 new[name] = found
             elif found is not None and found is not known:
                 return False
+        if not new:
+            return True
         for name, column in zip(bundle.names, bundle.columns, strict=True):
             if new.get(name) is _STRING and any(map(is_nothing, column)):
                 return False
@@ -346,7 +348,7 @@ class Intake:
             return None
         fields: dict[str, Scalar] = dict(body)
         t = fields.pop("t") if "t" in fields else self._now_ms()
-        if type(t) is not int or not is_ms(t):
+        if type(t) is not int or not CLOCK_SET_MS <= t <= TIME_MS_MAX:
             return None
         chars = 0
         for value, expected in zip(fields.values(), shape, strict=False):

@@ -114,18 +114,19 @@ class Placement(NamedTuple):
     @classmethod
     def decode(cls, value: bytes) -> Placement:
         """Read our own header; a ValueError here is our bug or somebody writing to our topic."""
-        discipline, stream, *numbers = value.decode().split("|")
-        epoch, first, last, seq, readings, content = map(int, (*numbers, "0")[:6])
-        via, newest = numbers[6:] if len(numbers) > 6 else ("", "0")
+        discipline, stream, epoch, first, last, seq, readings, *more = value.decode().split("|")
+        if len(more) < 2:
+            more = [more[0] if more else "0", "", "0"]
+        content, via, newest = more
         return cls(
             _DISCIPLINES.get(discipline) or Discipline(discipline),
             stream,
-            epoch,
-            first,
-            last,
-            seq,
-            readings,
-            content,
+            int(epoch),
+            int(first),
+            int(last),
+            int(seq),
+            int(readings),
+            int(content),
             via,
             int(newest),
         )

@@ -62,10 +62,14 @@ def is_json(media: str) -> bool:
 
 def has_items(payload: bytes, content_type: str | None, properties: Properties = ()) -> bool:
     """Are there several readings in it, or one in a form of its own? Asked of every message."""
-    if content_type is None and not properties:
+    if properties and _is_event(properties):
+        return True
+    if content_type is None:
         return payload[:1] == b"["
+    if content_type.startswith(_OURS):
+        return False
     media = media_type(content_type)
-    if media in LINES or is_pack(content_type, properties):
+    if media in LINES or media in _PACKS:
         return True
     return payload[:1] == b"[" and not media.startswith(_OURS) and (not media or is_json(media))
 

@@ -151,9 +151,14 @@ async def test_what_was_claimed_is_released_once_however_it_ends(server: Server)
     server.streams.release(stream)
     server.streams.release(stream)
     assert server.streams._holdings[stream.holder].filters == 0
+    other, _ = server.come()
     server.streams.claim(stream, server.sight("n > 2"))
+    server.streams.claim(other, server.sight("n > 3"))
     server.close(stream)
+    holding = server.streams._holdings[other.holder]
+    assert holding.filters == 1, "the other's is counted still"
     server.streams.release(stream)
+    assert holding.filters == 1
 
 
 @pytest.mark.parametrize("how", ["expel", "right", "fail", "end"])

@@ -138,8 +138,8 @@ async def test_who_owes_nothing_is_never_muted_by_a_letter_too_many() -> None:
 
 
 READINGS, IN_A_FRAME = 300, 10
-SHARE = "[device]\nmessages_per_s = 20\nburst_s = 1\n"
-"""Lets an agent with frames of ten readings through in a second and a half."""
+SHARE = "[device]\nmessages_per_s = 5\nburst_s = 1\n"
+"""Lets an agent with frames of ten readings through in six seconds, which no other work delays."""
 AGENT = """
 device = "{name}"
 data_dir = "{folder}"

@@ -9,7 +9,7 @@ from typing import Any
 
 import mqtt5
 
-from tests.deploy.production import CONNECT_V5
+from tests.deploy.production import CONNECT_V5, Site
 from tests.hostile.world import World
 from tests.services import PATIENCE_S
 
@@ -19,16 +19,18 @@ CONNACK = 0x20
 
 
 @contextmanager
-def raw_socket(here: World, device: str) -> Iterator[socket.socket]:
+def raw_socket(site: Site, device: str, hello: bytes = CONNECT_V5) -> Iterator[socket.socket]:
     """A device's connection, behind its CONNECT."""
-    context = here.site.context("devices", device)
-    address = ("127.0.0.1", here.site.ports["devices"])
+    context = site.context("devices", device)
+    address = ("127.0.0.1", site.ports["devices"])
     with (
         socket.create_connection(address, timeout=PATIENCE_S) as plain,
         context.wrap_socket(plain, server_hostname="localhost") as tls,
     ):
-        tls.sendall(CONNECT_V5)
-        assert tls.recv(100)[0] == CONNACK
+        tls.sendall(hello)
+        answer = tls.recv(100)
+        if (answer[:1], answer[3:4]) != (bytes([CONNACK]), b"\0"):
+            raise ConnectionRefusedError(f"the broker answers {answer!r}")
         yield tls
 
 
@@ -39,5 +41,5 @@ def raw_flood(
     """Send AT_ONCE messages (QoS 0) of `attacker` with each call."""
     packets = [mqtt5.PublishPacket(topic, one, **more).write() for one in payloads]
     blob = b"".join(packets[n % len(packets)] for n in range(AT_ONCE))
-    with raw_socket(here, "attacker") as tls:
+    with raw_socket(here.site, "attacker") as tls:
         yield lambda: tls.sendall(blob)

@@ -13,6 +13,7 @@ from itertools import pairwise
 import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.log import replay
 from edgewake.cloud.log.catalogue import Topic, UnknownStream
 from edgewake.cloud.log.chunks import UNUSED_S, Chunk
 from edgewake.cloud.log.decode import Event
@@ -199,8 +200,9 @@ async def test_a_filter_that_fails_ends_its_own_view_and_no_other(
 
 
 async def test_retention_that_passes_a_reader_on_its_way_is_a_gap(
-    kafka_config: KafkaConfig, new_feed: Callable[..., Feed]
+    kafka_config: KafkaConfig, new_feed: Callable[..., Feed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(replay, "STAYS_S", 0.0)  # nor has a thread what comes next already
     feed = new_feed(partitions=1)
     feed.send(n=1, frames=2000)
     async with hub_on(kafka_config, tail_back_records=50, replay_bytes=1 << 20) as hub:

@@ -7,9 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgewake.protocol import varint
 from edgewake.protocol.errors import RemoteError
 from edgewake.protocol.mqtt import (
+    CONTROL_BYTES_MAX,
+    LARGE_BYTES,
     PACKET_BYTES_MAX,
+    PROPERTIES_BYTES_MAX,
     UNREADABLE_BYTES_KEPT,
     PacketIds,
     PacketReader,
@@ -92,6 +96,77 @@ def test_a_publish_that_the_codec_refuses_is_told_from_its_head() -> None:
     assert second.payload == b"after"
     with pytest.raises(RemoteError):
         list(PacketReader().feed(bytes([0x32, len(body)]) + body))
+
+
+def with_properties(size: int, packet_id: int | None, payload: bytes = b"x") -> bytes:
+    """A publish with so many bytes of properties."""
+    name_and_lengths = 6
+    return mqtt5.PublishPacket(
+        "ew/v1/a/up/s",
+        payload,
+        qos=mqtt5.QoS.AT_LEAST_ONCE if packet_id else mqtt5.QoS.AT_MOST_ONCE,
+        packet_id=packet_id,
+        user_properties=[("a", "v" * (size - name_and_lengths))],
+    ).write()
+
+
+@pytest.mark.parametrize("packet_id", [None, 7])
+def test_properties_are_read_up_to_their_bound_and_not_beyond(packet_id: int | None) -> None:
+    most, more = (
+        with_properties(PROPERTIES_BYTES_MAX + beyond, packet_id, b"p" * 300_000)
+        for beyond in (0, 1)
+    )
+    reader = PacketReader(keep_unreadable=True)
+    read, unread, after = reader.feed(most + more + publish(b"after", 1))
+    assert isinstance(read, mqtt5.PublishPacket)
+    assert isinstance(unread, Unreadable)
+    assert (unread.topic, unread.packet_id) == (read.topic, packet_id)
+    assert len(unread.head) == UNREADABLE_BYTES_KEPT
+    assert f"{PROPERTIES_BYTES_MAX + 1} bytes of properties" in unread.why
+    assert after.payload == b"after"
+    with pytest.raises(RemoteError, match="bytes of properties"):
+        list(PacketReader().feed(more))
+
+
+def test_a_publish_over_the_bound_that_is_nothing_but_properties_is_not_read_either() -> None:
+    topic = b"ew/v1/a/up/s"
+    size = PACKET_BYTES_MAX + 1
+    begin = len(topic).to_bytes(2) + topic + (2).to_bytes(2) + varint.encode(size)
+    body = begin + b"\x26\0\1a\0\1b" * (size // 7)
+    (unread,) = PacketReader(keep_unreadable=True).feed(b"\x32" + varint.encode(len(body)) + body)
+    assert isinstance(unread, Unreadable)
+    assert (unread.topic, unread.packet_id) == ("ew/v1/a/up/s", 2)
+
+
+def test_what_is_only_counted_is_left_unread_where_it_is_large_and_new() -> None:
+    asked: list[str] = []
+
+    def is_left(topic: str) -> bool:
+        asked.append(topic)
+        return topic == "ew/v1/a/up/s"
+
+    reader = PacketReader(keep_unreadable=True, is_left_unread=is_left)
+    small, large = publish(b"x", 1), publish(b"x" * LARGE_BYTES, 2)
+    again = bytes([large[0] | 0b1000]) + large[1:]
+    other = mqtt5.PublishPacket("ew/v1/b/up/s", b"x" * LARGE_BYTES).write()
+    found = list(reader.feed(small + large + again + other))
+    kinds = [mqtt5.PublishPacket, Unreadable, mqtt5.PublishPacket, mqtt5.PublishPacket]
+    assert list(map(type, found)) == kinds
+    assert (found[1].topic, found[1].packet_id, found[1].size) == (
+        "ew/v1/a/up/s",
+        2,
+        len(large) - 3,
+    )
+    assert asked == ["ew/v1/a/up/s", "ew/v1/b/up/s"]
+
+
+def test_a_packet_that_is_no_publish_is_small() -> None:
+    filters = [mqtt5.TopicFilter("a" * 200) for _ in range(CONTROL_BYTES_MAX // 203)]
+    (read,) = PacketReader().feed(mqtt5.SubscribePacket(1, filters).write())
+    assert isinstance(read, mqtt5.SubscribePacket)
+    for reader in (PacketReader(), PacketReader(keep_unreadable=True)):
+        with pytest.raises(RemoteError, match="expected at most"):
+            list(reader.feed(mqtt5.SubscribePacket(1, [*filters, *filters[:2]]).write()))
 
 
 ASKED = {"qos": mqtt5.QoS.AT_LEAST_ONCE, "packet_id": 1}

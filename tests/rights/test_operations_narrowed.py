@@ -262,6 +262,7 @@ def ask(client: httpx.Client, world: World, case: Case, **names: str) -> httpx.R
 def text_of(answer: httpx.Response, *names: str) -> str:
     """Without the names that were asked, those that are near them, and how long it took."""
     text = re.sub(r'Candidate bindings: (\\"[^"]*\\"(, )?)+', "", answer.text)
+    text = re.sub(r"; did you mean [^?\"]*\?", "", text)
     for name in names:
         text = text.replace(name, "NAME")
     body = json.loads(text)

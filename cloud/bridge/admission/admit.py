@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import orjson
 from pydantic import ValidationError
@@ -68,12 +68,9 @@ class Admitted(NamedTuple):
     """Readings that were set aside: each is a dead letter."""
 
 
-class _Taken(NamedTuple):
-    """A frame that passes."""
-
-    payload: bytes
-    placement: Placement
-    aside: Sequence[Aside] = ()
+_Taken: TypeAlias = tuple[bytes, Placement, Sequence[Aside]]
+"""A frame that passes, its place, and the readings that were set aside. A bare tuple: one is made
+for every message."""
 
 
 def admit(
@@ -94,7 +91,6 @@ def admit(
     """
     topic = parse_up(message.topic)
     device, stream, via = topic.device, topic.stream, topic.via
-    learner = Learner(catalogue, via or gateway)
     check_answer(message, topic.sender)
     mode = Mode.ONE_WAY if message.response_topic is None else Mode.ACK
     content_type = message.content_type
@@ -103,8 +99,10 @@ def admit(
         compact.decode(message.payload)
         raise Rejected(RejectReason.VERSION, "a compact message where none is expected")
     if content_type is None or not content_type.startswith(_OUR_TYPES):
-        payload, placement, aside = _admit_plain(
-            message.payload, device, stream, learner, received_at, compiled
+        payload, placement, aside = _plain_at_once(
+            message.payload, device, stream, received_at, compiled
+        ) or _admit_plain(
+            message.payload, device, stream, Learner(catalogue, via or gateway), received_at
         )
         if placement.discipline is Discipline.FREE and message.user_properties:
             keyed = request_key.placement_of(message.user_properties, stream, message.payload)
@@ -113,13 +111,16 @@ def admit(
         # A one_way frame may be lost, so nobody may wait for its number.
         discipline = Discipline.ORDERED if mode is Mode.ACK else Discipline.NUMBERED
         if content_type == PACKED_TYPE:
+            learner = Learner(catalogue, via or gateway)
             payload, placement, aside = _admit_packed(
                 message.payload, device, stream, learner, discipline
             )
         else:
             payload = _json_of(message.payload, content_type)
-            payload, placement, aside = _admit_frame(
-                payload, device, stream, learner, discipline, None if via else compiled
+            payload, placement, aside = _frame_at_once(
+                payload, stream, discipline, None if via else compiled
+            ) or _admit_frame(
+                payload, device, stream, Learner(catalogue, via or gateway), discipline
             )
     if via:
         placement = placement._replace(via=via, newest=_newest(payload))
@@ -144,33 +145,28 @@ def _newest(frame_bytes: bytes) -> int:
     return max(orjson.loads(frame_bytes).get("t", ()), default=0)
 
 
+def _plain_at_once(
+    payload: bytes, device: str, stream: str, received_at: int, compiled: CompiledStreams | None
+) -> _Taken | None:
+    """A reading in order of a known stream; None where `_admit_plain` must decide."""
+    reading = (
+        None
+        if compiled is None
+        else compiled.plain(stream, payload, device=device, received_at=received_at)
+    )
+    if reading is None:
+        return None
+    epoch, seq, frame_bytes = reading
+    if seq is None:
+        return frame_bytes, Placement(Discipline.FREE, stream, 0, 0, 0, 0, 1), ()
+    content = record.content_of(payload)
+    placement = Placement(Discipline.NUMBERED, stream, epoch or 0, seq, seq, seq, 1, content)
+    return frame_bytes, placement, ()
+
+
 def _admit_plain(
-    payload: bytes,
-    device: str,
-    stream: str,
-    catalogue: Learner,
-    received_at: int,
-    compiled: CompiledStreams | None,
+    payload: bytes, device: str, stream: str, catalogue: Learner, received_at: int
 ) -> _Taken:
-    if (
-        compiled is not None
-        and (reading := compiled.plain(stream, payload, device=device, received_at=received_at))
-        is not None
-    ):
-        seq = reading.seq
-        if seq is None:
-            return _Taken(reading.frame_bytes, Placement(Discipline.FREE, stream, 0, 0, 0, 0, 1))
-        placement = Placement(
-            Discipline.NUMBERED,
-            stream,
-            reading.epoch or 0,
-            seq,
-            seq,
-            seq,
-            1,
-            record.content_of(payload),
-        )
-        return _Taken(reading.frame_bytes, placement)
     frame, kinds = frames.from_plain_with_kinds(payload, received_at=received_at, device=device)
     placement = _placement(
         Discipline.FREE if frame.frame is None else Discipline.NUMBERED, stream, frame
@@ -199,7 +195,7 @@ def _admit_plain(
                 raise
             sound, aside = with_odd(plain, expected, has_room=False)
             check(sound)
-    return _Taken(frames.encode(sound), placement, aside)
+    return frames.encode(sound), placement, aside
 
 
 def _reason(why: Rejected | NotNow) -> RejectReason:
@@ -229,32 +225,27 @@ def _admit_packed(
             RejectReason.OVERSIZE,
             f"frame unpacks to {len(text)} bytes: expected at most {FRAME_BYTES_MAX}",
         )
-    return _Taken(text, placement, aside)
+    return text, placement, aside
+
+
+def _frame_at_once(
+    payload: bytes, stream: str, discipline: Discipline, compiled: CompiledStreams | None
+) -> _Taken | None:
+    """A frame in order of a known stream; None where `_admit_frame` must decide."""
+    head = None if compiled is None else compiled.frame(stream, payload)
+    if head is None or head.frame <= 0:
+        return None
+    epoch, number, seq, readings = head
+    return payload, Placement(discipline, stream, epoch, number, number, seq, readings), ()
 
 
 def _admit_frame(
-    payload: bytes,
-    device: str,
-    stream: str,
-    catalogue: Learner,
-    discipline: Discipline,
-    compiled: CompiledStreams | None,
+    payload: bytes, device: str, stream: str, catalogue: Learner, discipline: Discipline
 ) -> _Taken:
-    if (
-        compiled is not None
-        and (head := compiled.frame(stream, payload)) is not None
-        and head.frame > 0
-    ):
-        return _Taken(
-            payload,
-            Placement(
-                discipline, stream, head.epoch, head.frame, head.frame, head.seq, head.readings
-            ),
-        )
     frame, kinds = frames.decode_with_kinds(payload, device=device)
     placement = _placement(discipline, stream, frame)
     checked, aside = _checked(frame, kinds, device, stream, catalogue)
-    return _Taken(payload if checked is frame else frames.encode(checked), placement, aside)
+    return payload if checked is frame else frames.encode(checked), placement, aside
 
 
 def _checked(

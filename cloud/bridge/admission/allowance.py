@@ -152,6 +152,7 @@ class Account:
         "is_one_too_many",
         "key",
         "laters",
+        "learns_by",
         "left_out",
         "left_out_bytes",
         "letter_bytes",
@@ -187,21 +188,25 @@ class Account:
         self.is_one_too_many = False
         """Did its gateway name too many, so that this one is not taken in?"""
         self.left_out = self.left_out_bytes = 0
-        self.shared: Account | None = gateway
-        """What its dead letters count against, too."""
+        self.share_with(gateway)
+
+    def share_with(self, shared: Account | None) -> None:
+        """What its dead letters, new streams and new fields count against, too."""
+        self.shared: Account | None = shared
+        self.learns_by = "" if shared is None else shared.key.removeprefix("|")
+        """The gateway whose share of new streams and fields counts, too; empty: none."""
 
     def wait_s(self, now_s: float) -> float:
         """Seconds until its next message may pass; 0: now."""
-        own_s = self._wait_s(now_s)
+        has_all = self.messages > 0 and self.bytes > 0 and self.busy_s > 0
+        own_s = 0.0 if has_all else self._debt_s(now_s)
         if self.gateway is None:
             return own_s
         if self.is_one_too_many:
             return NAMES_WAIT_S
         return max(own_s, self.gateway.wait_s(now_s))
 
-    def _wait_s(self, now_s: float) -> float:
-        if self.messages > 0 and self.bytes > 0 and self.busy_s > 0:
-            return 0.0
+    def _debt_s(self, now_s: float) -> float:
         self._fill(now_s)
         config = self._limits.config
         debts = (
@@ -274,11 +279,6 @@ class Account:
             return False
         self.life_bytes -= max(size, LIFE_BYTES_MIN)
         return True
-
-    @property
-    def learns_by(self) -> str:
-        """The gateway whose share of new streams and fields counts, too; empty: none."""
-        return "" if self.shared is None else self.shared.key.removeprefix("|")
 
     def may_name(self, now_s: float) -> bool:
         """May another thing be named? It counts."""
@@ -426,9 +426,10 @@ class Allowance:
 
     def account(self, device: str, now_s: float) -> Account:
         """The device's; a new one has everything."""
-        account = self._used(device)
+        account = self._accounts.get(device)
         if account is None:
-            account = self._keep(device, Account(device, self._limits, now_s), now_s)
+            return self._keep(device, Account(device, self._limits, now_s), now_s)
+        self._accounts.move_to_end(device)
         return account
 
     def wait_s(self, device: str, now_s: float) -> float:
@@ -465,7 +466,8 @@ class Allowance:
                 self._keep(device, account, now_s)
             else:
                 account.gateway, account.is_one_too_many = shared, True
-        account.shared = shared
+        if account.shared is not shared:
+            account.share_with(shared)
         return account
 
     def together(self, gateway: str, now_s: float) -> Account:

@@ -21,6 +21,7 @@ from edgewake.protocol.downlink.downlink import ANSWER_FIELDS, ANSWERS, REQUEST_
 from edgewake.protocol.errors import Rejected, RejectReason, RemoteError
 from edgewake.protocol.frames.ack import Later, LaterReason
 from edgewake.protocol.frames.field_names import (
+    ODD,
     PATH_CHARS_MAX,
     UNIT_CHARS_MAX,
     WORDS_CHARS_MAX,
@@ -133,7 +134,12 @@ class Catalogue:
         self._confirmed = StreamTable()
         self._proposed: dict[str, Stream] = {}
         """Rows that are on their way to the topic, until they come back."""
+        self._sendable: dict[str, Stream] = {}
+        """The confirmed rows of streams that devices may send."""
         self._types: dict[str, dict[str, FieldType]] = {}
+        """Their fields' types."""
+        self._odd: set[str] = set()
+        """Streams that have fields for odd values of others."""
         self._unpublished: dict[str, Stream] = {}
         self._last: dict[str, Kinds] = {}
         """What was found right last time; mostly the next message is like it."""
@@ -438,12 +444,10 @@ class Catalogue:
         self._count(before, -1)
         self._count(after, 1)
         self._last.pop(name, None)
-        self._types.pop(name, None)
+        self._note_sendable(name, after)
         if after is None:
             self._told.pop(name, None)
             self._unpublished.pop(name, None)
-        if (sendable := self.sendable(name)) is not None:
-            self._types[name] = {field: info.type for field, info in sendable.fields.items()}
         if after is not None and not is_merged:
             pending = self._unpublished.get(name)
             self._unpublished[name] = after if pending is None else merge(after, pending)
@@ -456,6 +460,16 @@ class Catalogue:
             or proposed.fields.keys() <= after.fields.keys()
         ):
             del self._proposed[name]
+
+    def _note_sendable(self, name: str, row: Stream | None) -> None:
+        self._sendable.pop(name, None)
+        self._types.pop(name, None)
+        self._odd.discard(name)
+        if row is not None and row.kind is NameKind.STREAM and not is_reserved(name):
+            self._sendable[name] = row
+            self._types[name] = {field: info.type for field, info in row.fields.items()}
+            if any(field.endswith(ODD) for field in row.fields):
+                self._odd.add(name)
 
     def _count(self, row: Stream | None, by: int) -> None:
         if row is None:
@@ -481,10 +495,11 @@ class Catalogue:
 
         None also for the name of a query and for the system's own streams.
         """
-        row = self._confirmed.get(stream)
-        return (
-            None if row is None or row.kind is not NameKind.STREAM or is_reserved(stream) else row
-        )
+        return self._sendable.get(stream)
+
+    def has_odd(self, stream: str) -> bool:
+        """Has it a field for odd values of another one? Most have none, and all are asked."""
+        return stream in self._odd
 
 
 class Learner(NamedTuple):

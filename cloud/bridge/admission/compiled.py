@@ -15,7 +15,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import astuple
 
 from edgewake.cloud.bridge.admission.catalogue import Catalogue
-from edgewake.protocol.frames.event_time import is_ms
+from edgewake.protocol.frames.event_time import CLOCK_SET_MS
 from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.frame import (
     COUNTER_MAX,
@@ -32,6 +32,8 @@ more than it would save."""
 
 _Counter = Annotated[int, Meta(ge=0, le=COUNTER_MAX)]
 _Time = Annotated[int, Meta(ge=0, le=TIME_MS_MAX)]
+_PlainTime = Annotated[int, Meta(ge=CLOCK_SET_MS, le=TIME_MS_MAX)]
+"""As `is_ms` has it: what is below is another unit, or no time."""
 _VALUES: Final[dict[FieldType, Any]] = {
     FieldType.NUMBER: int | float | None,
     FieldType.STRING: Annotated[str, Meta(max_length=STRING_CHARS_MAX)] | None,
@@ -105,8 +107,6 @@ class CompiledStreams:
             for name, value in zip(decoders.names, values, strict=True)
             if value is not UNSET
         }
-        if t is not UNSET and not is_ms(t):  # another unit, or no time
-            return None
         if not fields or (claimed is not UNSET and claimed != device):
             return None
         seq = None if seq is UNSET else seq
@@ -170,7 +170,7 @@ def _compile(entry: Stream) -> _Decoders:
     plain: type[Struct] = msgspec.defstruct(
         "Plain",
         [
-            ("t", _Time | UnsetType, UNSET),
+            ("t", _PlainTime | UnsetType, UNSET),
             ("seq", _Counter | UnsetType, UNSET),
             ("epoch", _Counter | UnsetType, UNSET),
             ("device", str | UnsetType, UNSET),

@@ -13,9 +13,11 @@ from edgewake.cloud.bridge.admission.allowance import (
 )
 from edgewake.cloud.bridge.admission.catalogue import too_many_names
 from edgewake.cloud.bridge.admission.gateways import GatewayRule, Gateways
-from edgewake.cloud.bridge.admission.mapped import Part
-from edgewake.cloud.bridge.admission.records import device_in, thing_in
+from edgewake.cloud.bridge.admission.mapped import Part, is_mapped
+from edgewake.cloud.bridge.admission.records import device_in, is_status, thing_in
+from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected
+from edgewake.protocol.topics import UpTopic
 
 
 class Payers:
@@ -40,6 +42,16 @@ class Payers:
         if named is not None and self._gateways.may_speak(named.via, named.device):
             return self._allowance.of_thing(named.device, named.via, now_s)
         return self._allowance.account(device_in(topic), now_s)
+
+    def is_left_unread(self, topic: str, now_s: float) -> bool:
+        """Would a message on this topic be only counted, whatever it says?"""
+        if now_s >= self._allowance.muted_until_s:
+            return False
+        if topic.startswith(topics.BRIDGE_PREFIX) or is_mapped(topic):
+            return False
+        account = self.of(topic, now_s)
+        heard = account.life_bytes if is_status(topic) else account.laters
+        return account.is_muted(now_s) and heard <= 0
 
     def of_mapped(self, topic: str, device: str, now_s: float) -> Account:
         """Who pays for what a map reads; `device`: the one that its topic names, or none."""
@@ -73,11 +85,8 @@ class Payers:
             found.append(part)
         return found
 
-    def check(self, topic: str, account: Account, size: int) -> None:
-        """May its sender say it? Raises Rejected, at the expense of `account`."""
-        named = thing_in(topic)
-        if named is None:
-            return
+    def check(self, named: UpTopic, account: Account, size: int) -> None:
+        """May its sender speak for this thing? Raises Rejected, at the expense of `account`."""
         try:
             self._gateways.check(named.via, named.device)
         except Rejected:

@@ -59,6 +59,7 @@ class KafkaRecord(NamedTuple):
     """A message that is traced has one, open until Kafka has the record."""
 
 
+@lru_cache(maxsize=65_536)
 def is_status(topic: str) -> bool:
     """Does a device say on it whether it is there?"""
     return topic.endswith(_STATUS_END) and topic.count("/") == _STATUS_SLASHES

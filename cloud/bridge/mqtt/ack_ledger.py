@@ -123,7 +123,7 @@ class Delivery:
             return None
         if self.later is not None:
             return Answer(self.response_topic, self.correlation_data, self.later)
-        if self.stored_at is None or not self.is_settled:
+        if self.stored_at is None or (self.parts is not None and not self.is_settled):
             return None
         partition, offset = self.stored_at
         ack = Ack(

@@ -58,7 +58,8 @@ class Connection(asyncio.Protocol):
     `connected`, `subscribed` and `lost` are futures; `lost` only ever fails.
 
     `on_connected` is called before the publishes that arrive in the same read as the broker's
-    CONNACK: the packet ids that they carry belong to this connection.
+    CONNACK: the packet ids that they carry belong to this connection. `is_left_unread`: is a
+    publish on this topic only counted, so that nobody has to read it?
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Connection(asyncio.Protocol):
         on_publish: OnPublish,
         clock: Clock,
         on_puback: Callable[[int], None] = lambda _packet_id: None,
+        is_left_unread: Callable[[str], bool] = lambda _topic: False,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.connected: asyncio.Future[mqtt5.ConnAckPacket] = loop.create_future()
@@ -85,7 +87,7 @@ class Connection(asyncio.Protocol):
         self._on_publish = on_publish
         self._on_puback = on_puback
         self._clock = clock
-        self._reader = PacketReader(keep_unreadable=True)
+        self._reader = PacketReader(keep_unreadable=True, is_left_unread=is_left_unread)
         self._transport: asyncio.Transport | None = None
         self._needed = 0
         self._others: Sequence[str] = ()

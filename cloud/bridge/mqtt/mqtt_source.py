@@ -58,11 +58,15 @@ class MqttSource:
         will: mqtt5.Will,
         receive_max: int,
         on_publish: Callable[[AckLedger, mqtt5.PublishPacket | Unreadable], None],
+        is_left_unread: Callable[[str], bool],
         our_turn: Callable[[], Awaitable[None]],
         backoff: Backoff,
         clock: Clock,
     ) -> None:
-        """`our_turn` ends when nobody else empties our session."""
+        """`our_turn` ends when nobody else empties our session.
+
+        `is_left_unread`: see `Connection`.
+        """
         self._config = config
         self._our_turn = our_turn
         self._client_id = client_id
@@ -71,6 +75,7 @@ class MqttSource:
         self._will = will
         self.ledger = AckLedger()
         self._on_publish: OnPublish = partial(on_publish, self.ledger)
+        self._is_left_unread = is_left_unread
         self._backoff = backoff
         self._clock = clock
         self._tls = tls_of(config)
@@ -103,6 +108,7 @@ class MqttSource:
             on_connected=self._on_connected,
             on_publish=self._on_publish,
             on_puback=self._on_puback,
+            is_left_unread=self._is_left_unread,
             clock=self._clock,
         )
         try:

@@ -180,6 +180,7 @@ function Editor({ kept, begin }) {
       ${kept.version > 0 && html`<${Do} danger act=${async () => { await api("DELETE", `/v1/boards/${enc(kept.name)}`); location.hash = "#/boards"; }} confirm=${`Remove the board ${kept.name}?`}>Remove board<//>`}</p>
     <div role="status">${fault && html`<p class="fault">${fault.message} ${fault.status === 409 && html`<button type="button" onClick=${() => theirs(true)}>Load theirs (undo brings yours back)</button> <button type="button" onClick=${() => theirs(false)}>Save mine over it</button>`}</p>`}</div>
     <${CardForm} key=${chosen ?? "new"} card=${chosen === null ? null : now.cards[chosen]} begin=${begin} onPut=${put} onLeave=${() => setChosen(null)} />
+    ${now.cards.length === 0 && html`<p class="card quiet">No card yet. Choose above what the first one shows, and press Add card.</p>`}
     ${now.cards.length > 0 && html`<${Grid} cards=${now.cards} edit=${edit} />`}`;
 }
 

@@ -32,8 +32,9 @@ class Contents:
 
     def note(self, number: int, content: int, *, skipped: int = 0) -> None:
         """`content` came under the number; the `skipped` numbers before it have not come."""
-        for older in range(max(number - min(skipped, KEPT), 0), number):
-            _ONE.pack_into(self.ring, older % KEPT * _ONE.size, 0)
+        if skipped:
+            for older in range(max(number - min(skipped, KEPT), 0), number):
+                _ONE.pack_into(self.ring, older % KEPT * _ONE.size, 0)
         _ONE.pack_into(self.ring, number % KEPT * _ONE.size, content)
 
     def is_other(self, number: int, content: int) -> bool:

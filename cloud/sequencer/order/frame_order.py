@@ -85,7 +85,8 @@ class FrameOrder:
         """One record in; what passes now, in order."""
         placement = arrival.placement
         out = self._ordered_out(arrival, placement, now_s=now_s)
-        self._has_things = self._has_things or bool(placement.via)
+        if placement.via:
+            self._has_things = True
         if not self._has_things:
             return [] if arrival.offset < self.emitted_before else out
         if arrival.offset < self.emitted_before:

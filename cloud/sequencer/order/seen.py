@@ -62,7 +62,8 @@ class Seen:
             if len(self._waiting) >= DEVICES_MAX:
                 return
             seen = self._waiting[of] = _Seen()
-        seen.newest = max(seen.newest, newest)
+        if newest > seen.newest:
+            seen.newest = newest
         seen.records += 1
         seen.is_offline = is_offline
         if received_at > seen.last_seen:

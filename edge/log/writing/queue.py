@@ -28,7 +28,8 @@ def size_of(reading: Reading) -> int:
     """Bytes of memory that a reading takes, about."""
     fields = reading[1]
     texts = [value for value in fields.values() if value.__class__ is str]
-    return READING_BYTES + FIELD_BYTES * len(fields) + sum(map(getsizeof, texts))
+    size = READING_BYTES + FIELD_BYTES * len(fields)
+    return size + sum(map(getsizeof, texts)) if texts else size
 
 
 @dataclass(slots=True)
@@ -116,7 +117,7 @@ class Queues:
     def add(self, queue: Queue, readings: Iterable[Reading]) -> None:
         """At the end."""
         for part in parts_of(readings):
-            if isinstance(part, Bundle):
+            if type(part) is Bundle:
                 queue.add(part)
                 count, size = len(part), part.size
             else:

@@ -76,8 +76,9 @@ class Waiting:
         """Raises LogClosedError, LogBusyError where one of them has no room."""
         if self.stopping:
             raise LogClosedError
-        if not all(map(self.queues.has_room, queues)):
-            raise LogBusyError
+        for queue in queues:
+            if not self.queues.has_room(queue):
+                raise LogBusyError
 
     def check_promise(self, queue: Queue) -> None:
         """Raises as `check_room`, and LogBusyError where its lane would lose what comes now.

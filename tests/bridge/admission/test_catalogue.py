@@ -455,6 +455,17 @@ def test_a_record_that_cannot_be_read_changes_nothing(value: bytes) -> None:
     assert catalogue.sendable("s") is None
 
 
+def test_a_stream_has_fields_for_odd_values_as_long_as_its_row_has_one() -> None:
+    catalogue = a_catalogue()
+    catalogue.follow("s", row(speed=FieldType.NUMBER))
+    assert not catalogue.has_odd("s")
+    catalogue.follow("s", row(speed_odd=FieldType.STRING))
+    assert catalogue.has_odd("s")
+    catalogue.follow("s", None)
+    assert not catalogue.has_odd("s")
+    assert catalogue.sendable("s") is None
+
+
 def test_a_deleted_stream_is_forgotten_also_while_something_of_it_is_on_its_way() -> None:
     catalogue = a_catalogue()
     learnt(catalogue, NUMBERS)

@@ -84,6 +84,7 @@ async def ask_by_sql(page: Page, stream: str) -> None:
 
 
 async def put_a_card_on_a_board(page: Page, stream: str) -> None:
+    await expect(page.get_by_text("No card yet. Choose above")).to_be_visible()
     await tab_to(page, "Add card")
     await page.keyboard.press("Enter")
     card = page.get_by_role("group", name="arrows move it")
