@@ -6,10 +6,10 @@ a plain device sends them on `ew/v1/<device>/up/<stream>`, once as Zigbee2MQTT d
 the preset. One publisher, QoS 1, 500 in flight; a message counts when Kafka has it. The first round
 of each is not counted. `maps alone` is one call of the rules, without the bridge.
 
-What bounds it is not the rules (a quarter of the difference), but that a mapped message is two in the
-bridge: the broker's, which is acknowledged when all its readings have arrived, and each reading,
-which has a delivery and an account of its own, and is written as JSON that the check of plain
-messages then reads.
+What bounds it is not the rules (a quarter of the difference), but that a mapped message is two in
+the bridge: the broker's, which is acknowledged when all its readings have arrived, and each
+reading, which has a delivery and an account of its own, and is written as JSON that the check of
+plain messages then reads.
 """
 
 from __future__ import annotations
