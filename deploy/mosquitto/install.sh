@@ -26,6 +26,12 @@ put 0640 "$from/subscriptions.json" "$etc/certs/subscriptions.json"
 put 0640 "$from/server.key" "$etc/certs/server.key"
 put 0644 "$here/devices.acl" "$etc/devices.acl"
 put 0644 "$here/bridges.acl" "$etc/bridges.acl"
+unit=${ROOT:-}/etc/systemd/system/mosquitto.service.d
+mkdir -p "$unit"
+put 0644 "$here/mosquitto.service.conf" "$unit/edgewake.conf"
+if [ -z "${ROOT:-}" ] && [ -d /run/systemd/system ]; then
+    systemctl daemon-reload
+fi
 if [ "${SPARKPLUG:-no}" = yes ]; then
     sed 's/^retain_available false$/retain_available true/' "$here/production.conf" > "$etc/edgewake.conf.new"
     grep -q '^retain_available true$' "$etc/edgewake.conf.new"
