@@ -194,14 +194,33 @@ def _certificate_lines(device: str, folder: Path, broker: dict[str, Any] | None)
 
 
 @click.command("revoke")
-@click.argument("device", shell_complete=completion.devices)
+@click.argument("devices", metavar="[DEVICE]...", nargs=-1, shell_complete=completion.devices)
+@click.option(
+    "--from",
+    "file",
+    type=click.File("r", encoding="utf-8-sig"),
+    help="CSV with a name in the first column of each line; - for standard input.",
+)
 @shows
-def revoke(api: OpsApi, device: str) -> None:
-    """Take back what a device has; the broker ends its connection within seconds."""
-    if not is_device(device):
-        raise click.BadParameter(f"{device!r} is not the name of a device", param_hint="DEVICE")
-    api.ask("DELETE", f"/v1/credentials/{device}")
-    click.echo(f"{device}: what it had is worth nothing any more", err=True)
+def revoke(api: OpsApi, devices: tuple[str, ...], file: TextIO | None) -> None:
+    """Take back what devices have; the broker ends their connections within seconds."""
+    wanted = [*devices, *(_names(file) if file is not None else ())]
+    if not wanted:
+        raise click.UsageError("expected a DEVICE, or --from FILE")
+    wrong = [name for name in wanted if not is_device(name)]
+    if wrong:
+        raise click.BadParameter(f"{wrong[0]!r} is not the name of a device", param_hint="DEVICE")
+    refused = 0
+    for device in dict.fromkeys(wanted):
+        try:
+            api.ask("DELETE", f"/v1/credentials/{device}")
+        except click.ClickException as error:  # the others are shut out all the same
+            refused += 1
+            click.echo(f"{device}: {error.format_message()}", err=True)
+        else:
+            click.echo(f"{device}: what it had is worth nothing any more", err=True)
+    if refused:
+        raise SystemExit(1)
 
 
 @click.command("credentials")

@@ -280,6 +280,18 @@ def test_a_device_is_added_and_revoked_within_a_minute_also_where_it_is_connecte
     assert "has a password already" in again.stderr
 
 
+def test_several_devices_are_shut_out_at_once(here: Here, tmp_path: Path) -> None:
+    """One that has nothing is said, and keeps no other one in."""
+    names = tmp_path / "names.csv"
+    names.write_text("device,where\nfan-1,hall\nnobody,hall\nfan-2,hall\n")
+    assert here.here("devices", "add", "fan-1", "fan-2").returncode == 0
+    done = here.here("devices", "revoke", "--from", str(names))
+    assert (done.returncode, done.stderr.count("worth nothing")) == (1, 2), done.stderr
+    assert "nobody: " in done.stderr
+    listed = json.loads(here.here("devices", "credentials", "--json").stdout)
+    assert not {"fan-1", "fan-2"} & {row["device"] for row in listed}
+
+
 @pytest.mark.long
 def test_a_fleet_gets_its_passwords_from_a_file(here: Here, tmp_path: Path) -> None:
     names, out = tmp_path / "names.csv", tmp_path / "out.csv"
