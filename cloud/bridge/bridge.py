@@ -47,7 +47,7 @@ from edgewake.cloud.bridge.admission.catalogue import (
 from edgewake.cloud.bridge.admission.compiled import CompiledStreams
 from edgewake.cloud.bridge.admission.expand_compact import expand_compact
 from edgewake.cloud.bridge.admission.mapped import Mapper, Part, is_mapped
-from edgewake.cloud.bridge.admission.payers import Payers
+from edgewake.cloud.bridge.admission.payers import Payers, may_be_heard
 from edgewake.cloud.bridge.admission.records import (
     KafkaRecord,
     catalogue_row,
@@ -260,11 +260,8 @@ class Bridge:
         account = self._payers.of(packet.topic, now_s)
         if not account.is_muted(now_s):
             return False
-        if is_status(packet.topic):
-            is_heard = account.life_bytes > 0
-        else:
-            is_heard = account.laters > 0 and is_answerable(packet)
-        if is_heard:
+        is_told = is_status(packet.topic) or is_answerable(packet)
+        if is_told and may_be_heard(account, packet.topic):
             return False
         self._refusals.count(packet, RejectReason.QUOTA, account)
         if packet.packet_id is not None:

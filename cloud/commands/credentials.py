@@ -32,15 +32,17 @@ READING: Final = '{"temperature": 21.5}'
 HEADINGS: Final = ("device", "name", "names", "devices")
 """What the first line of a file of names may say in place of a name."""
 
-
-@click.command("add")
-@click.argument("names", metavar="[NAME]...", nargs=-1)
-@click.option(
+from_file = click.option(
     "--from",
     "file",
     type=click.File("r", encoding="utf-8-sig"),
     help="CSV with a name in the first column of each line; - for standard input.",
 )
+
+
+@click.command("add")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@from_file
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -195,12 +197,7 @@ def _certificate_lines(device: str, folder: Path, broker: dict[str, Any] | None)
 
 @click.command("revoke")
 @click.argument("devices", metavar="[DEVICE]...", nargs=-1, shell_complete=completion.devices)
-@click.option(
-    "--from",
-    "file",
-    type=click.File("r", encoding="utf-8-sig"),
-    help="CSV with a name in the first column of each line; - for standard input.",
-)
+@from_file
 @shows
 def revoke(api: OpsApi, devices: tuple[str, ...], file: TextIO | None) -> None:
     """Take back what devices have; the broker ends their connections within seconds."""

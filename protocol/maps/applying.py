@@ -506,7 +506,7 @@ def _converted(rule: FieldRule, value: Any) -> Scalar:
 
 def _without_envelope(own: dict[str, Any]) -> dict[str, Any]:
     """Appends `_` to names that would mean something else to an intake."""
-    if "device" in own or "seq" in own or "epoch" in own:
+    if not own.keys().isdisjoint(_ENVELOPE):
         for name in _ENVELOPE:
             if name in own:
                 own[free_name(f"{name}_", own)] = own.pop(name)

@@ -35,6 +35,9 @@ DEPLOY = Path(cli.__file__).resolve().parent
 DEBIAN = Path("/etc/mosquitto/mosquitto.conf")
 """The main file of Debian's package; ours is included by it."""
 CONNECT_V5 = bytes.fromhex("101200044d5154540502003c000005") + b"dev-a"
+SUCCESS, NO_SUBSCRIBER = 0x00, 0x10
+TAKEN = (SUCCESS, NO_SUBSCRIBER)
+"""Answers to a publish that was taken, also where nobody subscribes (MQTT 5, 3.4.2.1)."""
 TLS_REFUSED = (ssl.SSLError, ConnectionError)
 
 

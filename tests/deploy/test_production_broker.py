@@ -16,6 +16,8 @@ from paho.mqtt import client as paho
 
 from edgewake.protocol import topics
 from tests.deploy.production import (
+    SUCCESS,
+    TAKEN,
     TLS_REFUSED,
     Client,
     Site,
@@ -25,8 +27,7 @@ from tests.deploy.production import (
 )
 from tests.services import wait_until
 
-SUCCESS, NO_SUBSCRIBER, NOT_AUTHORISED = 0x00, 0x10, 0x87
-TAKEN = (SUCCESS, NO_SUBSCRIBER)
+NOT_AUTHORISED = 0x87
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.sketches.sketch import SKETCH_BYTES_MAX, STREAM
 from tests.deploy.production import Client
 from tests.hostile.raw import AT_ONCE, raw_flood
-from tests.hostile.victims import Count, note, slower, times_of_this_machine
+from tests.hostile.victims import QUEUED_S, Count, note, slower, times_of_this_machine
 from tests.hostile.world import Victim, World, beside_attack, harmed, unharmed
 from tests.services import wait_until
 
@@ -100,8 +100,6 @@ def test_messages(here: World, victim: Victim) -> None:
 SMALL = topics.up("attacker", "raw"), b'{"n":1}'
 QUEUE = 150_000
 """Messages of a device that make a queue, which the broker still keeps whole."""
-QUEUED_S = 2.0
-"""An answer takes longer where messages stand in a queue before it, and not otherwise."""
 
 
 ASKED = {"response_topic": topics.ack("attacker"), "correlation_data": b"1"}

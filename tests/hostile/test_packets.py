@@ -13,16 +13,14 @@ import pytest
 
 from edgewake.protocol import topics
 from edgewake.protocol.mqtt import PROPERTIES_BYTES_MAX
-from tests.deploy.production import Client, Site, production_site
+from tests.deploy.production import TAKEN, Client, Site, production_site
 from tests.hostile.raw import raw_socket
-from tests.hostile.victims import Count, note, times_of_this_machine
+from tests.hostile.victims import QUEUED_S, Count, note, times_of_this_machine
 from tests.hostile.world import Victim, World, beside_attack
 from tests.services import wait_until
 
 pytestmark = pytest.mark.services
 
-QUEUED_S = 2.0
-"""An answer takes longer where something stands before it, and not otherwise."""
 TOPIC = topics.up("attacker", "props")
 A_MEGABYTE = 150_000
 """Properties of seven bytes each."""
@@ -31,8 +29,6 @@ BEGUN = 100
 """Publishes of a megabyte."""
 COUNTED_BYTES = 56
 """What Mosquitto 2.0.11 keeps counting for a property."""
-TAKEN = {0, 16}
-"""Taken, also where nobody subscribes."""
 PUBREC = 5
 MAX_QOS = "max_qos 1\n"
 

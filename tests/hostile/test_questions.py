@@ -22,8 +22,8 @@ from tests.access.test_faults import metric
 from tests.access.world import Server, key_file, server
 from tests.feeds import Feed
 from tests.hostile.raw import raw_flood
-from tests.hostile.test_floods import NOTHING_BOUNDED, QUEUED_S
-from tests.hostile.victims import Count, note, times_of_this_machine
+from tests.hostile.test_floods import NOTHING_BOUNDED
+from tests.hostile.victims import QUEUED_S, Count, note, times_of_this_machine
 from tests.hostile.world import Victim, World, beside_attack, harmed
 from tests.services import PATIENCE_S
 

@@ -22,6 +22,8 @@ are held to it once."""
 HIGH_JITTER_S = 0.1
 """The same for the slow ones: one of twenty meets a full collection of Kafka's, or another test
 that starts its services."""
+QUEUED_S = 2.0
+"""An answer takes longer where messages stand in a queue before it, and not otherwise."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,11 @@ from edgewake.protocol.errors import Rejected
 from edgewake.protocol.topics import UpTopic
 
 
+def may_be_heard(account: Account, topic: str) -> bool:
+    """Is a message on this topic of a sender who is muted perhaps more than counted?"""
+    return (account.life_bytes if is_status(topic) else account.laters) > 0
+
+
 class Payers:
     """Devices, and things that gateways may send for."""
 
@@ -50,8 +55,7 @@ class Payers:
         if topic.startswith(topics.BRIDGE_PREFIX) or is_mapped(topic):
             return False
         account = self.of(topic, now_s)
-        heard = account.life_bytes if is_status(topic) else account.laters
-        return account.is_muted(now_s) and heard <= 0
+        return account.is_muted(now_s) and not may_be_heard(account, topic)
 
     def of_mapped(self, topic: str, device: str, now_s: float) -> Account:
         """Who pays for what a map reads; `device`: the one that its topic names, or none."""

@@ -176,34 +176,38 @@ async def test_older_records_that_cannot_be_read_are_not_the_end(
     reads.memory.hub.streams.by_name["s"].latest[0] = 0
 
 
-@pytest.mark.parametrize(
+ON_GAP = pytest.mark.parametrize(
     ("on_gap", "expected"), [(OnGap.EARLIEST, ["gap", 3]), (OnGap.STOP, ["gap"])]
 )
-async def test_a_range_that_is_lost_is_a_gap_among_the_events(
-    reads: Reads, on_gap: OnGap, expected: list[Any]
-) -> None:
+
+
+async def behind_the_first(reads: Reads) -> str:
+    """The cursor behind the first of three events."""
     reads.memory.send({})
     begins = await reads.page(limit=1)
     reads.memory.send({})
     reads.memory.send({})
+    return begins.cursor
+
+
+@ON_GAP
+async def test_a_range_that_is_lost_is_a_gap_among_the_events(
+    reads: Reads, on_gap: OnGap, expected: list[Any]
+) -> None:
+    begins = await behind_the_first(reads)
     reads.memory.trim(2)
-    page = await reads.page(begins.cursor, on_gap=on_gap.value)
+    page = await reads.page(begins, on_gap=on_gap.value)
     assert (numbers(page), page.live) == (expected, on_gap is not OnGap.STOP)
     if on_gap is OnGap.STOP:
         assert numbers(await reads.page(page.cursor, on_gap="earliest"))[-1] == 3
 
 
-@pytest.mark.parametrize(
-    ("on_gap", "expected"), [(OnGap.EARLIEST, ["gap", 3]), (OnGap.STOP, ["gap"])]
-)
+@ON_GAP
 async def test_what_is_lost_while_it_is_read_is_a_gap_too(
     reads: Reads, on_gap: OnGap, expected: list[Any]
 ) -> None:
-    reads.memory.send({})
-    begins = await reads.page(limit=1)
-    reads.memory.send({})
-    reads.memory.send({})
-    async with reads.begun(begins.cursor, on_gap=on_gap.value) as reading:
+    begins = await behind_the_first(reads)
+    async with reads.begun(begins, on_gap=on_gap.value) as reading:
         reads.memory.trim(2)  # it stands before what was deleted in this moment
         page = await reading.page()
     assert (numbers(page), page.live) == (expected, on_gap is not OnGap.STOP)
