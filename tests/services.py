@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import psutil
+
 from edgewake.deploy.programs import jars, java, kafka_node, mosquitto
 from tests.gate import Gate, gate
 
@@ -149,6 +151,14 @@ def thread_states(pid: int) -> set[str]:
         with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
             states.add(_state(thread))
     return states
+
+
+def words_of(process: psutil.Process) -> list[str]:
+    """The command that it runs; nothing of one that has just ended."""
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
 
 
 def is_alive(pid: int) -> bool:

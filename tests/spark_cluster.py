@@ -17,7 +17,7 @@ import pyspark
 
 from edgewake.deploy.programs import java
 from tests.class_archives import SPARK_OPTIONS
-from tests.services import Process, free_ports, port_is_open, wait_until
+from tests.services import Process, free_ports, port_is_open, wait_until, words_of
 
 _DAEMON = (
     "-Xmx128m",
@@ -53,7 +53,7 @@ class Cluster:
         """Processes in which a worker computes now."""
         children = psutil.Process(self.workers[worker].pid).children()
         return [
-            child for child in children if any(word.endswith(_EXECUTOR) for word in child.cmdline())
+            child for child in children if any(word.endswith(_EXECUTOR) for word in words_of(child))
         ]
 
 

@@ -37,7 +37,7 @@ from tests.analysis.support import (
     unique,
     windows,
 )
-from tests.services import Process, free_ports, part, wait_until
+from tests.services import Process, free_ports, part, wait_until, words_of
 
 READY = '"event":"part.ready"'
 LEADS = '"event":"analysis.leads"'
@@ -122,7 +122,7 @@ def jvm_of(process: Process) -> psutil.Process:
     (jvm,) = [
         child
         for child in psutil.Process(process.pid).children()
-        if "org.apache.spark.deploy.SparkSubmit" in child.cmdline()
+        if "org.apache.spark.deploy.SparkSubmit" in words_of(child)
     ]
     return jvm
 

@@ -12,12 +12,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
-import psutil
 import pytest
 
 from tests.deploy.installs import Installed, environment, from_sdist, from_wheel
-from tests.deploy.test_up import port_base
-from tests.services import PATIENCE_S, Process, wait_until
+from tests.deploy.test_up import descendants, port_base
+from tests.services import PATIENCE_S, Process, wait_until, words_of
 
 ROOT = Path(__file__).parents[2]
 STREAM, QUERY = "room_temperature", "warm_rooms"
@@ -75,12 +74,19 @@ def system(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.mark.services
 def test_every_part_runs_from_what_is_installed(system: System) -> None:
-    assert {part["part"] for part in json.loads(system.ask("status", "--json",
-        code=None))["parts"]} >= {
-        "mosquitto", "kafka", "bridge-1", "sequencer-1", "analysis", "lake", "access-1", "push-1",
-        "ops", "agent", "simulators",
-    }  # fmt: skip
-    running = [one.cmdline() for one in psutil.Process(system.pid).children(recursive=True)]
+    def shown() -> set[str]:
+        """Which parts the system tells of; it says before that it runs."""
+        status = json.loads(system.ask("status", "--json", code=None))
+        return {one["part"] for one in status["parts"]}
+
+    wait_until(
+        lambda: shown() >= {
+            "mosquitto", "kafka", "bridge-1", "sequencer-1", "analysis", "lake", "access-1",
+            "push-1", "ops", "agent", "simulators",
+        },
+        "all parts are shown",
+    )  # fmt: skip
+    running = [words_of(one) for one in descendants(system.pid)]
     ours = [words for words in running if any(word.startswith("edgewake.") for word in words)]
     assert len(ours) >= 9
     assert {words[0] for words in ours} == {system.installed.program("python")}
