@@ -380,7 +380,7 @@ async def test_cards_of_a_query_show_all_groups_of_its_newest_window_by_their_na
       const { BoardCard } = await import("/page/board/card.js");
       const { Live } = await import("/page/live/model.js");
       const live = new Live();
-      live.know([{ name: "q", kind: "query", keys: ["road"] }]);
+      live.know([{ name: "q", kind: "query", keys: ["road"], units: { speed: "Cel" } }]);
       for (const end of [10_000, 20_000]) for (let road = 1; road <= 12; road += 1) {
         const row = { query: "q", window_start: end - 10_000, window_end: end, revision: 1 };
         live.take({ ...row, road, speed: end / 1000 + road, mode: "fast" }, end);
@@ -395,7 +395,7 @@ async def test_cards_of_a_query_show_all_groups_of_its_newest_window_by_their_na
         [...ground.querySelectorAll(what)].map((one) => one.textContent);
       return {
         bars: texts(shown("bars", "speed"), "li").map((one) => one.trim()),
-        value: texts(shown("value", "speed"), ".figure, .beside"),
+        value: texts(shown("value", "speed"), ".figure, small, .beside"),
         gauge: shown("gauge", "speed").querySelector(".gauge").getAttribute("aria-valuenow"),
         top: texts(shown("top", "mode"), "li b"),
         states: texts(shown("state", "mode"), "li > span, li > b"),
@@ -404,8 +404,8 @@ async def test_cards_of_a_query_show_all_groups_of_its_newest_window_by_their_na
       };
     }"""
     found = await page.evaluate(script)
-    assert found["bars"] == [f"{road}{20 + road}" for road in range(12, 0, -1)]
-    assert found["value"] == ["26.5", "mean of 12, 21 – 32"]
+    assert found["bars"] == [f"{road}{20 + road} °C" for road in range(12, 0, -1)]
+    assert found["value"][-3:] == ["26.5", "°C", "mean of 12, 21 – 32"]
     assert found["gauge"] == "26.5"
     assert found["top"] == ["12"]
     states = list(zip(found["states"][::2], found["states"][1::2], strict=True))

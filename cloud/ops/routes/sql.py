@@ -27,6 +27,8 @@ class SqlColumn(BaseModel):
     name: str
     type: str
     """DuckDB's."""
+    unit: str
+    """The unit of the field whose values it has; empty for what is counted or computed."""
 
 
 class SqlPast(BaseModel):
@@ -86,7 +88,11 @@ def router(services: Services) -> APIRouter:
             question = body.model_dump(exclude={"objects"})
             answer = await while_wanted(
                 services.asking.ask(
-                    question, services.tables.passed, holder=holder, reader=reader_of(request)
+                    question,
+                    services.tables.passed,
+                    units=services.tables.units,
+                    holder=holder,
+                    reader=reader_of(request),
                 ),
                 has_left,
             )

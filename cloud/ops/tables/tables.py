@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
@@ -27,7 +28,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.downlink.downlink import ANSWERS, REQUESTS
 from edgewake.protocol.frames import record as records
 from edgewake.protocol.frames.dead_letter import DeadLetter, known_reason
-from edgewake.protocol.frames.stream import NameKind, Stream, StreamTable
+from edgewake.protocol.frames.stream import NameKind, Stream, StreamTable, unit_in
 from edgewake.protocol.leases import lease_record
 from edgewake.protocol.leases.lease_record import Lease
 from edgewake.protocol.ops.board import Board
@@ -38,7 +39,7 @@ from edgewake.protocol.ops.named_set import NamedSet
 from edgewake.protocol.ops.preview import Preview
 from edgewake.protocol.ops.problem import ProblemRecord
 from edgewake.protocol.ops.publication import Publication
-from edgewake.protocol.ops.query import Progress, Registration
+from edgewake.protocol.ops.query import Progress, Registration, units_of
 from edgewake.protocol.ops.repair import Repair
 
 PARTS_STREAM: Final = "part_status"
@@ -148,6 +149,17 @@ class OpsTables:
             and progress.watermark is not None
             and progress.updated_at >= one.registered_at
         }
+
+    @property
+    def units(self) -> dict[str, dict[str, str]]:
+        """Returns stream or query → column → unit, of the columns that have one."""
+        found = {
+            name: {field: info.unit for field, info in stream.fields.items() if info.unit}
+            for name, stream in self.streams.items()
+        }
+        for name, progress in self.progress.items():
+            found[name] = units_of(progress.measures, partial(unit_in, self.streams))
+        return {name: units for name, units in found.items() if units}
 
     def apply(self, change: Change, *, now: int) -> list[Event]:
         """Applies a record and returns its live events."""

@@ -31,7 +31,7 @@ export function QueryPage({ query }) {
   const rows = query.rows.map((row) => ({ window: clock(row.window_end), ...row }));
   return html`<nav class="crumbs"><a href="#/">Live</a> › ${query.name}</nav>
     <section class="card"><h2>Newest windows</h2>${rows.length ? html`<${Table} rows=${rows} columns=${["window", ...columnsOf(query.rows), "revision"]}
-      isFinal=${(row) => query.isFinal(row)} caption=${query.name} />` : html`<p class="quiet">No window yet.</p>`}</section>`;
+      isFinal=${(row) => query.isFinal(row)} unitOf=${(name) => query.unitOf(name)} caption=${query.name} />` : html`<p class="quiet">No window yet.</p>`}</section>`;
 }
 
 export const deviceHref = (device) => `#/devices/${encodeURIComponent(device)}`;

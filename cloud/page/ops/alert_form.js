@@ -60,6 +60,7 @@ function Form({ name, params, streams, queries, destinations, rule }) {
   const set = (part) => setForm((before) => ({ ...before, ...part }));
   const field = (key) => ({ value: form[key], onInput: ({ target }) => set({ [key]: target.value }) });
   const stream = streams.find((one) => one.name === form.stream);
+  const query = queries.find((one) => one.name === form.query);
   const fields = form.kind === "stream" ? Object.keys(stream?.fields ?? {}) : [];
   const isData = form.kind === "stream" || form.kind === "query";
   const save = async () => {
@@ -107,7 +108,7 @@ function Form({ name, params, streams, queries, destinations, rule }) {
       </fieldset>
       <p class="actions"><button class="primary">${name ? "Replace" : "Make the rule"}</button></p>
       <div role="status">${fault && html`<p class="fault">${fault.message} ${fault.status === 409 && html`<button type="button" onClick=${takeTheirs}>Load that version</button>`}</p>`}</div>
-    </form><${TrialCard} form=${form} unit=${unitSaid(stream?.fields[form.value]?.unit ?? "")} /></div>`;
+    </form><${TrialCard} form=${form} unit=${unitSaid((form.kind === "query" ? query?.units[form.value] : stream?.fields[form.value]?.unit) ?? "")} /></div>`;
 }
 
 const toggled = (list, one) => (list.includes(one) ? list.filter((other) => other !== one) : [...list, one]);

@@ -69,10 +69,10 @@ export function useModels({ names, owned = [], device, minutes }) {
   const followed = owned.map(([one, source, field, devices]) => [one, source, field, new Set(devices)]);
   const begin = async () => {
     const [found, streams] = await Promise.all([get("/v1/queries?limit=500"), get("/v1/streams?limit=500")]);
-    const queries = new Map(found.items.map((one) => [one.name, one.keys]));
+    const queries = new Map(found.items.map((one) => [one.name, one]));
     const fields = new Map(streams.items.map((one) => [one.name, one.fields]));
     /* A query that does not run yet has no keys: each of its texts is taken for one. */
-    live.current.know(names.map((name) => ({ name, kind: queries.has(name) ? "query" : "stream", fields: fields.get(name), keys: queries.get(name)?.length ? queries.get(name) : null })));
+    live.current.know(names.map((name) => ({ name, kind: queries.has(name) ? "query" : "stream", fields: fields.get(name), units: queries.get(name)?.units, keys: queries.get(name)?.keys.length ? queries.get(name).keys : null })));
   };
   const take = (event) => {
     live.current.take(event, event.received_at ?? Date.now());

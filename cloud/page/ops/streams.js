@@ -1,7 +1,7 @@
 /* Streams: the list, and one of them with its fields and how to read it. */
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
-import { rate, value, whole } from "../live/format.js";
+import { rate, unitSaid, value, whole } from "../live/format.js";
 import { api, enc, get } from "./api.js";
 import { Console } from "./console.js";
 import { Erase } from "./erasures.js";
@@ -85,7 +85,7 @@ function Fields({ stream }) {
   const number = (of) => ({ number: true, view: ({ held }) => (held ? value(of(held)) : "–") });
   return html`<${Rows} caption="Fields" rows=${rows} columns=${[
       ["name", "field", { view: (row) => html`<a href=${`#/summaries/${enc(`${stream.name}.${row.name}`)}`} title="what it held">${row.name}</a>` }],
-      ["type"], ["unit", "unit", { view: ({ unit }) => unit || "–" }],
+      ["type"], ["unit", "unit", { view: ({ unit }) => unitSaid(unit) || "–" }],
       ["least", "least", number((held) => held.figures.min)], ["mean", "mean", number((held) => held.figures.mean)],
       ["p99", "99 % are at most", number((held) => held.quantiles.find((one) => one.rank === 0.99)?.value)],
       ["distinct", "different", { number: true, view: ({ held }) => html`<${Estimate} of=${held?.distinct} />` }],

@@ -50,7 +50,7 @@ export function Loaded({ loaded, empty, children }) {
   return html`${wrong}${isEmpty && empty ? html`<p class="card quiet">${empty}</p>` : children(data)}`;
 }
 
-/** A table. `columns`: [name, heading, options]; options: number, wraps (a text of several lines), view(row), by(row): what it is sorted by, where the row itself has no such value.
+/** A table. `columns`: [name, heading, options]; options: number, unit (behind the heading), wraps (a text of several lines), view(row), by(row): what it is sorted by, where the row itself has no such value.
     `sorts`: a press on a heading sorts what is here, so only where all of it is; `order`: {by, link(name)} where the server sorts. */
 export function Rows({ rows, columns, caption, sorts, order }) {
   const [sorted, setSorted] = useState(null);
@@ -59,8 +59,8 @@ export function Rows({ rows, columns, caption, sorts, order }) {
   const shown = chosen ? rows.toSorted((a, b) => sorted.way * compared(keyOf(chosen, a), keyOf(chosen, b))) : rows;
   const press = (column) => () => setSorted(sorted?.name === column[0] ? { ...sorted, way: -sorted.way } : { name: column[0], way: column[2]?.number ? -1 : 1 });
   const head = (column) => {
-    const [name, heading, { number } = {}] = column;
-    const text = heading ?? words(name);
+    const [name, heading, { number, unit } = {}] = column;
+    const text = unit ? html`${heading ?? words(name)} <small>${unit}</small>` : (heading ?? words(name));
     if (order?.link(name)) return html`<th scope="col" role="columnheader" class=${number ? "n" : ""} aria-sort=${order.by === name ? (name === "device" ? "ascending" : "descending") : null}><a href=${order.link(name)}>${text}</a></th>`;
     const isSortable = sorts && name && rows.some((row) => ["number", "string"].includes(typeof keyOf(column, row)));
     if (!isSortable) return html`<th scope="col" role="columnheader" class=${number ? "n" : ""}>${text}</th>`;
@@ -69,8 +69,8 @@ export function Rows({ rows, columns, caption, sorts, order }) {
   };
   return html`<div class="card scroll rows" tabindex="0" role="region" aria-label=${caption}><table role="table">
     <thead role="rowgroup"><tr role="row">${columns.map(head)}</tr></thead>
-    <tbody role="rowgroup">${shown.map((row) => html`<tr role="row" key=${row.id ?? row.name ?? row.device ?? row.offset}>${columns.map(([name, heading, { number, view, wraps } = {}]) =>
-      html`<td role="cell" class=${number ? "n" : wraps || isLong(row[name]) ? "w" : ""} data-label=${heading ?? words(name)}>${view ? view(row) : cell(row[name])}</td>`)}</tr>`)}</tbody>
+    <tbody role="rowgroup">${shown.map((row) => html`<tr role="row" key=${row.id ?? row.name ?? row.device ?? row.offset}>${columns.map(([name, heading, { number, unit, view, wraps } = {}]) =>
+      html`<td role="cell" class=${number ? "n" : wraps || isLong(row[name]) ? "w" : ""} data-label=${[heading ?? words(name), unit].filter(Boolean).join(", ")}>${view ? view(row) : cell(row[name])}</td>`)}</tr>`)}</tbody>
   </table></div>`;
 }
 
