@@ -27,6 +27,7 @@ from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.delivery_reports import DeliveryReports
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.kafka.up_places import UNANSWERED
+from edgewake.cloud.part_words import PartWords
 from edgewake.cloud.traces.sampling import Sampling
 from edgewake.cloud.traces.tracer import close, gathered, open_tracer
 from edgewake.protocol import topics
@@ -121,6 +122,9 @@ async def run(
         why_not_ready=bridge.health.why_not_ready,
     )
     backlog = BacklogCheck(config.kafka, f"{config.name}-backlog")
+    words = PartWords(
+        config.kafka, "bridge", config.name, clock, why_not_ready=bridge.health.why_not_ready
+    )
     try:
         async with asyncio.TaskGroup() as tasks:
             pump = tasks.create_task(bridge.pump(), name="pump")
@@ -131,6 +135,7 @@ async def run(
                     _follow(tables, bridge, catalogue, register, clock), name="tables"
                 ),
                 tasks.create_task(_watch_backlog(bridge, backlog, clock), name="backlog"),
+                tasks.create_task(words.run(), name="words"),
                 tasks.create_task(_log_ready(bridge.source, config.name), name="ready"),
                 tasks.create_task(_follow_maps(config, keys, map_file, bridge, clock), name="maps"),
                 *(
