@@ -3,9 +3,9 @@
 import { html, useEffect, useState } from "../vendor/htm/standalone.module.js";
 import { duration } from "../dom.js";
 import { clock, moment, unitSaid, value as short } from "../live/format.js";
-import { api, enc, get } from "./api.js";
+import { api, enc, get, getAll } from "./api.js";
 import { headersOf } from "./deliveries.js";
-import { Ago, Do, Loaded, Rows, State, useLoaded } from "./ui.js";
+import { Ago, Choice, Do, Loaded, Rows, State, useLoaded } from "./ui.js";
 
 const KINDS = [
   ["stream", "Readings of a stream"],
@@ -43,7 +43,7 @@ function formOf(rule) {
 export function RuleForm({ name, params }) {
   const loaded = useLoaded(async () => {
     const [streams, queries, destinations, rule] = await Promise.all([
-      get("/v1/streams?limit=500"), get("/v1/queries?limit=500"), get("/v1/destinations?limit=500"), name ? get(`/v1/alerts/${enc(name)}`) : null,
+      getAll("/v1/streams"), getAll("/v1/queries"), getAll("/v1/destinations"), name ? get(`/v1/alerts/${enc(name)}`) : null,
     ]);
     return { streams: streams.items, queries: queries.items, destinations: destinations.items, rule: rule?.rule };
   }, `form ${name}`);
@@ -112,9 +112,6 @@ function Form({ name, params, streams, queries, destinations, rule }) {
 }
 
 const toggled = (list, one) => (list.includes(one) ? list.filter((other) => other !== one) : [...list, one]);
-
-const Choice = ({ label, names, none, value, onInput }) => html`<label>${label} <select aria-label=${label} value=${value} onChange=${onInput}>
-  ${none && html`<option value="">${none}</option>`}${names.map((one) => html`<option value=${one}>${one}</option>`)}</select></label>`;
 
 /** A time as a number and a unit; 0 is none. */
 function Time({ label, value, onChange }) {
@@ -205,7 +202,7 @@ function TrialChart({ trial: { steps, begin, end }, unit }) {
 const NOBODY = { name: "", address: "", headers: "" };
 
 export function Destinations() {
-  const loaded = useLoaded(() => get("/v1/destinations?limit=500"), "destinations");
+  const loaded = useLoaded(() => getAll("/v1/destinations"), "destinations");
   const [form, setForm] = useState(NOBODY);
   const [secret, setSecret] = useState(null);
   const isHook = /^https?:/.test(form.address);

@@ -3,7 +3,7 @@
 import { html, useEffect, useRef, useState } from "../vendor/htm/standalone.module.js";
 import { Table } from "../live/cards.js";
 import { counted, instant, unitSaid } from "../live/format.js";
-import { api, enc, get } from "./api.js";
+import { api, enc, get, getAll } from "./api.js";
 import { faultsOf, SqlEditor } from "./editor.js";
 import { Loaded, useLoaded } from "./ui.js";
 
@@ -19,7 +19,7 @@ function firstOf(streams) {
 
 export function Ask({ params }) {
   const asked = params.get("sql");
-  const loaded = useLoaded(async () => ({ first: asked ?? firstOf(await get("/v1/streams?limit=500").then(({ items }) => items, () => [])) }), `first ${asked}`, LOOK_MS);
+  const loaded = useLoaded(async () => ({ first: asked ?? firstOf(await getAll("/v1/streams").then(({ items }) => items, () => [])) }), `first ${asked}`, LOOK_MS);
   return html`<${Loaded} loaded=${loaded}>${({ first }) => html`<${Question} first=${first} />`}<//>`;
 }
 

@@ -1,14 +1,14 @@
 /* Boards: the list, and one of them: looked at, put together by mouse or keyboard, saved with a version. */
 
 import { html, useEffect, useRef, useState } from "../vendor/htm/standalone.module.js";
-import { api, enc, get } from "./api.js";
+import { api, enc, get, getAll } from "./api.js";
 import { BoardCard, devicesOf, hasOwn, ownKey } from "../board/card.js";
 import { added, change, COLUMNS, draft, KINDS, settled, suited, titleOf, undone } from "../board/model.js";
 import { words } from "../live/format.js";
 import { useModels } from "./live_data.js";
 import { usePast } from "./past.js";
 import { spanOf } from "./range.js";
-import { Ago, Do, kept, Loaded, Rows, useLoaded } from "./ui.js";
+import { Ago, Choice, Do, kept, Loaded, Rows, useLoaded } from "./ui.js";
 
 const MEMBERS_AGAIN_MS = 15_000;
 const LIVE = new URLSearchParams();
@@ -20,7 +20,7 @@ const editing = (name, card = {}) => `#/boards/${enc(name)}?${new URLSearchParam
 
 /** The list. With a `source`, and perhaps its `field` and `device`, a press on a board begins a card of them there. */
 export function Boards({ params }) {
-  const loaded = useLoaded(() => get("/v1/boards?limit=500"), "boards");
+  const loaded = useLoaded(() => getAll("/v1/boards"), "boards");
   const [name, setName] = useState("");
   const card = kept(params, ["source", "field", "device"]);
   const hasCard = Boolean(card.source);
@@ -28,7 +28,7 @@ export function Boards({ params }) {
     <form class="actions" onSubmit=${(event) => { event.preventDefault(); location.hash = editing(name, card); }}>
       <label>New board <input required pattern="[a-z][a-z0-9_]*" title="a-z, 0-9 and _" placeholder="kitchen" value=${name} onInput=${({ target }) => setName(target.value)} /></label>
       <button class="primary">Make</button></form>
-    <${Loaded} loaded=${loaded} empty=${html`No board yet. Name one above and put cards on it, or keep boards in files: <code>edgewake board apply FILE</code>`}>${({ items }) => html`<${Rows} caption="Boards" rows=${items} sorts columns=${[
+    <${Loaded} loaded=${loaded} empty=${html`No board yet. Name one above and put cards on it, or keep boards in files: <code>edgewake board apply FILE</code>`}>${({ items, total }) => html`<${Rows} caption="Boards" rows=${items} total=${total} finds=${(row) => `${row.title} ${row.name}`} sorts columns=${[
       ["name", "board", { view: (row) => html`<a href=${hasCard ? editing(row.name, card) : `#/boards/${enc(row.name)}`}>${row.title || row.name}</a>` }],
       ["cards", "cards", { number: true }],
       ["changed_at", "changed", { view: ({ changed_at, changed_by }) => html`<${Ago} at=${changed_at} /> by ${changed_by}` }],
@@ -195,7 +195,7 @@ function cardOf({ kind, source, field, device, group, low, high, title, text }) 
 
 function CardForm({ card, begin, onPut, onLeave }) {
   const loaded = useLoaded(async () => {
-    const [streams, queries, groups] = await Promise.all([get("/v1/streams?limit=500"), get("/v1/queries?limit=500"), get("/v1/groups")]);
+    const [streams, queries, groups] = await Promise.all([getAll("/v1/streams"), getAll("/v1/queries"), get("/v1/groups")]);
     return { streams: streams.items, queries: queries.items, groups: Object.keys(groups) };
   }, "sources");
   const [form, setForm] = useState({ ...EMPTY, ...Object.fromEntries(Object.entries(card ?? begin).filter(([name, value]) => name in EMPTY && value !== null)) });
@@ -213,8 +213,8 @@ function CardForm({ card, begin, onPut, onLeave }) {
     const ofGroup = groups.length > 0 || form.group;
     return html`<form class="card card-form" aria-label=${card ? "Change the card" : "Add a card"} onSubmit=${put}>
       <label>Card <select aria-label="Kind of card" value=${form.kind} onChange=${({ target }) => set({ kind: target.value })}>${Object.entries(KINDS).map(([kind, { title }]) => html`<option value=${kind}>${title}</option>`)}</select></label>
-      ${!isText && html`<label>of <select required aria-label="Stream or query" value=${form.source} onChange=${({ target }) => set({ source: target.value, field: "" })}><option value="">stream or query</option>
-        <optgroup label="Streams">${streams.map(({ name }) => html`<option value=${name}>${name}</option>`)}</optgroup><optgroup label="Queries">${queries.map(({ name }) => html`<option value=${name}>${name}</option>`)}</optgroup></select></label>`}
+      ${!isText && html`<${Choice} label="Stream or query" text="of" required none="stream or query" value=${form.source} onInput=${({ target }) => set({ source: target.value, field: "" })}
+        groups=${[["Streams", streams.map(({ name }) => name)], ["Queries", queries.map(({ name }) => name)]]} />`}
       ${hasField && (isChosen ? html`<label>field <select required aria-label="Field" value=${form.field} onChange=${({ target }) => set({ field: target.value })}><option value="">choose</option>${fields.map((one) => html`<option value=${one}>${one}</option>`)}</select></label>` : html`<label>field <input required aria-label="Field" ...${input("field")} /></label>`)}
       ${!isText && !form.group && html`<label>device <input placeholder="all" spellcheck=${false} ...${input("device")} /></label>`}
       ${!isText && !form.device && ofGroup && html`<label>group <select aria-label="Group of devices" value=${form.group} onChange=${({ target }) => set({ group: target.value })}><option value="">all</option>${[...new Set([...groups, form.group].filter(Boolean))].map((one) => html`<option value=${one}>${one}</option>`)}</select></label>`}
