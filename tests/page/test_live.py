@@ -79,7 +79,7 @@ async def test_a_query_shows_the_units_of_the_fields_whose_values_its_columns_ha
     live: Visit, writer: Writer
 ):
     writer.reading("units_room", "kitchen", temperature=21.0)
-    writer.measured_in("units_room", "temperature", "Cel")
+    writer.units("units_room", temperature="Cel")
     writer.register("units_warm", "units_both")
     for query in ("units_warm", "units_both"):
         measures = {"warm": ["units_room.temperature"]}

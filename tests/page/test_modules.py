@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -107,6 +108,32 @@ async def test_colours_run_along_their_ramp(page: Page):
         "rgb(100 100 100)",
         "rgb(255 255 255)",
     ]
+
+
+async def test_colours_of_series_are_seen_on_their_ground_and_differ_in_lightness(page: Page):
+    script = """(theme) => {
+      document.documentElement.dataset.theme = theme;
+      const style = getComputedStyle(document.documentElement);
+      const names = ["--panel", ...[1, 2, 3, 4, 5, 6].map((one) => `--series-${one}`)];
+      return names.map((name) => style.getPropertyValue(name).trim());
+    }"""
+
+    def luminance(colour: str) -> float:
+        digits = colour.removeprefix("#")
+        digits = "".join(2 * one for one in digits) if len(digits) == 3 else digits
+        parts = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    for theme in ("light", "dark"):
+        ground, *series = [luminance(one) for one in await page.evaluate(script, theme)]
+        for one in series:
+            low, high = sorted((ground, one))
+            assert (high + 0.05) / (low + 0.05) >= 3, theme
+        lightness = sorted(116 * one ** (1 / 3) - 16 for one in series)
+        steps = [b - a for a, b in pairwise(lightness)]
+        assert min(steps) >= 2, (theme, lightness)
+    await page.evaluate("() => delete document.documentElement.dataset.theme")
 
 
 async def test_graticules_have_round_steps(page: Page):

@@ -150,13 +150,6 @@ class Writer:
             )
             self._commit(Record(topics.PROGRESS, query.encode(), told.model_dump_json().encode()))
 
-    def measured_in(self, stream: str, field: str, unit: str) -> None:
-        """An operator decides on the unit of a stream's field."""
-        with self._lock:
-            info = FieldInfo(type=FieldType.NUMBER, unit=unit, revision=1, unit_revision=1)
-            row = Stream(name=stream, fields={field: info})
-            self._commit(Record(topics.STREAMS, stream.encode(), row.model_dump_json().encode()))
-
     def registered(self) -> list[str]:
         """The names of all queries that were registered here."""
         return list(self._queries)
