@@ -3,6 +3,7 @@
 import { html, useEffect, useState } from "../vendor/htm/standalone.module.js";
 import { duration } from "../dom.js";
 import { clock, moment, unitSaid, value as short } from "../live/format.js";
+import { boundOf, CHOICE, Choices, ChoiceTrial, keepQuery, madeOf } from "./alert_choices.js";
 import { api, enc, get, getAll } from "./api.js";
 import { headersOf } from "./deliveries.js";
 import { Ago, Choice, Do, Loaded, Rows, State, useLoaded } from "./ui.js";
@@ -57,15 +58,30 @@ function Form({ name, params, streams, queries, destinations, rule }) {
   });
   const [version, setVersion] = useState(rule?.version ?? 0);
   const [fault, setFault] = useState(null);
+  const [choice, setChoice] = useState(CHOICE);
+  const [kept, setKept] = useState(null); /* the query that this form made */
   const set = (part) => setForm((before) => ({ ...before, ...part }));
   const field = (key) => ({ value: form[key], onInput: ({ target }) => set({ [key]: target.value }) });
   const stream = streams.find((one) => one.name === form.stream);
   const query = queries.find((one) => one.name === form.query);
   const fields = form.kind === "stream" ? Object.keys(stream?.fields ?? {}) : [];
-  const isData = form.kind === "stream" || form.kind === "query";
+  const infos = stream?.fields ?? {};
+  const isMade = form.kind === "stream" && choice.how !== "bound"; /* does the form make a query? */
+  const isData = (form.kind === "stream" || form.kind === "query") && !isMade;
+  const made = isMade ? madeOf(choice, { stream: form.stream, rule: name ?? form.name, infos }) : null;
+  const choose = (part) => {
+    const next = { ...choice, ...part };
+    setChoice(next);
+    if (next.how === "bound" && Object.keys(part).some((key) => key !== "how")) set(boundOf(next, infos));
+  };
   const save = async () => {
     try {
-      await api("PUT", `/v1/alerts/${enc(name ?? form.name)}?version=${version}`, ruleOf(form));
+      if (isMade && !made) throw new Error("When: expected a choice in each field");
+      if (made) {
+        await keepQuery(made, kept === made.name);
+        setKept(made.name);
+      }
+      await api("PUT", `/v1/alerts/${enc(name ?? form.name)}?version=${version}`, ruleOf({ ...form, ...made?.rule }));
       location.hash = `#/alerts/${enc(name ?? form.name)}`;
     } catch (error) {
       setFault(error);
@@ -85,6 +101,7 @@ function Form({ name, params, streams, queries, destinations, rule }) {
         ${form.kind === "problems" && html`<div class="choices" role="group" aria-label="Kinds of problems">${PROBLEMS.map((one) => html`<label><input type="checkbox" checked=${form.problems.includes(one)} onChange=${() => set({ problems: toggled(form.problems, one) })} /> ${one.replace("_", " ")}</label>`)}<small>none chosen: all</small></div>`}
       </fieldset>
       <fieldset><legend>When</legend>
+        ${form.kind === "stream" && html`<${Choices} choice=${choice} infos=${infos} set=${choose} made=${made} />`}
         ${isData && html`<label>Condition <input required placeholder="temperature > 30" spellcheck=${false} list="fields" ...${field("when")} /></label>
           ${fields.length > 0 && html`<p class="hints">Fields: ${fields.map((one) => html`<button type="button" onClick=${() => set({ when: form.when ? `${form.when} ${one}` : `${one} > `, value: form.value || one })}>${one}</button> `)}</p>`}
           <label>Over when <input placeholder="as soon as the condition is false" spellcheck=${false} ...${field("until")} /></label>
@@ -108,7 +125,7 @@ function Form({ name, params, streams, queries, destinations, rule }) {
       </fieldset>
       <p class="actions"><button class="primary">${name ? "Replace" : "Make the rule"}</button></p>
       <div role="status">${fault && html`<p class="fault">${fault.message} ${fault.status === 409 && html`<button type="button" onClick=${takeTheirs}>Load that version</button>`}</p>`}</div>
-    </form><${TrialCard} form=${form} unit=${unitSaid((form.kind === "query" ? query?.units[form.value] : stream?.fields[form.value]?.unit) ?? "")} /></div>`;
+    </form>${isMade ? html`<${ChoiceTrial} choice=${choice} made=${made} />` : html`<${TrialCard} form=${form} unit=${unitSaid((form.kind === "query" ? query?.units[form.value] : stream?.fields[form.value]?.unit) ?? "")} />`}</div>`;
 }
 
 const toggled = (list, one) => (list.includes(one) ? list.filter((other) => other !== one) : [...list, one]);
