@@ -173,6 +173,7 @@ def _admit_plain(
     )
     if frame.frame is not None:
         placement = placement._replace(content=record.content_of(payload))
+    frame, kinds = catalogue.read(stream, frame, kinds)
     expected, given = catalogue.expected(stream)
 
     def check(one: Frame) -> None:
@@ -255,6 +256,7 @@ def _checked(
 
     Raises Rejected, NotNow or AwaitsCatalogueError.
     """
+    frame, kinds = catalogue.read(stream, frame, kinds)
     try:
         catalogue.check(device, stream, kinds)
     except (Rejected, NotNow) as why:
