@@ -33,6 +33,7 @@ from edgewake.protocol.frames import compact, packed, record
 from edgewake.protocol.frames import frame as frames
 from edgewake.protocol.frames.ack import is_joinable
 from edgewake.protocol.frames.compact import COMPACT_TYPE
+from edgewake.protocol.frames.event_time import way
 from edgewake.protocol.frames.frame import (
     COUNTER_MAX,
     FRAME_BYTES_MAX,
@@ -196,6 +197,9 @@ def _admit_plain(
                 raise
             sound, aside = with_odd(plain, expected, has_room=False)
             check(sound)
+    (t,) = frame.t
+    if t != received_at and b"%d" % t not in payload:
+        catalogue.learn_time(device, stream, way("t", frames.time_form(payload)))
     return frames.encode(sound), placement, aside
 
 

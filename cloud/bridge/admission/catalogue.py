@@ -32,6 +32,7 @@ from edgewake.protocol.frames.field_type import FieldType, types_of_kinds
 from edgewake.protocol.frames.frame import Frame, Kinds, check_columns
 from edgewake.protocol.frames.stream import (
     STREAMS_MAX,
+    TIME_FORMS_MAX,
     FieldInfo,
     NameKind,
     Stream,
@@ -420,6 +421,19 @@ class Catalogue:
             pending = self._unpublished.get(stream)
             self._unpublished[stream] = wanted if pending is None else merge(pending, wanted)
 
+    def learn_time(self, device: str, stream: str, how: str) -> None:
+        """Put a form in which plain devices send their time into the stream's row, once."""
+        row = self._confirmed.get(stream)
+        if row is None or how in row.times or len(row.times) >= TIME_FORMS_MAX:
+            return
+        told = self._told.setdefault(stream, set())
+        if ("t", how) in told:
+            return
+        told.add(("t", how))
+        wanted = row.model_copy(update={"times": {**row.times, how: device}})
+        pending = self._unpublished.get(stream)
+        self._unpublished[stream] = wanted if pending is None else merge(pending, wanted)
+
     def decided(self, stream: str, names: Iterable[str]) -> Mapping[str, FieldType]:
         """The types of these fields that an operator has decided."""
         row = self._confirmed.get(stream)
@@ -537,6 +551,10 @@ class Learner(NamedTuple):
     def expected(self, stream: str) -> tuple[Mapping[str, FieldType], bool]:
         """See `Catalogue.expected`."""
         return self.catalogue.expected(stream)
+
+    def learn_time(self, device: str, stream: str, how: str) -> None:
+        """See `Catalogue.learn_time`."""
+        self.catalogue.learn_time(device, stream, how)
 
     def read(self, stream: str, frame: Frame, kinds: Kinds) -> tuple[Frame, Kinds]:
         """See `Catalogue.read`."""
