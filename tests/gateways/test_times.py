@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from paho.mqtt import client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.gateways.floor import OPS_KEY, Floor
 from tests.services import PATIENCE_S, wait_until
@@ -23,7 +24,7 @@ def test_how_times_were_found_is_shown_of_a_stream(here: Floor) -> None:
     here.start_gateway("gw-times", auto, stream="tides")
     bodies: list[dict[str, Any]] = [{"ts": AT + n, "level": n} for n in range(3)]
     assert here.post("gw-times", [*bodies, {"level": 4}, {"t": AT * 1000, "level": 5}])
-    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
+    client = mqtt.Client(CallbackAPIVersion.VERSION2)
     client.connect("127.0.0.1", here.broker.port)
     client.loop_start()
     try:

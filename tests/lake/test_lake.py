@@ -153,7 +153,10 @@ async def test_texts_of_before_a_decision_are_numbers_by_one_expression(
     page = Path("docs/operations.md").read_text("utf-8")
     (sql,) = re.findall(r'edgewake sql "(SELECT [^"]*speed_odd[^"]*)"', page)
     asked = sql.replace("vehicle_position", "STREAM")
-    columns = {"speed": [3.5, None, None], "speed_odd": [None, "21.5", "fast"]}
+    columns: dict[str, list[Any]] = {
+        "speed": [3.5, None, None],
+        "speed_odd": [None, "21.5", "fast"],
+    }
     feed.send("car-1", 3, fields=columns)
     with lake.writer():
         wait_until(lambda: lake.rows() == 3, "it is in the lake")

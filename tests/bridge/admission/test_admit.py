@@ -220,9 +220,9 @@ def test_a_form_of_time_that_was_converted_is_said_of_its_stream_once() -> None:
         admit(publish(b'{"t":%s,"v":1}' % form), catalogue, received_at=NOW)
         for row in catalogue.unpublished():
             catalogue.follow(row.name, row.model_dump_json().encode())
-    row = catalogue.sendable("pos")
-    assert row is not None
-    assert row.times == {"t (s)": "car", "t (iso)": "car"}
+    known = catalogue.sendable("pos")
+    assert known is not None
+    assert known.times == {"t (s)": "car", "t (iso)": "car"}
     admit(publish(b'{"t":1790000002,"v":1}'), catalogue, received_at=NOW)
     assert catalogue.unpublished() == []
 
