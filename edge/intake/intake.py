@@ -27,7 +27,7 @@ from edgewake.edge.log.tables.bundle import Bundle
 from edgewake.edge.log.tables.codec import Reading
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.frames.event_time import CLOCK_SET_MS, TimeRule, with_time
+from edgewake.protocol.frames.event_time import CLOCK_SET_MS, TimeRule, of_plain, with_time
 from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.field_values import is_nothing
 from edgewake.protocol.frames.frame import (
@@ -269,11 +269,11 @@ class Intake:
         names = tuple(bodies[0])
         shape = self._shape(names)
         bundle = None if shape is None else bundle_of(bodies, names, self._now_ms())
-        return (
-            bundle
-            if bundle is not None and shape is not None and self._has_types(bundle, shape)
-            else None
-        )
+        if bundle is None or shape is None or not self._has_types(bundle, shape):
+            return None
+        if "t" not in names:
+            self._book.arrived += len(bodies)
+        return bundle
 
     def _has_types(self, bundle: Bundle, shape: Shape) -> bool:
         """Has each column the type of its field? It is from now on where none was known."""
@@ -316,11 +316,13 @@ class Intake:
                 RejectReason.SHAPE, f"expected a JSON object, found {type(body).__name__}"
             )
         if self._time.path:
-            body = with_time(body, self._time, self.remark)
+            body = with_time(body, self._time, self.remark, self._book.timed)
         reading = self._check_plain(body)
         if reading is None:
             reading = self._check_at_length(
-                body if self._time.path else with_time(body, self._time, self.remark)
+                body
+                if self._time.path
+                else with_time(body, self._time, self.remark, self._book.timed)
             )
         if self._also is not None:
             self._also(reading[1])
@@ -333,6 +335,8 @@ class Intake:
             > READING_BYTES_MAX
         ):
             raise Rejected(RejectReason.OVERSIZE, f"expected at most {READING_BYTES_MAX} bytes")
+        if of_plain(body.get("t")) is None:
+            self._book.arrived += 1
         if self._also is not None:  # its fields are given
             return t, fields
         fields, odd = self._book.sound(fields)
@@ -365,6 +369,8 @@ class Intake:
                     return None
             elif value is not None:
                 return None
+        if len(fields) == len(names):
+            self._book.arrived += 1
         return t, fields
 
     def _now_ms(self) -> int:
