@@ -17,8 +17,9 @@ from edgewake.cloud.bridge.bridge import Bridge
 from edgewake.cloud.bridge.config import BridgeConfig, MapsConfig
 from edgewake.cloud.bridge.flow.backlog import CHECK_S, BacklogCheck
 from edgewake.cloud.bridge.kafka_writer import ALONE, PRODUCER
+from edgewake.cloud.bridge.mqtt.kept import KeptWords
 from edgewake.cloud.bridge.mqtt.mqtt_source import MqttSource
-from edgewake.cloud.bridge.mqtt.subscriptions import read_keys, subscriptions
+from edgewake.cloud.bridge.mqtt.subscriptions import client_id, read_keys, subscriptions
 from edgewake.cloud.bridge.outbox import Outbox
 from edgewake.cloud.bridge.thingsboard.firmware import Firmware
 from edgewake.cloud.bridge.thingsboard.memory import Memory
@@ -87,6 +88,9 @@ async def run(
         return
     tables = opened
     tracer = open_tracer(config.traces, part="bridge", name=config.name)
+    mapper = (
+        None if map_file is None else Mapper(map_file.maps, config.maps.prefix, config.maps.devices)
+    )
     bridge = Bridge(
         config,
         subscriptions=subscriptions(config.kafka.installation, keys, filters),
@@ -97,9 +101,7 @@ async def run(
         outbox=outbox,
         clock=clock,
         rng=rng,
-        mapper=None
-        if map_file is None
-        else Mapper(map_file.maps, config.maps.prefix, config.maps.devices),
+        mapper=mapper,
         traces=None
         if tracer is None
         else BridgeTraces(tracer, Sampling(config.traces, rng), clock),
@@ -142,6 +144,7 @@ async def run(
                     tasks.create_task(serving, name=name)
                     for name, serving in _doors(config, bridge, outbox, memory, clock, stop)
                 ),
+                tasks.create_task(_hear_kept(config, bridge, mapper, clock, rng), name="kept"),
                 tasks.create_task(_host_sparkplug(config, bridge, clock, rng), name="sparkplug"),
             ]
             await stop.wait()
@@ -184,6 +187,26 @@ async def _follow_maps(
             )
             bridge.set_maps(map_file.maps, wanted)
         bridge.learn_announced()
+
+
+async def _hear_kept(
+    config: BridgeConfig, bridge: Bridge, mapper: Mapper | None, clock: Clock, rng: random.Random
+) -> None:
+    """Take in what the broker keeps of presence and announcements."""
+    if mapper is None:
+        return
+    await KeptWords(
+        config.mqtt,
+        client_id=client_id(config.kafka.installation, f"{config.name}:kept"),
+        source=bridge.source,
+        mapper=mapper,
+        take=partial(bridge.take, payer=None, on_settled=lambda: None, is_named=True),
+        is_full=lambda: bridge.is_full,
+        metrics=bridge.metrics,
+        receive_max=config.inflight_messages_max,
+        backoff=Backoff(rng),
+        clock=clock,
+    ).run()
 
 
 def _doors(
