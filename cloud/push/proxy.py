@@ -201,9 +201,9 @@ class Proxy:
         )
         if refused is not None:
             raise TooManyLeases(refused)
-        most = reader.limits.leases
-        if most is not None and held >= most:
-            raise TooManyLeases(f"{reader.name} has {most} leases already, as many as it may")
+        refused = reader.limits.refusal("leases_max", held)
+        if refused is not None:
+            raise TooManyLeases(refused)
         host = await self._host_of(request.endpoint)
         lease_rights.check_fields(reader, request.subscription)
         condition = lease_rights.condition_of(reader, request.subscription.streams)

@@ -249,7 +249,7 @@ class Deliveries:
     ) -> None:
         """Raises TooManyDeliveries, DeliveryExists or RequestError."""
         if old is None:
-            self._check_room(owner)
+            self._check_room(owner, reader)
             return
         if must_be_new and not _has_secret(old, asked.secret):
             raise DeliveryExists(f"you have a delivery named {name}: choose another name")
@@ -282,9 +282,11 @@ class Deliveries:
         made = webhook.make_secret(self._random_bytes)
         return made, made
 
-    def _check_room(self, owner: str) -> None:
+    def _check_room(self, owner: str, reader: Principal) -> None:
         owners = [courier.delivery.owner for courier in self._all()]
-        refused = self._bound.refusal(total=len(owners), held=owners.count(owner))
+        held = owners.count(owner)
+        refused = reader.limits.refusal("deliveries_max", held)
+        refused = refused or self._bound.refusal(total=len(owners), held=held)
         if refused is not None:
             raise TooManyDeliveries(refused)
 

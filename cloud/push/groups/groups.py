@@ -150,7 +150,7 @@ class Groups:
                 if lease_rights.sees_more(reader, kept, wanted.streams, Action.READ):
                     await _written(old.widen(_right_of(reader, wanted)))
                 return old, False
-            self._check_room(owner)
+            self._check_room(owner, reader)
             now = self._clock.now_ms()
             cursor = await begin(
                 self._hub,
@@ -266,10 +266,11 @@ class Groups:
                 "/v1/groups tells"
             )
 
-    def _check_room(self, owner: str) -> None:
+    def _check_room(self, owner: str, reader: Principal) -> None:
         groups: Sequence[Sharing] = list(self._all())
         held = sum(one.group.owner == owner for one in groups)
-        refused = self._bound.refusal(total=len(groups), held=held)
+        refused = reader.limits.refusal("groups_max", held)
+        refused = refused or self._bound.refusal(total=len(groups), held=held)
         if refused is not None:
             raise TooManyGroups(refused)
 
