@@ -49,6 +49,8 @@ RULES = {
     "/v1/streams": LISTS, "/v1/publications": LISTS, "/v1/boards": LISTS,
     "/v1/boards/{name}": NAMED,
     "/v1/publications/{name}/events": NAMED,
+    "/v1/publications/{publication}/latest/{name}": NAMED,
+    "/v1/publications/{publication}/sync/{name}": NAMED,
     "/v1/streams/{name}/events": NAMED, "/v1/events": NAMED, "/v1/latest/{name}": NAMED,
     "/v1/sync/{name}": NAMED,
     "/v1/tickets": OWN, "/v1/session": OWN, "/v1/ws": OWN,
