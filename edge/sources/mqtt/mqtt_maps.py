@@ -106,7 +106,7 @@ class SourceMaps:
         event = partial(binary_event, payload, packet.content_type, packet.user_properties)
         outcome = apply(maps, topic, payload, now_ms, event=event)
         own = [one for one in outcome.readings if self._is_own(one.stream)]
-        self._note_announced(outcome.readings, intake, now_ms)
+        self._note_announced(outcome.readings, topic, intake, now_ms)
         if self._is_of_another(outcome):
             return []
         for one in outcome.refused:
@@ -117,10 +117,12 @@ class SourceMaps:
             intake.note_units(reading.units, self.other(reading))
         return [self._body(one) for one in own]
 
-    def _note_announced(self, readings: Sequence[Mapped], intake: Intake, now_ms: int) -> None:
+    def _note_announced(
+        self, readings: Sequence[Mapped], topic: str, intake: Intake, now_ms: int
+    ) -> None:
         """Tell what devices announce of fields that are this source's."""
         for one in readings:
-            found = described(self._file.maps, one, now_ms)
+            found = described(self._file.maps, one, now_ms, topic=topic)
             if found is not None and self._is_own(found.stream):
                 is_other = self._has_streams and found.stream not in ("", self._stream)
                 stream = found.stream if is_other else ""
