@@ -227,14 +227,24 @@ def _cell(text: str) -> str:
 
 
 def sources() -> str:
-    """The keys of every kind of source that comes with Edgewake, beside those that all have."""
+    """The keys of every kind of source that comes with Edgewake, beside those that all have.
+
+    Those of maps, which many have, stand before them.
+    """
     shared = set(_fields(_load("edge.sources.config:SourceConfig")))
-    lines: list[str] = []
+    mapped = _load("edge.sources.mapping:MappedConfig")
+    lines = [f"**Maps**, at the kinds that say so. {_first_paragraph(mapped)}", ""]
+    rows = {key: field for key, field in _fields(mapped).items() if key not in shared}
+    lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
+    lines += [_row(key, field, attribute_docs(mapped)[key]) for key, field in rows.items()]
+    lines.append("")
     for name in _load("edge.sources.config:BUILT_IN"):
         model = _load("edge.sources.config:kind")(name)
         docs = attribute_docs(model)
-        own = {key: field for key, field in _fields(model).items() if key not in shared}
-        lines += [f'**`type = "{name}"`**: {_first_paragraph(model)}', ""]
+        known = shared | set(rows) if issubclass(model, mapped) else shared
+        own = {key: field for key, field in _fields(model).items() if key not in known}
+        maps = " It may have maps." if issubclass(model, mapped) else ""
+        lines += [f'**`type = "{name}"`**: {_first_paragraph(model)}{maps}', ""]
         plain = {key: field for key, field in own.items() if not list(_models(field.annotation))}
         if plain:
             lines += ["| key | type | default | meaning |", "|---|---|---|---|"]

@@ -517,16 +517,15 @@ def _converted(rule: FieldRule, value: Any) -> Scalar:
 def _without_envelope(own: dict[str, Any]) -> dict[str, Any]:
     """Appends `_` to names that would mean something else to an intake."""
     if not own.keys().isdisjoint(_ENVELOPE):
-        for name in _ENVELOPE:
-            if name in own:
-                own[free_name(f"{name}_", own)] = own.pop(name)
+        for name in [one for one in own if one in _ENVELOPE]:  # in their order, not a set's
+            own[free_name(f"{name}_", own)] = own.pop(name)
     return own
 
 
 def not_meant(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Renames fields that a star of a map would name like ours: a tag `device`, a value `t`."""
     found = {name: value for name, value in fields.items() if name not in _MEANT}
-    for name in _MEANT & fields.keys():
+    for name in [one for one in fields if one in _MEANT]:
         found[free_name(f"{name}_", found)] = fields[name]
     return found
 

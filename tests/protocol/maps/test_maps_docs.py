@@ -45,6 +45,10 @@ def test_presets_at_an_agent_and_at_a_bridge() -> None:
     assert compile_presets(config.presets, zone=config.zone, needs_names=True).filters
 
 
+def test_maps_at_other_sources() -> None:
+    parse(AgentConfig, tomllib.loads(example("maps.md", "maps at other sources", "toml")), "agent")
+
+
 def test_a_bridge_that_takes_http() -> None:
     values = tomllib.loads(example("devices.md", "a bridge that takes HTTP", "toml"))
     config = parse(BridgeConfig, values, "bridge")
@@ -72,7 +76,7 @@ def test_each_preset_has_a_page_to_which_the_table_leads() -> None:
         assert found is not None, name
         text = (DOCS / "devices" / found[1]).read_text()
         assert re.search(rf"<!-- generated: preset-fields [^>]*\b{name}\b", text), name
-        assert '"' + name + '"' in text or name == "thingsboard", name
+        assert f'"{name}"' in text or f"`{name}`" in text or name == "thingsboard", name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
