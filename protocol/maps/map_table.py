@@ -302,7 +302,7 @@ def _own_units(fields: Sequence[FieldRule]) -> dict[str, str]:
 
 
 def _value_units(table: Table, parts: Collection[str]) -> dict[str, dict[str, str]]:
-    found = table.get("value_units", dict, default={})
+    found: dict[str, dict[str, str]] = table.get("value_units", dict, default={})
     where = (*table.where, "value_units")
     for part, units in found.items():
         if part not in parts:

@@ -57,6 +57,7 @@ TABLES: Final = (
     topics.BOARDS,
     topics.SETS,
     topics.PUBLICATIONS,
+    topics.MAPS,
     topics.ERASURES,
     topics.ALERT_RULES,
     topics.ALERTS,

@@ -83,7 +83,7 @@ def test_homie_says_the_unit_of_a_property_in_its_attribute_or_its_device_s_desc
 ) -> None:
     maps = compile_presets(["homie"], needs_names=True)
     outcome = apply(maps, topic, said.encode(), NOW_MS)
-    assert outcome.refused == []
+    assert not outcome.refused
     found = [described(maps, one, NOW_MS, topic=topic) for one in outcome.readings]
     fields = [one for one in found if one is not None]
     if expected is None:
