@@ -24,7 +24,7 @@ from edgewake.edge.config import AgentConfig
 from edgewake.edge.downlink.downlink import Downlink
 from edgewake.edge.downlink.feeds import Feeds
 from edgewake.edge.downlink.inbox import INBOX, Inbox
-from edgewake.edge.intake.field_book import FieldBook, fields_said
+from edgewake.edge.intake.field_book import FieldBook, fields_said, times_said
 from edgewake.edge.intake.intake import Intake, LogSink, OneWaySink, Sink
 from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.event_log import EventLog
@@ -352,6 +352,7 @@ class Agent:
             version=self._version,
             settings_version=None if self._trial is None else self._trial.version,
             waits=self._first_wait(),
+            times=times_said(self._books),
         )
 
     def _first_wait(self) -> str | None:

@@ -25,7 +25,7 @@ DEVICES_MAX: Final = 100_000
 """Devices remembered; of further ones the least recent is forgotten, and its next status is
 written."""
 _REPEATING: Final = frozenset(
-    {"sent_at", "received_at", "backlog_readings", "backlog_bytes", "oldest_unacked_s"}
+    {"sent_at", "received_at", "backlog_readings", "backlog_bytes", "oldest_unacked_s", "times"}
 )
 """What changes all the time."""
 

@@ -214,12 +214,31 @@ def _units(field: dict[str, Any]) -> str:
 
 def _times(look: dict[str, Any]) -> str:
     """How they were found, in words."""
+    at_agents = [
+        f"{one['readings']} "
+        + ("of their arrival there" if one["how"] == "arrival" else f"found in {one['how']}")
+        for one in look["times"]
+        if one["by"] == "agent"
+    ]
+    converted = [
+        f"{one['how']} first from {one['first_device']}"
+        for one in look["times"]
+        if one["by"] == "bridge"
+    ]
+    others = "the others in t, or by a map"
     words = (
-        (look["own_times"], "said by devices"),
-        (look["agent_times"], "of agents (of the device, or of its arrival there)"),
+        (look["own_times"], "said by devices" + _in_brackets("converted: ", converted)),
+        (
+            look["agent_times"],
+            "of agents" + _in_brackets("since they began ", [*at_agents, others]),
+        ),
         (look["arrival_times"], "of arrival"),
     )
     return ", ".join(f"{count} {text}" for count, text in words if count) or "none"
+
+
+def _in_brackets(head: str, said: list[str]) -> str:
+    return f" ({head}{', '.join(said)})" if said else ""
 
 
 @streams.command("gaps")

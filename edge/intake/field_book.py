@@ -30,10 +30,13 @@ from edgewake.protocol.frames.field_values import (
     type_of_value,
 )
 from edgewake.protocol.frames.frame import Scalar
-from edgewake.protocol.ops.device import FIELDS_BYTES_MAX
+from edgewake.protocol.ops.device import ARRIVAL, FIELDS_BYTES_MAX, TIMES_BYTES_MAX
 
 ALL: Final = "*"
 """In a declaration: every field that is not named."""
+TIME_WAYS_MAX: Final = 8
+"""Ways in which the times of a stream were found that are counted by themselves: one for each field
+that a device calls its time. Of further ones the count is of all together."""
 _LETTERS: Final = {kind: kind.value[0] for kind in FieldType}
 _CHARS_MAX: Final = {
     "unit": UNIT_CHARS_MAX, "label": WORDS_CHARS_MAX, "classes": WORDS_CHARS_MAX,
@@ -62,6 +65,10 @@ class FieldBook:
         taken = set(wanted.values())
         known = {path: name for path, name in known.items() if name not in taken} | wanted
         self.names = Names(known)
+        self.arrived = 0
+        """Readings since the start that had no time of their own."""
+        self._times: dict[str, int] = {}
+        """How the times of others were found, where that was not `t` in ms → readings."""
         self._words: dict[str, dict[str, str]] = {}
         """Field → what is known of it: `unit`, `label`, `classes`; of NAMES_MAX fields."""
         self.version = 0
@@ -122,6 +129,16 @@ class FieldBook:
             if words:
                 found.setdefault(name, {}).update(words)
         return found
+
+    def timed(self, way: str) -> None:
+        """The time of a reading was found so."""
+        known = way in self._times or len(self._times) < TIME_WAYS_MAX
+        place = way if known else "others"
+        self._times[place] = self._times.get(place, 0) + 1
+
+    def times(self) -> dict[str, int]:
+        """How the times of readings were found → how many since the start."""
+        return self._times | ({ARRIVAL: self.arrived} if self.arrived else {})
 
     def is_own(self, name: str) -> bool:
         """Is a legal name its own, and nobody else's? It is from now on."""
@@ -204,6 +221,19 @@ def fields_said(books: Mapping[str, FieldBook]) -> dict[str, dict[str, dict[str,
             left -= size
             found.setdefault(stream, {})[name] = known
     return found
+
+
+def times_said(books: Mapping[str, FieldBook]) -> dict[str, dict[str, int]] | None:
+    """What a status says of how times were found, up to TIMES_BYTES_MAX; None: nothing."""
+    left = TIMES_BYTES_MAX
+    found: dict[str, dict[str, int]] = {}
+    for stream, book in sorted(books.items()):
+        times = book.times()
+        size = len(orjson.dumps({stream: times}))
+        if times and size <= left:
+            left -= size
+            found[stream] = times
+    return found or None
 
 
 def _decoded(text: str | None) -> dict[str, tuple[str, str]]:

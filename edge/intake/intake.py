@@ -27,7 +27,7 @@ from edgewake.edge.log.tables.bundle import Bundle
 from edgewake.edge.log.tables.codec import Reading
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import Rejected, RejectReason
-from edgewake.protocol.frames.event_time import CLOCK_SET_MS, TimeRule, with_time
+from edgewake.protocol.frames.event_time import CLOCK_SET_MS, TimeRule, of_plain, with_time
 from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.field_values import is_nothing
 from edgewake.protocol.frames.frame import (
@@ -279,6 +279,8 @@ class Intake:
             return None
         for name in large:
             self._note_rounded({name: bundle.columns[bundle.names.index(name)]})
+        if "t" not in names:
+            self._book.arrived += len(bodies)
         return bundle
 
     def _has_types(self, bundle: Bundle, shape: Shape) -> bool:
@@ -322,11 +324,13 @@ class Intake:
                 RejectReason.SHAPE, f"expected a JSON object, found {type(body).__name__}"
             )
         if self._time.path:
-            body = with_time(body, self._time, self.remark)
+            body = with_time(body, self._time, self.remark, self._book.timed)
         reading = self._check_plain(body)
         if reading is None:
             reading = self._check_at_length(
-                body if self._time.path else with_time(body, self._time, self.remark)
+                body
+                if self._time.path
+                else with_time(body, self._time, self.remark, self._book.timed)
             )
         if self._also is not None:
             self._also(reading[1])
@@ -339,6 +343,8 @@ class Intake:
             > READING_BYTES_MAX
         ):
             raise Rejected(RejectReason.OVERSIZE, f"expected at most {READING_BYTES_MAX} bytes")
+        if of_plain(body.get("t")) is None:
+            self._book.arrived += 1
         if self._also is not None:  # its fields are given
             return t, fields
         fields, odd = self._book.sound(fields)
@@ -375,11 +381,10 @@ class Intake:
                 chars += len(value)  # type: ignore[arg-type]
                 if expected is not _STRING or chars > STRING_CHARS_MAX or is_suspect(value):  # type: ignore[arg-type]
                     return None
-            elif kind is bool:
-                if expected is not _BOOLEAN:
-                    return None
-            elif value is not None:
+            elif value is not None and not (kind is bool and expected is _BOOLEAN):
                 return None
+        if len(fields) == len(names):
+            self._book.arrived += 1
         if self._has_large:
             self._has_large = False
             self._note_rounded({name: (value,) for name, value in fields.items()})

@@ -191,15 +191,23 @@ Say: TypeAlias = Callable[[str], None]
 """Receives what was found, or what was odd."""
 
 
-def with_time(body: Mapping[str, Any], rule: TimeRule, say: Say) -> Mapping[str, Any]:
+def _passed_over(_: str) -> None:
+    """For who does not want to know."""
+
+
+def with_time(
+    body: Mapping[str, Any], rule: TimeRule, say: Say, found: Say = _passed_over
+) -> Mapping[str, Any]:
     """An object with its time as `t` in ms, without the field that it came from.
 
-    Raises Rejected(time).
+    `found`: is told the field and the form of a time that had to be found or converted, as in
+    `ts (s)`. Raises Rejected(time).
     """
     t = body.get("t")
     unit, ms = looks_like(t), of_plain(t, rule.zone)
     if ms is not None and isinstance(t, str):
         say(f"t as text ({unit})")
+        found(way("t", unit))
         return {**body, "t": ms}
     if unit in UNITS_MS and unit != "ms":
         if not rule.converts_t:
@@ -207,31 +215,40 @@ def with_time(body: Mapping[str, Any], rule: TimeRule, say: Say) -> Mapping[str,
                 RejectReason.TIME, f"t: {t} can only be {unit}: expected milliseconds since 1970"
             )
         say(f"t in {unit}")
+        found(way("t", unit))
         return {**body, "t": ms}
     if t is not None and ms is None:
         say("no time in t")
     if not rule.path or (rule.path == AUTO and ms is not None):
         return body
     if rule.path == AUTO:
-        return _detected(body, rule, say)
+        return _detected(body, rule, say, found)
     value, rest = _taken_out(body, rule.path)
     try:
         if value is None:
             raise ValueError("the time is missing")
-        return _timed(rest, of_device(value, rule.style, rule.zone))
+        timed = _timed(rest, of_device(value, rule.style, rule.zone))
     except ValueError as error:
         if rule.refuses:
             raise Rejected(RejectReason.TIME, f"{rule.path}: {error}") from error
         say(f"no time in {rule.path}")
         return body
+    found(way(rule.path, looks_like(value) if rule.style == AUTO else rule.style))
+    return timed
 
 
-def _detected(body: Mapping[str, Any], rule: TimeRule, say: Say) -> Mapping[str, Any]:
+def way(name: str, form: str) -> str:
+    """How a time was found: its field, and its form or unit."""
+    return f"{name} ({form or 'by its size'})"
+
+
+def _detected(body: Mapping[str, Any], rule: TimeRule, say: Say, found: Say) -> Mapping[str, Any]:
     by_lower = {name.lower(): name for name in reversed(list(body))}
     for name in filter(None, map(by_lower.get, NAMES[1:])):
         ms = of_plain(body[name], rule.zone)
         if ms is not None and (looks := looks_like(body[name])):
             say(f"time from {name} ({looks})")
+            found(way(name, looks))
             return _timed({other: body[other] for other in body if other != name}, ms)
     if rule.refuses:
         raise Rejected(

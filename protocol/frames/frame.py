@@ -36,6 +36,7 @@ from edgewake.protocol.frames.event_time import (
     TIME_MS_MAX as TIME_MS_MAX,  # it is a frame's bound, too
 )
 from edgewake.protocol.frames.event_time import (
+    looks_like,
     of_plain,
 )
 from edgewake.protocol.frames.field_names import Names
@@ -301,6 +302,11 @@ def renamed(payload: bytes) -> dict[str, str]:
     names = Names.of_object(body)
     _flat_columns(body, names)
     return {name: path for path, name in names.known().items() if name != path.replace(".", "_")}
+
+
+def time_form(payload: bytes) -> str:
+    """The form of a plain object's `t`, as `looks_like` has it. Raises Rejected."""
+    return looks_like(_object(payload, parse).get("t"))
 
 
 def reading_of(

@@ -16,7 +16,8 @@ bridge that sees a row which merging changes puts the merged one on the topic.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from itertools import islice
+from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -26,6 +27,9 @@ from edgewake.protocol.names import FIELD_PATTERN, STREAM_PATTERN
 STREAMS_MAX = 1000
 """Streams in the catalogue; each is a Kafka topic. The first message of one more is answered
 `later`, or refused (quota)."""
+
+TIME_FORMS_MAX: Final = 8
+"""Forms of time of a stream: there are six."""
 
 
 class FieldInfo(BaseModel):
@@ -82,6 +86,9 @@ class Stream(BaseModel):
     """The device that sent it first; counts for that device's share of streams."""
     first_via: str = ""
     """As of a field."""
+    times: dict[str, str] = Field(default_factory=dict)
+    """Forms of `t` other than ms that plain devices sent and a bridge converted, such as `t (s)` →
+    the device that was the first; TIME_FORMS_MAX of them."""
     fields: dict[
         Annotated[str, StringConstraints(pattern=f"^{FIELD_PATTERN.pattern}$")], FieldInfo
     ] = Field(default_factory=dict)
@@ -95,7 +102,8 @@ def merge(known: Stream | None, row: Stream) -> Stream:
     if head.kind is NameKind.QUERY:
         return head
     fields = {name: _merged(known.fields.get(name), info) for name, info in row.fields.items()}
-    return head.model_copy(update={"fields": {**known.fields, **fields}})
+    times = dict(islice({**known.times, **row.times, **known.times}.items(), TIME_FORMS_MAX))
+    return head.model_copy(update={"fields": {**known.fields, **fields}, "times": times})
 
 
 def _merged(known: FieldInfo | None, info: FieldInfo) -> FieldInfo:

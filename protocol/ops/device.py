@@ -40,6 +40,14 @@ FIELDS_BYTES_MAX: Final = 2048
 """Bytes of what a status says of fields; further fields are left out."""
 
 
+TimesSaid: TypeAlias = Mapping[str, Mapping[str, Whole]]
+"""Stream → how times were found, such as `ts (s)`, or ARRIVAL → readings since the agent began."""
+TIMES_BYTES_MAX: Final = 512
+"""Bytes of what a status says of times; further streams are left out."""
+ARRIVAL: Final = "arrival"
+"""A reading had no time: it is of the moment at which the agent got it."""
+
+
 class DeviceStatus(Plain):
     """A device's status, published on `ew/v1/<device>/status` at birth and every 10 s.
 
@@ -74,6 +82,8 @@ class DeviceStatus(Plain):
     """The version of the settings from the cloud that it uses; 0: none."""
     waits: str | None = None
     """A stream that the cloud or the broker asked to wait, and why; None: none."""
+    times: TimesSaid | None = None
+    """How its agent found the times of readings, where that was not `t` in ms; None: all were."""
     fields: FieldsSaid | None = None
     """What its agent knows of fields: the bridge takes it, and keeps it in the catalogue."""
 

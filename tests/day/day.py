@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Container, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +25,7 @@ from tests.day.bridge_things import DoorJson, DoorLines, Eager, ThingsBoard
 from tests.day.collector import Collector, Letters
 from tests.day.machine_things import CanBus, Modbus, OpcUa, Program
 from tests.day.mqtt_things import House, Plain
-from tests.day.oracle import Oracle, Verdict
+from tests.day.oracle import Key, Oracle, Verdict
 from tests.day.sparkplug_things import HOST, Node
 from tests.day.things import Family, now_ms
 from tests.day.web_things import Json, Lines
@@ -43,7 +43,8 @@ from tests.services import (
 READY = '"event":"part.ready"'
 HOUR_MS = 3_600_000
 BEFORE_MS = 2_000
-"""What was said so shortly before a listener was killed may have been on its way to it."""
+"""What was said so shortly before what came last may come after it: a device's words are told in
+their order, those of a family are not."""
 UNPROMISED = {
     "plant": ("modbus", "opcua", "can", "exec"),
     "house": ("sparkplug",),
@@ -59,6 +60,8 @@ CLOCKS = (
 """Families that can be restarted, and have clocks that jump."""
 SHARE = 120
 """Messages a second that a device may send."""
+LOST_SHOWN = 100
+"""Lost numbers that the report tells of."""
 BURST = 300
 """Readings that an eager device says at once."""
 
@@ -125,6 +128,9 @@ class Day:
         self._wanted = faults
         self.oracle = Oracle()
         self.faults: list[str] = []
+        self._began_ms = now_ms()
+        self.times: list[tuple[str, int]] = []
+        """What happened, and when it began."""
         self._stack = AsyncExitStack()
         self.collector = Collector(self.oracle, self._size.modbus, self._size.opcua)
         self.families: dict[str, list[Family]] = {}
@@ -300,6 +306,7 @@ class Day:
                 if speaking.done():
                     speaking.result()
                 self._tell(name)
+                self.times.append((name, now_ms()))
                 await happens()
                 self.faults.append(name)
             await asyncio.sleep(max(0.0, began_s + seconds - time.monotonic()))
@@ -360,14 +367,23 @@ class Day:
         await asyncio.to_thread(process.wait_for, READY)
 
     async def _kill_listener(self, name: str) -> None:
-        begin = now_ms()
+        seen = self._seen(UNPROMISED.get(name, ()))
         await self._kill(name)
-        await self._heard_again(UNPROMISED.get(name, ()), begin)
+        await self._heard_again(seen)
 
-    async def _heard_again(self, families: Iterable[str], begin: int) -> None:
-        """Until something of each came that was said after it was killed."""
+    def _seen(self, families: Iterable[str]) -> dict[str, int]:
+        """When was said what came last of each. What was said later may be on its way to whoever
+        is killed now: on a busy machine it takes seconds.
+        """
+        return {name: self.collector.newest[name] for name in families}
+
+    async def _heard_again(self, seen: Mapping[str, int]) -> None:
+        """Until something of each family came that was said from now on.
+
+        `seen`: when was said what had come of it before it was killed.
+        """
         after = now_ms()
-        unheard = set(families)
+        unheard = set(seen)
 
         def are_all_heard() -> bool:
             unheard.difference_update(
@@ -380,14 +396,15 @@ class Day:
         except AssertionError as error:
             error.add_note(f"unheard: {sorted(unheard)}")
             raise
-        self.oracle.away(families, begin - BEFORE_MS, now_ms())
+        for name, seen_ms in seen.items():
+            self.oracle.away([name], seen_ms - BEFORE_MS, now_ms())
 
     async def _kill_broker(self) -> None:
-        begin = now_ms()
+        seen = self._seen(AT_BROKER)
         self._broker.process.kill()
         await asyncio.sleep(1.0)
         await asyncio.to_thread(self._broker.start)
-        await self._heard_again(AT_BROKER, begin)
+        await self._heard_again(seen)
 
     async def _burst(self) -> None:
         for one in self.families["eager"]:
@@ -398,18 +415,18 @@ class Day:
     async def _restart_devices(self) -> None:
         for name in (*CLOCKS, "sparkplug", "sparkplug_bridge", "exec"):
             ones = self.families[name]
-            begin = now_ms()
+            seen = self._seen([name])
             for one in ones[:: 1 if len(ones) == 1 else 3]:
                 await one.restart()
             if name in ("sparkplug", "sparkplug_bridge", "exec"):
-                await self._heard_again([name], begin)
+                await self._heard_again(seen)
 
     async def _restart_machines(self) -> None:
         for name in ("modbus", "opcua"):
-            begin = now_ms()
+            seen = self._seen([name])
             for one in self.families[name]:
                 await one.restart()
-            await self._heard_again([name], begin)
+            await self._heard_again(seen)
 
     async def _jump(self, by_ms: int) -> None:
         """The clocks of every third device that has one."""
@@ -457,4 +474,16 @@ class Day:
             "gaps told": len(self.collector.gaps),
             "faults": self.faults,
             "verdict": str(verdict),
+            "lost": [self._said(key) for key in verdict.lost[:LOST_SHOWN]],
         }
+
+    def _said(self, key: Key) -> str:
+        """When a number was said, and what had happened last."""
+        put = self.oracle.puts[key]
+        name, at_ms = max(
+            ((name, at_ms) for name, at_ms in self.times if at_ms <= put.at_ms),
+            key=lambda one: one[1],
+            default=("nothing happened", self._began_ms),
+        )
+        since_s = (put.at_ms - at_ms) / 1000
+        return f"{put.device} {put.n}: {since_s:.1f} s after {name!r}"

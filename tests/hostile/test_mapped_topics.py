@@ -10,6 +10,7 @@ import pytest
 
 from edgewake.protocol import topics
 from tests.hostile.world import Victim, World, unharmed
+from tests.services import wait_until
 
 MAPS = ("[maps]", 'presets = ["zigbee2mqtt", "shelly-gen2"]', 'prefix = "zb-"')
 NOT_AUTHORISED = 0x87
@@ -29,3 +30,17 @@ def test_nobody_writes_a_mapped_topic_before_a_rule_lets_him_and_the_others_are_
         unharmed(victim, lambda: time.sleep(0.01))
     assert here.records(topics.UP, "zb-victim") == []
     assert here.records(topics.UP, "zb-attacker") == []
+
+
+@pytest.mark.long
+@pytest.mark.services
+def test_control_with_a_rule_for_all_of_them_one_speaks_for_another(here: World) -> None:
+    """What a map reads is believed: the rule that lets a device write must name its own topics."""
+    rule = "zigbee2mqtt/#"
+    with (
+        here.rules(devices=f"pattern write {rule}", bridges=f"pattern read {rule}"),
+        here.bridges_with(*MAPS),
+        here.device("attacker") as device,
+    ):
+        assert device.publish("zigbee2mqtt/other", b'{"temperature": 99}') == 0
+        wait_until(lambda: here.records(topics.UP, "zb-other"), "it is taken as the other's")

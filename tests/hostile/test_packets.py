@@ -15,8 +15,9 @@ from edgewake.protocol import topics
 from edgewake.protocol.mqtt import PROPERTIES_BYTES_MAX
 from tests.deploy.production import TAKEN, Client, Site, production_site
 from tests.hostile.raw import raw_socket
+from tests.hostile.test_floods import NOTHING_BOUNDED
 from tests.hostile.victims import QUEUED_S, Count, note, times_of_this_machine
-from tests.hostile.world import Victim, World, beside_attack
+from tests.hostile.world import Victim, World, beside_attack, harmed
 from tests.services import wait_until
 
 pytestmark = pytest.mark.services
@@ -74,6 +75,22 @@ def test_properties_without_end(here: World, victim: Victim, count: int) -> None
     note("another device", before, beside, counted)
     assert beside.high_s < QUEUED_S * times_of_this_machine()
     assert counted == Count()
+
+
+@pytest.mark.long
+def test_control_where_all_properties_are_read_they_delay_another(
+    here: World, victim: Victim
+) -> None:
+    """The bridges read each for as long as it takes, and it counts as the few bytes of its
+    payload.
+    """
+    with (
+        here.bridges_with(
+            *NOTHING_BOUNDED, are_overrun=True, module="tests.hostile.unbounded_bridge"
+        ),
+        Flood(here.site, with_properties(A_MEGABYTE)) as flood,
+    ):
+        harmed(victim, flood.send, head_start=20)
 
 
 def begin_publishes(site: Site) -> int:

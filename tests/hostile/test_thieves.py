@@ -17,6 +17,14 @@ from tests.hostile.world import INSTALLATION, Victim, World, unharmed
 from tests.services import wait_until
 
 GRANTED, NOT_AUTHORISED = {0, 1}, 0x87
+OTHERS = (
+    "ew/v1/victim/down/+",
+    "$share/x/ew/v1/victim/down/+",
+    "ew/v1/+/ack",
+    "$share/x/ew/v1/victim/ack",
+    "ew/bridges/+/+",
+)
+"""What is for others."""
 SESSION_S = 1000
 
 
@@ -85,17 +93,19 @@ def test_nobody_takes_what_goes_down_to_another_nor_an_answer(here: World, victi
     """Down topics, answers, the bridges' beats, a share of them, and the session of another under
     his client id.
     """
-    others = (
-        "ew/v1/victim/down/+",
-        "$share/x/ew/v1/victim/down/+",
-        "ew/v1/+/ack",
-        "$share/x/ew/v1/victim/ack",
-        "ew/bridges/+/+",
-        "$SYS/#",
-        "#",
-    )
     with here.device("thief", client_id="victim") as thief:
-        assert set(_codes(thief, others)) == {NOT_AUTHORISED}
+        assert set(_codes(thief, (*OTHERS, "$SYS/#", "#"))) == {NOT_AUTHORISED}
         unharmed(victim, lambda: time.sleep(0.01))
         assert victim.client.mqtt.is_connected()
         assert thief.topics == []
+
+
+def test_control_with_a_rule_for_all_the_same_thief_takes_what_goes_down_to_another(
+    here: World, victim: Victim
+) -> None:
+    """He is not on the broker's list yet: its rules alone keep it from him."""
+    here.site.issue("new-thief")
+    with here.rules(devices="pattern read ew/#"), here.device("new-thief") as thief:
+        assert set(_codes(thief, OTHERS)) <= GRANTED
+        victim.send()
+        wait_until(lambda: topics.ack("victim") in thief.topics, "he has another's answer")

@@ -142,6 +142,21 @@ bootstrap = "{self.node.bootstrap}"
                     self.start_bridge(name)
 
     @contextmanager
+    def rules(self, **added: str) -> Iterator[None]:
+        """The broker with more rules for a while: `devices="pattern write #"`."""
+        files = [self.site.root / f"etc/mosquitto/{name}.acl" for name in added]
+        texts = [file.read_text() for file in files]
+        try:
+            for file, text, more in zip(files, texts, added.values(), strict=True):
+                file.write_text(f"{text}\n{more}\n")
+            self.site.reload()
+            yield
+        finally:
+            for file, text in zip(files, texts, strict=True):
+                file.write_text(text)
+            self.site.reload()
+
+    @contextmanager
     def device(self, name: str, **more: object) -> Iterator[Client]:
         """A device with its certificate."""
         with Client(self.site, name, **more) as client:  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ has after it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -143,3 +144,22 @@ async def test_what_kafka_deleted_before_the_lake_had_it_is_counted_in_every_ans
     with lake.writer():
         wait_until(lambda: lake.rows() == 4, "it goes on behind the gap")
     assert (await lake.ask(ONCE))["past"]["lost_records"] == found["past"]["lost_records"]
+
+
+async def test_texts_of_before_a_decision_are_numbers_by_one_expression(
+    lake: Lake, feed: Feed
+) -> None:
+    """The one of docs/operations.md, over a file of the past and what Kafka has after it."""
+    page = Path("docs/operations.md").read_text("utf-8")
+    (sql,) = re.findall(r'edgewake sql "(SELECT [^"]*speed_odd[^"]*)"', page)
+    asked = sql.replace("vehicle_position", "STREAM")
+    columns: dict[str, list[Any]] = {
+        "speed": [3.5, None, None],
+        "speed_odd": [None, "21.5", "fast"],
+    }
+    feed.send("car-1", 3, fields=columns)
+    with lake.writer():
+        wait_until(lambda: lake.rows() == 3, "it is in the lake")
+    feed.send("car-1", 2, fields={"speed": [None, 4.0], "speed_odd": ["8", None]})
+    found = await lake.ask(f"SELECT list(speed ORDER BY t) FROM ({asked})")
+    assert found["rows"] == [[[3.5, 21.5, None, 8.0, 4.0]]]

@@ -33,6 +33,7 @@ from edgewake.protocol.frames import compact, packed, record
 from edgewake.protocol.frames import frame as frames
 from edgewake.protocol.frames.ack import is_joinable
 from edgewake.protocol.frames.compact import COMPACT_TYPE
+from edgewake.protocol.frames.event_time import way
 from edgewake.protocol.frames.frame import (
     COUNTER_MAX,
     FRAME_BYTES_MAX,
@@ -173,6 +174,7 @@ def _admit_plain(
     )
     if frame.frame is not None:
         placement = placement._replace(content=record.content_of(payload))
+    frame, kinds = catalogue.read(stream, frame, kinds)
     expected, given = catalogue.expected(stream)
 
     def check(one: Frame) -> None:
@@ -195,6 +197,9 @@ def _admit_plain(
                 raise
             sound, aside = with_odd(plain, expected, has_room=False)
             check(sound)
+    (t,) = frame.t
+    if t != received_at and b"%d" % t not in payload:
+        catalogue.learn_time(device, stream, way("t", frames.time_form(payload)))
     return frames.encode(sound), placement, aside
 
 
@@ -255,6 +260,7 @@ def _checked(
 
     Raises Rejected, NotNow or AwaitsCatalogueError.
     """
+    frame, kinds = catalogue.read(stream, frame, kinds)
     try:
         catalogue.check(device, stream, kinds)
     except (Rejected, NotNow) as why:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from edgewake.cloud.bridge.admission.allowance import BY_MAPS, BY_NOBODY, Account
+from edgewake.cloud.bridge.admission.items import as_decided
 from edgewake.protocol.downlink.downlink import ANSWER_FIELDS, ANSWERS, REQUEST_FIELDS, REQUESTS
 from edgewake.protocol.errors import Rejected, RejectReason, RemoteError
 from edgewake.protocol.frames.ack import Later, LaterReason
@@ -28,9 +29,10 @@ from edgewake.protocol.frames.field_names import (
     form,
 )
 from edgewake.protocol.frames.field_type import FieldType, types_of_kinds
-from edgewake.protocol.frames.frame import Kinds
+from edgewake.protocol.frames.frame import Frame, Kinds, check_columns
 from edgewake.protocol.frames.stream import (
     STREAMS_MAX,
+    TIME_FORMS_MAX,
     FieldInfo,
     NameKind,
     Stream,
@@ -130,7 +132,14 @@ class OtherTypesError(Rejected):
 class Catalogue:
     """Streams and their fields' types. `monotonic_s` is the clock of the bound on new streams."""
 
-    def __init__(self, monotonic_s: Callable[[], float]) -> None:
+    def __init__(
+        self, monotonic_s: Callable[[], float], *, reads_by_decision: bool = False
+    ) -> None:
+        """`reads_by_decision`: are values read by the types that an operator has decided?
+
+        Of dead letters that come back they are; from a device a value of another type is odd.
+        """
+        self._reads_by_decision = reads_by_decision
         self._confirmed = StreamTable()
         self._proposed: dict[str, Stream] = {}
         """Rows that are on their way to the topic, until they come back."""
@@ -412,6 +421,19 @@ class Catalogue:
             pending = self._unpublished.get(stream)
             self._unpublished[stream] = wanted if pending is None else merge(pending, wanted)
 
+    def learn_time(self, device: str, stream: str, how: str) -> None:
+        """Put a form in which plain devices send their time into the stream's row, once."""
+        row = self._confirmed.get(stream)
+        if row is None or how in row.times or len(row.times) >= TIME_FORMS_MAX:
+            return
+        told = self._told.setdefault(stream, set())
+        if ("t", how) in told:
+            return
+        told.add(("t", how))
+        wanted = row.model_copy(update={"times": {**row.times, how: device}})
+        pending = self._unpublished.get(stream)
+        self._unpublished[stream] = wanted if pending is None else merge(pending, wanted)
+
     def decided(self, stream: str, names: Iterable[str]) -> Mapping[str, FieldType]:
         """The types of these fields that an operator has decided."""
         row = self._confirmed.get(stream)
@@ -419,6 +441,14 @@ class Catalogue:
         return {
             name: fields[name].type for name in names if name in fields and fields[name].revision
         }
+
+    def read(self, stream: str, frame: Frame, kinds: Kinds) -> tuple[Frame, Kinds]:
+        """A frame and its kinds as they are to be checked: see `reads_by_decision`."""
+        decided = self.decided(stream, frame.fields) if self._reads_by_decision else None
+        if not decided:
+            return frame, kinds
+        found = as_decided(frame, decided, self._types.get(stream, {}))
+        return (frame, kinds) if found is frame else (found, check_columns(found.t, found.fields))
 
     def is_waiting(self, stream: str) -> bool:
         """Is something of this stream proposed that has not come back?"""
@@ -521,6 +551,14 @@ class Learner(NamedTuple):
     def expected(self, stream: str) -> tuple[Mapping[str, FieldType], bool]:
         """See `Catalogue.expected`."""
         return self.catalogue.expected(stream)
+
+    def learn_time(self, device: str, stream: str, how: str) -> None:
+        """See `Catalogue.learn_time`."""
+        self.catalogue.learn_time(device, stream, how)
+
+    def read(self, stream: str, frame: Frame, kinds: Kinds) -> tuple[Frame, Kinds]:
+        """See `Catalogue.read`."""
+        return self.catalogue.read(stream, frame, kinds)
 
 
 def _news_of(

@@ -7,10 +7,13 @@ the reading as it came is kept as a dead letter. A frame in which a field has th
 throughout is a matter of the stream: its agent is asked to wait until somebody decides. In a stream
 whose fields are given (requests, answers) any other value is wrong in any case; the request that
 had it says so, and its sender is told.
+
+What comes back from the dead letters after somebody decided is read by the decided types.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -19,7 +22,7 @@ import orjson
 from edgewake.protocol.downlink.downlink import REQUEST_WRONG
 from edgewake.protocol.frames.field_names import ODD, ODD_CHARS_MAX
 from edgewake.protocol.frames.field_type import FieldType
-from edgewake.protocol.frames.field_values import is_no_value, is_nothing
+from edgewake.protocol.frames.field_values import as_declared, is_no_value, is_nothing
 from edgewake.protocol.frames.frame import Frame, Scalar
 from edgewake.protocol.names import is_field
 
@@ -33,6 +36,10 @@ _PYTHON: Final[Mapping[FieldType, frozenset[type]]] = {
 }
 _NONE: Final[frozenset[type]] = frozenset()
 _TYPES: Final = {python: kind for kind, pythons in _PYTHON.items() for python in pythons}
+DETAIL_CHARS_MAX: Final = 500
+"""Characters that say what was wrong in a reading; names of further fields are left out."""
+_PASSED: Final = "; what was right passed"
+_NAMED: Final = re.compile(r"field '([^']+)': expected")
 
 
 class Aside(NamedTuple):
@@ -116,6 +123,57 @@ def with_odd(
     return frame._replace(fields=fields), aside
 
 
+def as_decided(
+    frame: Frame, decided: Mapping[str, FieldType], expected: Mapping[str, FieldType]
+) -> Frame:
+    """A frame that comes back after a decision, with its values read by the decided types.
+
+    A value that cannot be read so stands as text in `<name>_odd`, as an agent would have put it,
+    and a text that stands there is a value again if it can be read. A field that has no room for
+    its texts stays as it is, and is refused as before. The same frame where nothing changes.
+    """
+    columns = dict(frame.fields)
+    changed = False
+    for name, kind in decided.items():
+        if name not in frame.fields:
+            continue
+        beside = name + ODD
+        nothing: Sequence[Scalar] = [None] * len(frame.t)
+        column, texts = frame.fields[name], frame.fields.get(beside, nothing)
+        pairs = [_read(*pair, kind) for pair in zip(column, texts, strict=True)]
+        odd = [text for _, text in pairs]
+        has_room = expected.get(beside, FieldType.STRING) is FieldType.STRING and is_field(beside)
+        if any(odd) and not has_room:
+            continue
+        if all(found is value for (found, _), value in zip(pairs, column, strict=True)):
+            continue  # compared as objects: 1 and True are equal
+        changed = True
+        columns[name] = [value for value, _ in pairs]
+        columns.pop(beside, None)
+        if any(odd):
+            columns[beside] = odd
+    return frame._replace(fields=columns) if changed else frame
+
+
+def _read(value: Scalar, text: Scalar, kind: FieldType) -> tuple[Scalar, Scalar]:
+    """A value by the decided type, and the odd text beside it."""
+    source = text if value is None else value
+    try:
+        found = as_declared(source, kind)
+    except ValueError:
+        # with a text there already, there is room for one of the two only
+        return (value, text) if text is not None else (None, str(value)[:ODD_CHARS_MAX])
+    return found, None if value is None else text
+
+
+def fields_aside(detail: str) -> frozenset[str] | None:
+    """The fields of a reading that was set aside which did not pass with its frame.
+
+    `detail`: what its dead letter says; None where it says another thing.
+    """
+    return frozenset(_NAMED.findall(detail)) if detail.endswith(_PASSED) else None
+
+
 def _good(column: Sequence[Scalar], kind: FieldType | None, *, given: bool) -> frozenset[type]:
     """The types that a column's values may have: of a new field those of the first one."""
     if kind is not None:
@@ -133,7 +191,8 @@ def _detail(frame: Frame, row: int, names: Sequence[str], expected: Mapping[str,
             f"{f'a {expected[name]}' if name in expected else 'none or another type'}, found a "
             f"{found}"
         )
-    return (f"reading {(frame.seq or 0) + row}: {'; '.join(said)}; what was right passed")[:500]
+    wrong = f"reading {(frame.seq or 0) + row}: {'; '.join(said)}"
+    return wrong[: DETAIL_CHARS_MAX - len(_PASSED)] + _PASSED
 
 
 def _reading(frame: Frame, row: int) -> bytes:

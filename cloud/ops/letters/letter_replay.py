@@ -4,26 +4,31 @@ The bridges' own check decides: what they would still refuse stays a letter. Wha
 stream past the sequencer, marked late. The sequencer could not distinguish it from a repeat: it
 remembers open holes for a day and the last thousand numbers of a plain device, while a letter may
 be corrected days later. So duplicates are prevented here, by the letter and by what copies of one
-message share.
+message share. Values are read by the types that an operator has decided meanwhile.
 
 * Frames of agents: device, stream, epoch and numbers, which are never used again.
 * Plain readings with `seq`: these and the bytes, within COPIES_APART_MS, for a plain counter starts
   again.
 * Plain readings without: nothing; the letter itself.
+* Readings of a frame that were set aside, of which only the wrong values come back: the bytes,
+  within the same time.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
 from typing import Final, NamedTuple
 
+import orjson
+
 from edgewake.cloud.bridge.admission.admit import admit
 from edgewake.cloud.bridge.admission.catalogue import AwaitsCatalogueError, Catalogue
 from edgewake.cloud.bridge.admission.envelope import Message
+from edgewake.cloud.bridge.admission.items import fields_aside
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frames import record
@@ -72,11 +77,13 @@ def prepare(letter: DeadLetter, payload: bytes, row: Stream | None, *, now_ms: i
     """
     topic = topics.parse_up(letter.topic)
     device, stream = topic.device, topic.stream
-    catalogue = Catalogue(lambda: 0.0)
+    wrong = fields_aside(letter.detail)
+    sent = payload if wrong is None else _only(payload, wrong)
+    catalogue = Catalogue(lambda: 0.0, reads_by_decision=True)
     if row is not None:
         catalogue.follow(stream, row.model_dump_json().encode())
     message = Message(
-        letter.topic, payload, letter.content_type or None, response_topic=topics.ack(topic.sender)
+        letter.topic, sent, letter.content_type or None, response_topic=topics.ack(topic.sender)
     )
     learns = None
     try:
@@ -95,11 +102,12 @@ def prepare(letter: DeadLetter, payload: bytes, row: Stream | None, *, now_ms: i
             RejectReason.SHAPE, "the letter reports a loss and has no readings: expected readings"
         )
     value = record.with_clocks(admitted.value, shift=0, kept_at=now_ms)
+    same = _same(device, placement, payload)
     return Replay(
         device,
         stream,
         value,
-        _same(device, placement, payload),
+        same or ("" if wrong is None else f"{device}|{stream}|aside|{_digest(payload)}"),
         placement.discipline is Discipline.ORDERED,
         learns,
     )
@@ -118,10 +126,23 @@ def _same(device: str, placement: Placement, payload: bytes) -> str:
         return ""
     sender = f"{device} via {placement.via}" if placement.via else device
     line = f"{sender}|{placement.stream}|{placement.epoch}|{placement.first}|{placement.last}"
-    return (
-        line
-        if placement.discipline is Discipline.ORDERED
-        else f"{line}|{blake2b(payload, digest_size=12).hexdigest()}"
+    return line if placement.discipline is Discipline.ORDERED else f"{line}|{_digest(payload)}"
+
+
+def _digest(payload: bytes) -> str:
+    return blake2b(payload, digest_size=12).hexdigest()
+
+
+def _only(payload: bytes, names: Container[str]) -> bytes:
+    """A reading without the fields that are on its stream already, with its frame."""
+    try:
+        body = orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        return payload  # mended badly, and refused for it
+    if not isinstance(body, dict):
+        return payload
+    return orjson.dumps(
+        {name: value for name, value in body.items() if name == "t" or name in names}
     )
 
 

@@ -148,6 +148,7 @@ def _look(
         (letter for letter in page.items if letter.received_at >= begin),
         minutes=minutes,
         is_cut=is_cut,
+        times_of=services.tables.devices.times,
     )
 
 

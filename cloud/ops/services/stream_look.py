@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from pydantic import BaseModel
@@ -22,8 +22,11 @@ from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.frame import is_rounded
 from edgewake.protocol.frames.record import Record
 from edgewake.protocol.frames.stream import Stream
+from edgewake.protocol.ops.device import TimesSaid
 
 SAMPLE_CHARS: Final = 200
+TIMES_SHOWN: Final = 16
+"""Ways in which times were found that are shown of a stream: its devices choose their names."""
 _NAMED: Final = re.compile(r"field '([^']{1,64})'")
 """Matches the field's name in a refusal."""
 
@@ -56,6 +59,20 @@ class FieldLook(BaseModel):
     """The newest value of another type."""
 
 
+class TimeFound(BaseModel):
+    """How the times of the stream's readings were found, where that was not `t` in ms."""
+
+    how: str
+    """The field and its form or unit, such as `ts (s)`; `arrival`: there was none."""
+    by: str
+    """`agent` or `bridge`."""
+    readings: int | None
+    """How many, at the agents of the scanned readings since each of them began; null at a
+    bridge."""
+    first_device: str
+    """At a bridge the device that was the first to send it so; at an agent one of them."""
+
+
 class StreamLook(BaseModel):
     """A stream's fields, according to the readings of the last minutes."""
 
@@ -68,9 +85,12 @@ class StreamLook(BaseModel):
     """How many of these readings had a time of their own."""
     agent_times: int
     """How many readings have the time that an agent said: their own, or that at which it got them.
-    Its status says how times were found."""
+    `times` says how many of which."""
     arrival_times: int
     """How many readings got their arrival time because they had none."""
+    times: list[TimeFound]
+    """The most frequent first, TIMES_SHOWN of them. What an agent read with a map is not among
+    them: the map says where the time is."""
     refused: int
     """Number of the stream's dead letters among the scanned ones."""
     fields: list[FieldLook]
@@ -85,13 +105,18 @@ def look_at(
     *,
     minutes: int,
     is_cut: bool,
+    times_of: Callable[[Iterable[str]], Mapping[str, TimesSaid]] = lambda _: {},
 ) -> StreamLook:
-    """Summarizes `records` of the last minutes, oldest first, and `letters`, newest first."""
+    """Summarizes `records` of the last minutes, oldest first, and `letters`, newest first.
+
+    `times_of`: what the agents of some devices say of times.
+    """
     values: Counter[str] = Counter()
     odd: Counter[str] = Counter()
     rounded: Counter[str] = Counter()
     samples: dict[str, str] = {}
     devices: set[str] = set()
+    agents: set[str] = set()
     own = arrived = refused = of_agents = 0
     for record in records:
         frame = record.frame
@@ -100,6 +125,7 @@ def look_at(
         devices.add(record.device)
         if record.sent_at is not None:
             of_agents += len(frame.t)
+            agents.add(record.via or record.device)
         else:
             at_arrival = sum(t == record.received_at for t in frame.t)
             arrived, own = arrived + at_arrival, own + len(frame.t) - at_arrival
@@ -128,6 +154,7 @@ def look_at(
         own_times=own,
         agent_times=of_agents,
         arrival_times=arrived,
+        times=_times(stream, times_of(agents)),
         refused=refused,
         fields=[
             FieldLook(
@@ -150,3 +177,20 @@ def look_at(
         ],
         is_cut=is_cut,
     )
+
+
+def _times(stream: Stream, said: Mapping[str, TimesSaid]) -> list[TimeFound]:
+    counts: Counter[str] = Counter()
+    first: dict[str, str] = {}
+    for device, times in sorted(said.items()):
+        for how, readings in times.get(stream.name, {}).items():
+            counts[how] += readings
+            first.setdefault(how, device)
+    of_agents = [
+        TimeFound(how=how, by="agent", readings=count, first_device=first[how])
+        for how, count in counts.most_common(TIMES_SHOWN)
+    ]
+    return of_agents + [
+        TimeFound(how=how, by="bridge", readings=None, first_device=device)
+        for how, device in stream.times.items()
+    ]

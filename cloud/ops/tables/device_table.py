@@ -35,7 +35,7 @@ from edgewake.cloud.ops.tables.devices import (
 )
 from edgewake.cloud.ops.tables.name_index import NameIndex
 from edgewake.cloud.rights.names import Names
-from edgewake.protocol.ops.device import DeviceSeen, DeviceStatus, is_overtaken
+from edgewake.protocol.ops.device import DeviceSeen, DeviceStatus, TimesSaid, is_overtaken
 
 DEVICES_MAX: Final = 200_000
 """The most devices in the table, about one KB each."""
@@ -317,6 +317,17 @@ class DeviceTable:
         """Returns the view of a device."""
         entry = self._entries.get(device)
         return None if entry is None else self._view(device, entry, *entry.reports(), now)
+
+    def times(self, devices: Iterable[str]) -> dict[str, TimesSaid]:
+        """Returns what the agents of these devices say of how times were found."""
+        found: dict[str, TimesSaid] = {}
+        for device in devices:
+            entry = self._entries.get(device)
+            if entry is not None and entry.status is not None:
+                said = DeviceStatus.from_json(entry.status).times
+                if said is not None:
+                    found[device] = said
+        return found
 
     def gateway_of(self, device: str) -> str:
         """Returns the gateway that a thing is behind; empty for one with its own connection."""

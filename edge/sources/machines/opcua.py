@@ -26,6 +26,7 @@ from urllib.parse import urlsplit
 
 import orjson
 from asyncua import Client, ua
+from asyncua.common.subscription import Subscription
 from asyncua.crypto import security_policies
 from asyncua.observer import Observer, SubscriptionEvent
 
@@ -289,16 +290,11 @@ class OpcUa:
             names = {node.id: node.name for node in self._config.node}
             waiting = Waiting(intake, names, self._begin)
             client.uaclient.observer = waiting
-            subscription = await client.create_subscription(
-                self._config.publish_s * 1000, waiting, queue_maxsize=WAITING_MAX
-            )
-            nodes = [client.get_node(node.id) for node in self._config.node]
-            handles = await subscription.subscribe_data_change(nodes, queuesize=QUEUE_MAX)
-            for node, handle in zip(self._config.node, handles, strict=True):
-                if isinstance(handle, ua.StatusCode):
-                    intake.remark(f"{node.name}: {node.id}: {handle.name}")
-            if all(isinstance(handle, ua.StatusCode) for handle in handles):
-                raise OSError(f"none of the nodes: {handles[0].name}")
+            subscription, refused = await self._subscribe(client, waiting)
+            for name, why in refused.items():
+                intake.remark(f"{name}: {why}")
+            if len(refused) == len(names):
+                raise OSError(f"none of the nodes: {next(iter(refused.values()))}")
             await self._note_units(client, intake)
             self._away.pop(server.url, None)
             if self._config.also:
@@ -311,14 +307,38 @@ class OpcUa:
                 changes = await waiting.next(LOOK_S)
                 await self._take(intake, changes)
                 await client.check_connection()  # waits while the connection is opened again
-                if waiting.is_forgotten or subscription.subscription_id is None:
-                    # asyncua's new one leaves out nodes that the server does not have yet
+                if subscription.subscription_id is None:
                     raise OSError("the server forgot the subscription")
+                if waiting.is_forgotten:
+                    # asyncua's new one leaves out nodes that the server did not have yet. Another
+                    # connection would take seconds, in which values change.
+                    await subscription.delete()
+                    waiting.is_forgotten = False
+                    subscription, missing = await self._subscribe(client, waiting)
+                    if missing != refused:
+                        raise OSError("the server forgot the subscription and is not whole yet")
+                    self._begin()
                 now_s = self._clock.monotonic_s()
                 if not subscription._replaying:
                     asked_s = now_s
                 elif now_s - asked_s > REPLAY_TIMES * RESUME_S:
                     raise OSError("the server has no end of what was missed")
+
+    async def _subscribe(
+        self, client: Client, waiting: Waiting
+    ) -> tuple[Subscription, dict[str, str]]:
+        """To all values; those that the server refuses → why."""
+        subscription = await client.create_subscription(
+            self._config.publish_s * 1000, waiting, queue_maxsize=WAITING_MAX
+        )
+        nodes = [client.get_node(node.id) for node in self._config.node]
+        handles = await subscription.subscribe_data_change(nodes, queuesize=QUEUE_MAX)
+        refused = {
+            node.name: f"{node.id}: {handle.name}"
+            for node, handle in zip(self._config.node, handles, strict=True)
+            if isinstance(handle, ua.StatusCode)
+        }
+        return subscription, refused
 
     async def _note_units(self, client: Client, intake: Intake) -> None:
         """Tell the units that the server knows; without them its values are as good."""

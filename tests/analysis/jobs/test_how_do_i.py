@@ -39,6 +39,7 @@ FIELDS = {
     "host_metrics": {"cpu_percent": NUMBER, "load_1m": NUMBER},
     "fares": {"zone": STRING},
     "tariffs": {"zone": STRING, "price": NUMBER},
+    "tank": {"level": NUMBER, "level_odd": STRING},
 }
 NewFeed = Callable[[Mapping[str, FieldType]], Feed]
 
@@ -65,6 +66,12 @@ def feeds(new_feed: NewFeed) -> dict[str, Feed]:
         )
     made["tariffs"].send([T0, T0 + 2000], device="office", zone=["z1", "z1"], price=[1.5, 2.0])
     made["fares"].send([T0 - 1000, T0 + 1000, T0 + 3000], device="bus", zone=["z1", "z1", "z1"])
+    made["tank"].send(
+        [T0 + i * 1000 for i in range(4)],
+        device="a",
+        level=[None, 2.0, None, 6.0],
+        level_odd=["1.0", None, "calibrating", None],
+    )
     for feed in made.values():
         feed.flush()
     return made
@@ -101,7 +108,7 @@ def told(
 def test_the_document_asks_what_is_tried_here() -> None:
     assert set(TEXTS) == {
         "battery_steps", "energy_used", "way_driven", "speed_smooth", "hot_three_times",
-        "charging_changed", "fares_at_price",
+        "charging_changed", "fares_at_price", "level_of_all",
         "load_per_minute",
     }  # fmt: skip
 
@@ -130,6 +137,7 @@ def test_each_question_is_answered(analysis: Analysis, feeds: dict[str, Feed]) -
     assert told(analysis, feeds, "hot_three_times", "b", "least") == []
     assert told(analysis, feeds, "charging_changed", "a", "charging") == [(True,), (False,)]
     assert told(analysis, feeds, "fares_at_price", "bus", "price") == [(None,), (1.5,), (2,)]
+    assert told(analysis, feeds, "level_of_all", "a", "level") == [(3.0,)]
 
 
 def test_a_window_is_told_once_when_it_is_final(analysis: Analysis, feeds: dict[str, Feed]) -> None:

@@ -213,6 +213,20 @@ def test_a_plain_reading_is_a_frame_of_one_and_its_seq_removes_repeats() -> None
     )
 
 
+def test_a_form_of_time_that_was_converted_is_said_of_its_stream_once() -> None:
+    """A device that sends seconds looked like one that sends ms."""
+    catalogue = Catalogue(lambda: 0.0)
+    for form in (b"1790000000", b'"2026-07-01T12:00:00Z"', b"1790000000000", b"21", b"1790000001"):
+        admit(publish(b'{"t":%s,"v":1}' % form), catalogue, received_at=NOW)
+        for row in catalogue.unpublished():
+            catalogue.follow(row.name, row.model_dump_json().encode())
+    known = catalogue.sendable("pos")
+    assert known is not None
+    assert known.times == {"t (s)": "car", "t (iso)": "car"}
+    admit(publish(b'{"t":1790000002,"v":1}'), catalogue, received_at=NOW)
+    assert catalogue.unpublished() == []
+
+
 def test_a_plain_reading_without_a_number_is_free() -> None:
     taken, placement = admitted(publish(b'{"speed":1}', content_type="application/json"))
     assert (taken.frame.t, placement.discipline) == ([NOW], Discipline.FREE)

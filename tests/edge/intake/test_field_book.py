@@ -14,17 +14,23 @@ from hypothesis import strategies as st
 
 from edgewake.edge.commands.cli import agent
 from edgewake.edge.config import AgentConfig
-from edgewake.edge.intake.field_book import FieldBook, fields_said
+from edgewake.edge.intake.field_book import (
+    TIME_WAYS_MAX,
+    FieldBook,
+    fields_said,
+    times_said,
+)
 from edgewake.edge.intake.intake import Intake
 from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.tables.bundle import Bundle
 from edgewake.protocol.clock import FakeClock
 from edgewake.protocol.config import parse
 from edgewake.protocol.errors import ConfigError
+from edgewake.protocol.frames.event_time import TimeRule
 from edgewake.protocol.frames.field_names import with_suffix
 from edgewake.protocol.frames.field_type import FieldType, types_of
 from edgewake.protocol.frames.frame import Scalar
-from edgewake.protocol.ops.device import FIELDS_BYTES_MAX
+from edgewake.protocol.ops.device import ARRIVAL, FIELDS_BYTES_MAX, TIMES_BYTES_MAX
 from tests.edge.sources.sink import MemorySink
 from tests.services import free_ports, part, port_is_open, wait_until
 
@@ -235,6 +241,44 @@ def test_the_cloud_is_told_original_names_and_units_within_a_bound() -> None:
     found = fields_said({"s": many})
     assert 10 < len(found["s"]) < 100
     assert len(orjson.dumps(found)) <= FIELDS_BYTES_MAX
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_how_times_were_found_is_counted_however_readings_come(at_once: bool) -> None:
+    auto, plain = FieldBook(), FieldBook()
+    clock = FakeClock(NOW_MS)
+    rules = ((auto, TimeRule("auto")), (plain, TimeRule()))
+    read = [
+        Intake("test", MemorySink(), Policy.BLOCK, clock, time=rule, book=book)
+        for book, rule in rules
+    ]
+    at = 1_790_000_000
+    bodies = [{"ts": at + n, "v": n} for n in range(9)] + [{"v": n} for n in range(8)]
+    for one in read:
+        if at_once:
+            one.check_all(bodies)
+        else:
+            assert all(map(one.check, bodies))
+    seconds, ms, odd = {"t": at, "v": 1}, {"t": at * 1000, "v": 1}, {"t": 21, "v-1": 1}
+    for body in (seconds, ms, odd):
+        assert read[1].check(body)
+    books = {"a": auto, "b": plain, "none": FieldBook()}
+    assert times_said(books) == {
+        "a": {"ts (s)": 9, ARRIVAL: 8},
+        "b": {"t (s)": 1, ARRIVAL: 18},
+    }
+
+
+def test_what_is_said_of_times_is_bounded() -> None:
+    book = FieldBook()
+    for n in range(20):
+        book.timed(f"TIME{n} (s)")
+    assert (len(book.times()), book.times()["others"]) == (TIME_WAYS_MAX + 1, 12)
+    book.arrived = 3
+    found = times_said({f"stream_{n}": book for n in range(50)})
+    assert found is not None
+    assert len(orjson.dumps(found)) <= TIMES_BYTES_MAX
+    assert times_said({"s": FieldBook()}) is None
 
 
 def test_a_name_that_is_chosen_later_is_taken_from_the_field_that_had_it() -> None:

@@ -7,6 +7,7 @@ import pytest
 import zstandard
 
 from edgewake.cloud.bridge.admission.catalogue import AwaitsCatalogueError, NotNow
+from edgewake.cloud.bridge.admission.items import without_wrong
 from edgewake.cloud.ops.letters.letter_replay import (
     COPIES_APART_MS,
     FORGOTTEN_AT_ONCE,
@@ -20,6 +21,7 @@ from edgewake.protocol.frames import record
 from edgewake.protocol.frames.dead_letter import DeadLetter
 from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.frame import FRAME_TYPE, FRAME_ZSTD_TYPE, Frame, Gap, encode
+from edgewake.protocol.frames.packed import PACKED_TYPE, pack
 from edgewake.protocol.frames.stream import FieldInfo, NameKind, Stream
 from edgewake.protocol.ops.replay_row import ReplayRow
 from tests.ops.builders import frame
@@ -86,12 +88,90 @@ def test_what_the_bridges_would_not_accept_now_stays_a_letter(
         prepare(letter(topic), payload, row, now_ms=NOW)
 
 
-def test_a_frame_of_another_type_stays_a_letter() -> None:
-    texts = encode(frame(12)._replace(fields={"v": ["warm"] * len(frame(12).t)}))
-    for revision, refused in ((0, NotNow), (1, Rejected)):
-        row = stream(FieldType.NUMBER, revision=revision)
-        with pytest.raises(refused):
-            prepare(letter(content_type=FRAME_TYPE), texts, row, now_ms=NOW)
+def test_a_frame_of_another_type_stays_a_letter_until_somebody_decides() -> None:
+    texts = encode(frame(12)._replace(fields={"v": ["21.5"] * len(frame(12).t)}))
+    with pytest.raises(NotNow):
+        prepare(letter(content_type=FRAME_TYPE), texts, stream(FieldType.NUMBER), now_ms=NOW)
+
+
+DECIDED = Stream(
+    name="s",
+    fields={
+        "v": FieldInfo(type=FieldType.NUMBER, revision=1),
+        "w": FieldInfo(type=FieldType.NUMBER),
+    },
+)
+TEXTS = Frame(
+    epoch=3,
+    frame=12,
+    seq=40,
+    t=[RECEIVED_AT + i for i in range(5)],
+    fields={"v": ["21,5 °C", "warm", "on", None, "n/a"], "w": [1, 2, 3, 4, 5]},
+)
+
+
+@pytest.mark.parametrize("form", [FRAME_TYPE, FRAME_ZSTD_TYPE, PACKED_TYPE])
+def test_a_frame_is_read_by_the_type_that_was_decided(form: str) -> None:
+    """It was refused again and again, with all that was right in it."""
+    sent = encode(TEXTS)
+    forms = {FRAME_TYPE: sent, FRAME_ZSTD_TYPE: zstandard.compress(sent), PACKED_TYPE: pack(TEXTS)}
+    found = prepare(letter(content_type=form), forms[form] or b"", DECIDED, now_ms=NOW)
+    made = record.decode(found.value)
+    assert made.frame == TEXTS._replace(
+        fields={
+            "v": [21.5, None, 1, None, None],
+            "w": [1, 2, 3, 4, 5],
+            "v_odd": [None, "warm", None, None, None],
+        }
+    )
+    assert found.learns is not None
+    assert found.learns.fields["v_odd"].type is FieldType.STRING
+    assert found.is_unique
+    again = prepare(letter(content_type=form), forms[form] or b"", found.learns, now_ms=NOW)
+    assert again.same == found.same == "car-7|s|3|12|12"
+
+
+def test_texts_that_an_agent_put_beside_are_values_again() -> None:
+    """Its first value was a word, so it took the numbers after it for odd."""
+    sent = encode(TEXTS._replace(
+        t=TEXTS.t[:3],
+        fields={"v": ["fast", None, "slow"], "v_odd": [None, "21.5", None]},
+    ))  # fmt: skip
+    row = DECIDED.model_copy(
+        update={"fields": {**DECIDED.fields, "v_odd": FieldInfo(type=FieldType.STRING)}}
+    )
+    found = prepare(letter(content_type=FRAME_TYPE), sent, row, now_ms=NOW)
+    assert record.decode(found.value).frame.fields == {
+        "v": [None, 21.5, None],
+        "v_odd": ["fast", None, "slow"],
+    }
+
+
+@pytest.mark.parametrize("taken_by", [FieldType.NUMBER, FieldType.BOOLEAN])
+def test_a_frame_whose_texts_can_stand_nowhere_stays_a_letter(taken_by: FieldType) -> None:
+    row = DECIDED.model_copy(
+        update={"fields": {**DECIDED.fields, "v_odd": FieldInfo(type=taken_by)}}
+    )
+    with pytest.raises(Rejected, match="field 'v'"):
+        prepare(letter(content_type=FRAME_TYPE), encode(TEXTS), row, now_ms=NOW)
+
+
+def test_of_a_reading_that_was_set_aside_only_what_was_wrong_comes_back() -> None:
+    """The rest passed with its frame, and was counted once more."""
+    odd = TEXTS._replace(fields={"v": [1, 2, "21.5", 4, 5], "w": [1, 2, 3, 4, 5]})
+    kept = without_wrong(odd, {"v": FieldType.NUMBER, "w": FieldType.NUMBER}, given=False)
+    assert kept is not None
+    (aside,) = kept[1]
+    assert aside.payload == orjson.dumps({"t": RECEIVED_AT + 2, "v": "21.5", "w": 3})
+    origin = letter().model_copy(update={"detail": aside.detail})
+    found = prepare(origin, aside.payload, DECIDED, now_ms=NOW)
+    made = record.decode(found.value).frame
+    assert (made.t, made.fields) == ([RECEIVED_AT + 2], {"v": [21.5]})
+    copy = prepare(origin, aside.payload, DECIDED, now_ms=NOW)
+    first = row(found, 10)
+    assert remembered(first).find(11, RECEIVED_AT, received_at=RECEIVED_AT, replay=copy) == first, (
+        "the bridge took the frame twice, and set the reading aside twice"
+    )
 
 
 @pytest.mark.parametrize("revision", [0, 1], ids=["learnt", "decided"])

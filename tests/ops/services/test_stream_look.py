@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from edgewake.cloud.ops.letters.dead_letters import DeadLetterView
@@ -11,6 +12,7 @@ from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.frame import Frame, Gap, Scalar
 from edgewake.protocol.frames.record import Mode, Record
 from edgewake.protocol.frames.stream import FieldInfo, Stream
+from edgewake.protocol.ops.device import ARRIVAL, TimesSaid
 
 NOW = 1_790_000_000_000
 STREAM = Stream(
@@ -78,8 +80,34 @@ def test_times_of_arrival_are_told_from_those_that_devices_say() -> None:
     assert (found.own_times, found.agent_times, found.arrival_times) == (2, 0, 1)
 
 
-def test_how_an_agent_came_to_times_is_left_to_the_agent() -> None:
-    """Its own clock passed for a time that devices said."""
+def test_how_times_were_found_is_said_by_agents_and_by_the_catalogue() -> None:
+    agents = {
+        "a": {"home": {"ts (s)": 40, ARRIVAL: 2}, "other": {ARRIVAL: 9}},
+        "gw": {"home": {"ts (s)": 1}},
+    }
+    asked: set[str] = set()
+
+    def times_of(devices: Iterable[str]) -> dict[str, TimesSaid]:
+        asked.update(devices)
+        return {name: agents[name] for name in asked if name in agents}
+
+    by_agent = replace(record("a", [NOW], temperature=[1]), sent_at=NOW)
+    of_thing = replace(by_agent, device="thing", via="gw")
+    stream = STREAM.model_copy(update={"times": {"t (s)": "plug"}})
+    plain = record("plug", [NOW], temperature=[1])
+    found = look_at(
+        stream, [by_agent, of_thing, plain], [], minutes=15, is_cut=False, times_of=times_of
+    )
+    assert asked == {"a", "gw"}
+    assert [(one.how, one.by, one.readings, one.first_device) for one in found.times] == [
+        ("ts (s)", "agent", 41, "a"),
+        (ARRIVAL, "agent", 2, "a"),
+        ("t (s)", "bridge", None, "plug"),
+    ]
+
+
+def test_times_of_agents_are_told_from_those_that_devices_say() -> None:
+    """An agent's own clock passed for a time that devices said."""
     by_agent = replace(record("a", [NOW - 70, NOW - 60], temperature=[1, None]), sent_at=NOW - 50)
     found = look(by_agent, record("b", [NOW], DS18B20_1=[1]))
     assert (found.own_times, found.agent_times, found.arrival_times) == (0, 2, 1)

@@ -130,3 +130,26 @@ def test_by_policy_a_reading_without_its_time_is_refused(
 )  # fmt: skip
 def test_what_a_value_looks_like(value: object, looks: str) -> None:
     assert looks_like(value) == looks
+
+
+@pytest.mark.parametrize(
+    ("body", "rule", "ways"),
+    [
+        ({"t": MS, "v": 1}, TimeRule(), []),
+        ({"v": 1}, TimeRule("auto"), []),
+        ({"t": 1_790_000_000, "v": 1}, TimeRule(), ["t (s)"]),
+        ({"t": "2026-07-01T12:00:00Z"}, TimeRule(), ["t (iso)"]),
+        ({"ts": 1_790_000_000, "v": 1}, TimeRule("auto"), ["ts (s)"]),
+        ({"at": {"ms": MS}, "v": 1}, TimeRule("at.ms"), ["at.ms (ms)"]),
+        ({"at": MS * 10**3, "v": 1}, TimeRule("at", "us"), ["at (us)"]),
+        ({"at": 200_000_000, "v": 1}, TimeRule("at"), ["at (by its size)"]),
+        ({"at": "01.07.2026", "v": 1}, TimeRule("at", "%d.%m.%Y"), ["at (%d.%m.%Y)"]),
+        ({"at": "soon", "v": 1}, TimeRule("at"), []),
+    ],
+)
+def test_where_a_time_was_found_and_in_which_form(
+    body: dict[str, Any], rule: TimeRule, ways: list[str]
+) -> None:
+    found: list[str] = []
+    with_time(body, rule, lambda _: None, found.append)
+    assert found == ways

@@ -1,7 +1,14 @@
 """Types of fields: one type a column, null anywhere."""
 
 from edgewake.protocol.frames.field_type import FieldType
-from edgewake.protocol.frames.stream import FieldInfo, NameKind, Stream, StreamTable, merge
+from edgewake.protocol.frames.stream import (
+    TIME_FORMS_MAX,
+    FieldInfo,
+    NameKind,
+    Stream,
+    StreamTable,
+    merge,
+)
 
 
 def field(kind: FieldType = FieldType.NUMBER, revision: int = 0, unit: str = "") -> FieldInfo:
@@ -55,6 +62,16 @@ def test_a_field_that_a_later_row_lacks_stays() -> None:
             Stream(name="s", fields={"a": field()}), Stream(name="s", fields={"b": field()})
         ).fields
     ) == {"a", "b"}
+
+
+def test_forms_of_time_come_together_and_the_first_device_stays() -> None:
+    one = Stream(name="s", times={"t (s)": "a"})
+    other = Stream(name="s", revision=1, times={"t (s)": "b", "t (iso)": "b"})
+    both = {"t (s)": "a", "t (iso)": "b"}
+    assert merge(one, other).times == both
+    assert merge(merge(one, other), one).times == both
+    many = Stream(name="s", times={f"t ({n})": "c" for n in range(TIME_FORMS_MAX)})
+    assert len(merge(one, many).times) == TIME_FORMS_MAX
 
 
 def test_a_name_belongs_to_whoever_was_first_and_to_a_higher_claim_after_that() -> None:

@@ -268,6 +268,27 @@ async def test_what_changed_while_a_connection_was_cut_comes_when_it_is_open_aga
             assert (one.supervisor.failures, one.events.status().lost) == (0, {})
 
 
+async def test_nothing_is_missed_once_the_first_value_of_a_restarted_server_came(
+    tmp_path: Path,
+) -> None:
+    """It has forgotten the subscription; the source has another one at once, and says the hole."""
+    (port,) = free_ports(1)
+    keys = {"url": f"opc.tcp://127.0.0.1:{port}/", "publish_s": 0.05, "node": NODES}
+    async with caged(tmp_path, configured("opcua", **keys)) as one:
+        async with opcua_server(port):
+            await one.until(lambda: 20.5 in one.column("temperature"), "the first value")
+        async with opcua_server(port) as (value, _):
+            await one.until(lambda: one.column("temperature").count(20.5) == 2, "it is back")
+            sent = [30.5 + number for number in range(20)]
+            for temperature in sent:
+                await value.write_value(temperature)
+                await asyncio.sleep(0.05)
+            await one.until(lambda: sent[-1] in one.column("temperature"), "the last change")
+        came = [found for found in one.column("temperature") if found is not None]
+        assert came[came.index(20.5, 1) + 1 :] == sent
+        assert one.events.status().lost == {"away": 1}, "while it was away, and not once more"
+
+
 async def test_a_server_that_answers_to_any_number_is_not_asked_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
