@@ -154,6 +154,9 @@ STREAM_PREFIX: Final = "ew.s."
 LATE: Final = f"{STREAM_PREFIX}late_readings"
 SHED: Final = f"{STREAM_PREFIX}shed_readings"
 """Streams that are read as any other; only the analysis writes them."""
+PARTS: Final = f"{STREAM_PREFIX}part_status"
+PARTS_KEPT_MS: Final = 3_600_000
+"""What is said of the parts (`edgewake.protocol.ops.part_status`), kept for an hour."""
 QUERY_PREFIX: Final = "ew.q."
 INSTALLATION_PREFIX: Final = "ew.installation."
 """An empty topic with this prefix names the installation that uses a Kafka cluster."""
@@ -205,7 +208,7 @@ TABLES: Final = (
 )
 """Compacted topics that are read whole."""
 COMPACTED: Final = frozenset({*TABLES, SEQUENCE, LEASES})
-SINGLE_PARTITION: Final = frozenset({*TABLES, DEAD, LATE, SHED, CLIENTS, HISTORY, AUDIT})
+SINGLE_PARTITION: Final = frozenset({*TABLES, DEAD, LATE, SHED, PARTS, CLIENTS, HISTORY, AUDIT})
 """Small topics that are read whole, and results, have one; leases a fixed number; streams as many
 as the configuration says."""
 

@@ -19,6 +19,7 @@ from httpx._transports import default as httpx_transport
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.deploy.programs import jars
+from edgewake.protocol.ops.part_status import SUPERVISED
 from tests import class_archives, examples
 from tests.feeds import Feed, QueryFeed
 from tests.second_chance import SecondChance
@@ -27,6 +28,10 @@ from tests.sharing_out import BundleScheduling, rank
 
 for _name, _value in class_archives.environment().items():
     os.environ.setdefault(_name, _value)
+
+# Tests start and kill hundreds of parts on one Kafka: those would tell of themselves, and what was
+# killed would be a problem for the operations servers of others.
+os.environ.setdefault(SUPERVISED, "1")
 
 examples.load_profile()
 

@@ -31,7 +31,13 @@ class CuttingProxy:
     """Cuts made."""
     began: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the first blank line of an answer's body was passed on."""
+    flows: asyncio.Event = field(default_factory=asyncio.Event)
+    """Cleared: nothing is passed on, and no connection ends, as where a machine or a router is
+    gone."""
     connections: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.flows.set()
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """A connection came."""
@@ -51,6 +57,7 @@ class CuttingProxy:
         try:
             with contextlib.suppress(ConnectionError):
                 while piece := await answers.read(65_536):
+                    await self.flows.wait()
                     at = self._where_to_cut(seen, piece)
                     writer.write(piece if at is None else piece[:at])
                     await writer.drain()

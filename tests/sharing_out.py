@@ -40,6 +40,7 @@ TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
                 "doors",
                 "guessers",
                 "leases",
+                "limits",
                 "named",
                 "operations_narrowed",
                 "own_share",

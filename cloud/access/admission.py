@@ -42,6 +42,10 @@ class Holding:
         self.filters = 0
         """Its different subscriptions that not everybody uses."""
 
+    def __contains__(self, sight: Sight) -> bool:
+        """Does the client read this one already?"""
+        return sight in self._sights
+
     @property
     def names(self) -> Set[str]:
         """The streams that are followed for it."""

@@ -5,6 +5,7 @@
     GET /v1/events?stream=a&stream=b         several in one
     GET /v1/publications                     what operators put together, by its name
     GET /v1/publications/{name}/events       one of them, as a stream or a page
+    GET /v1/publications/{name}/latest/{of}  the latest of one of its streams, or a copy (`sync`)
     POST …/events                            each of these with its words in a body: 10,000 devices
     GET /v1/ws                               a WebSocket: several subscriptions, with credits
     GET /v1/latest/{name}                    the latest of each device or group, with the cursor to

@@ -2,7 +2,8 @@
 
 A board is there for who may read what one of its cards shows; its texts and its title come with it.
 A card of a device or a field that is hidden from a reader is left out, like one of a stream that
-is. What the cards show is read as any stream is, so a board gives nobody a right.
+is; so is a chart of several where one is. What the cards show is read as any stream is, so a board
+gives nobody a right.
 """
 
 from __future__ import annotations
@@ -126,8 +127,9 @@ def _may_see(reader: Principal, card: Card) -> bool:
     scope = reader.scope(Action.READ, card.source)
     if scope is None:
         return True
-    is_device_seen = card.device is None or scope.sees(card.device)
-    return is_device_seen and (card.field is None or scope.shows_field(card.field))
+    devices = card.devices if card.device is None else (card.device,)
+    fields = card.fields if card.field is None else (card.field, *card.fields)
+    return all(map(scope.sees, devices)) and all(map(scope.shows_field, fields))
 
 
 def router(catalogue: Catalogue) -> APIRouter:

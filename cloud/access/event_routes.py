@@ -63,12 +63,13 @@ LATER: Final = 2
 ALLOW: Final = {"Allow": "GET, HEAD, POST, OPTIONS"}
 SSE_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
     200: {
-        "content": {"text/event-stream": {}, Form.JSON.value: {}, Form.NDJSON.value: {}},
+        "content": {"text/event-stream": {}, **{form.value: {} for form in Form}},
         "description": "Events without end. `id` is the cursor; named events: `gap`, `watermark`, "
         "`checkpoint`, `warning`, `behind`, `conflated`, `heartbeat`, "
         "`problem`, `end`. With `limit`, `wait` or `after`, or where JSON is accepted: a page of "
         "events, "
-        "its cursor, and whether it is live.",
+        "its cursor, and whether it is live (of CSV in the headers `Edgewake-Cursor` and "
+        "`Edgewake-Live`).",
     },
     304: {"description": "A page: nothing came since the answer with this ETag."},
     **problems(400, 404, 422),
@@ -197,7 +198,8 @@ class EventRoutes:
         form: Form | None = None
         asked: asked_for.Request | None = None
         try:
-            form = answer.form_of(words.accept, (words.limit, words.wait, words.after))
+            only_of_pages = (words.limit, words.wait, words.after)
+            form = answer.form_of(words.accept, only_of_pages, words.form)
             asked = _asked(
                 names,
                 words,
@@ -270,7 +272,7 @@ class EventRoutes:
         if page is None:
             return Response(status_code=204)
         self._metrics.superseded.labels("page").inc(page.superseded)
-        return answer.response(
+        return await answer.response(
             page,
             form,
             self._bodies,

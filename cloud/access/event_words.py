@@ -119,6 +119,16 @@ class Words:
         Query(description="A page: seconds to wait for its first event, 0 (default) to 60."),
     ] = None
     after: Annotated[str | None, Query(description="A page: the cursor of the one before.")] = None
+    form: Annotated[
+        str | None,
+        Query(
+            alias="format",
+            description=(
+                "A page: json, ndjson or csv, for who sets no `Accept`: a table with a row for "
+                "each event, as spreadsheets read it."
+            ),
+        ),
+    ] = None
     last_event_id: Annotated[str | None, Header(description="The cursor to go on from.")] = None
     cursor: Annotated[
         str | None,
@@ -183,6 +193,7 @@ class Asked(BaseModel):
     limit: str | int | None = None
     wait: str | float | None = None
     after: str | None = None
+    form: Annotated[str | None, Field(alias="format")] = None
 
     def with_words(self, words: Words) -> Words:
         """The address's parameters and these. Raises RequestError for one that both have."""
@@ -194,7 +205,7 @@ class Asked(BaseModel):
         }
         both = sorted(name for name in given if getattr(words, name) is not None)
         if both:
-            name = "from" if both[0] == "start" else both[0]
+            name = {"start": "from", "form": "format"}.get(both[0], both[0])
             raise RequestError(
                 "parameter", f"{name} is in the address and in the body: expected it once"
             )

@@ -530,9 +530,8 @@ class OpenStreams:
     def _let_in(self, client: str, reader: Principal, *, streams: int) -> None:
         self._refuse_while_draining()
         self._admission.stream(total=len(self._streams), held=self._of_client[client])
-        most = reader.limits.streams
-        if streams and most is not None and self._of_reader[holder(reader, client)] >= most:
-            raise Full(f"{reader.name} has {most} streams open already, as many as it may")
+        if streams:
+            _check_limit(reader, "streams_max", self._of_reader[holder(reader, client)])
 
     def _count(self, member: Member) -> None:
         self._of_reader[member.holder] += member.streams
@@ -555,6 +554,8 @@ class OpenStreams:
         self._admission.names(
             sight.subscription.streams, followed=self.hub.streams, held=lambda: holding.names
         )
+        if not sight.is_common and sight not in holding:
+            _check_limit(stream.reader, "subscriptions_max", holding.filters)
         self._admission.view(
             sight,
             is_served=self._serves(sight),
@@ -586,6 +587,8 @@ class OpenStreams:
                 stream.sight, is_served=is_served, total=self.hub.views.own, held=lambda: 0
             )
         if replays:
+            if stream.reader.limits.past_max is not None:
+                _check_limit(stream.reader, "past_max", self._places(stream.holder))
             self._admission.replay(
                 total=self.hub.cohorts_reading, held=lambda: self._places(stream.holder)
             )
@@ -669,3 +672,10 @@ class OpenStreams:
         for stream in left:
             stream.abort()
         return len(left)
+
+
+def _check_limit(reader: Principal, name: str, held: int) -> None:
+    """Raises Full for who holds as much as its role allows."""
+    why = reader.limits.refusal(name, held)
+    if why is not None:
+        raise Full(why)

@@ -31,6 +31,7 @@ from edgewake.cloud.log.cursor_keys import KeyFile, state_key_file
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.hub_bounds import MIB
 from edgewake.cloud.login.reader import people_of
+from edgewake.cloud.part_words import PartWords
 from edgewake.cloud.rights.config import checked
 from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.traces.events import EventTraces
@@ -144,6 +145,13 @@ async def run(settings: AccessConfig) -> None:
         people=people,
         clock=clock,
     )
+    words = PartWords(
+        settings.kafka,
+        "access",
+        settings.name,
+        clock,
+        why_not_ready=lambda: hub.catalogue.why_unreachable,
+    )
     async with asyncio.TaskGroup() as tasks:
         work = {
             "hub": hub.run(),
@@ -152,6 +160,7 @@ async def run(settings: AccessConfig) -> None:
             "leases": leases.run(),
             "clients": reports.run(),
             "rights": rights.run(),
+            "words": words.run(),
             **({} if people is None else {"login": people.desk.run()}),
             "cursor-keys": keys.run(clock),
             "ready": _report_ready(hub, is_listening, listeners[0]),

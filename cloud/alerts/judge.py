@@ -38,6 +38,7 @@ from edgewake.protocol.frames import record as records
 from edgewake.protocol.frames.stream import Stream
 from edgewake.protocol.ops import result
 from edgewake.protocol.ops.alert import Note, Rule, Word
+from edgewake.protocol.ops.query import Progress
 
 log = logging.getLogger("edgewake.alerts")
 
@@ -100,6 +101,8 @@ class Judge:
     """Have the server's own tables been read?"""
     streams: Mapping[str, Stream] = field(default_factory=dict)
     """The streams of the catalogue, whose fields have units."""
+    progress: Mapping[str, Progress] = field(default_factory=dict)
+    """What is said of each query, whose columns have those of fields."""
     news: queue.SimpleQueue[Levels | Tried] = field(default_factory=queue.SimpleQueue)
     leads: bool = False
     """Does this server judge?"""
@@ -158,7 +161,7 @@ class _Session:
             judge.config, TRANSACTIONAL_ID, timeout_ms=TIMEOUT_MS
         )
         clients.fence(self._producer, KAFKA_S)
-        self._book = Book(judge.new_id, lambda rule: unit_of(rule, judge.streams))
+        self._book = Book(judge.new_id, lambda rule: unit_of(rule, judge.streams, judge.progress))
         table = TableReader(
             judge.config,
             "alerts-table",

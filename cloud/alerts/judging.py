@@ -14,7 +14,7 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.frames.stream import Stream
 from edgewake.protocol.ops.alert import Note
-from edgewake.protocol.ops.query import Registration
+from edgewake.protocol.ops.query import Progress, Registration
 
 log = logging.getLogger("edgewake.alerts")
 
@@ -33,6 +33,10 @@ class Tables(Protocol):
     @property
     def streams(self) -> dict[str, Stream]:
         """The streams of the catalogue."""
+
+    @property
+    def progress(self) -> dict[str, Progress]:
+        """What is said of each query."""
 
 
 class Judging:
@@ -59,6 +63,7 @@ class Judging:
             send=self._begin,
             is_loaded=loaded.is_set,
             streams=tables.streams,
+            progress=tables.progress,
         )
 
     async def run(self) -> None:

@@ -8,13 +8,15 @@ meanwhile, the final state is sent, once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from edgewake.cloud.alerts import quiet
 from edgewake.cloud.alerts.life import loud, noted, wants, wants_again
 from edgewake.protocol.clock import moment
-from edgewake.protocol.frames.stream import Stream
+from edgewake.protocol.frames.stream import Stream, unit_in
 from edgewake.protocol.ops.alert import Alert, Entry, Note, NoteState, Rule
+from edgewake.protocol.ops.query import Progress, units_of
 
 NAMED_MAX: Final = 20
 """Alerts that a note names; of more it says how many."""
@@ -58,11 +60,15 @@ def told(alert: Alert, now: int) -> Alert:
     return noted(alert.model_copy(update={"told": what, "told_at": now}), entry)
 
 
-def unit_of(rule: Rule, streams: Mapping[str, Stream]) -> str:
-    """The unit of the field that a rule reports; empty: none is known, as of a query's columns."""
-    stream = streams.get(rule.stream or "")
-    info = None if stream is None else stream.fields.get(rule.value or "")
-    return "" if info is None else info.unit
+def unit_of(rule: Rule, streams: Mapping[str, Stream], progress: Mapping[str, Progress]) -> str:
+    """The unit of the field that a rule reports; empty where none is known.
+
+    `progress`: of queries, by name, with the fields whose values their columns have.
+    """
+    said = progress.get(rule.query or "")
+    if said is None:
+        return unit_in(streams, rule.stream or "", rule.value or "")
+    return units_of(said.measures, partial(unit_in, streams)).get(rule.value or "", "")
 
 
 def notes_of(

@@ -45,6 +45,7 @@ from edgewake.cloud.analysis.supervision.slow_search import SlowSearch
 from edgewake.cloud.analysis.supervision.supervision import STOP_S, Around, LaneKey, Supervision
 from edgewake.cloud.health import Health
 from edgewake.cloud.kafka import clients
+from edgewake.cloud.part_words import PartWords
 from edgewake.cloud.queries.lane_kind import APART, KIND_NAMED, LaneKind
 from edgewake.cloud.queries.registry import QueryStatus, statuses
 from edgewake.cloud.traces.tracer import close, gathered
@@ -416,6 +417,31 @@ def run(
         is_alive=lambda: heartbeat.is_alive(SILENT_S),
         why_not_ready=health.why_not_ready,
     )
+    words = PartWords(
+        config.kafka,
+        "analysis",
+        "analysis",
+        clock,
+        why_not_ready=health.why_not_ready,
+        is_alive=lambda: heartbeat.is_alive(SILENT_S),
+    )
+    try:
+        with words.beside():
+            _stand_by(config, clock, rng, stop, heartbeat, health, leading)
+    finally:
+        close(tracer)
+
+
+def _stand_by(
+    config: AnalysisConfig,
+    clock: Clock,
+    rng: random.Random,
+    stop: threading.Event,
+    heartbeat: Heartbeat,
+    health: Health,
+    leading: list[Analysis],
+) -> None:
+    """Wait until this analysis leads, and then lead; `leading` gets it."""
     health.note("start", "whether another analysis leads is not known yet", is_told_at_once=True)
     standby = Standby(config, rng, stop, heartbeat.beat, lambda: health.note("start", None))
     leadership = standby.wait()
@@ -436,4 +462,3 @@ def run(
             classes.close()
         spark.kill_jvm(session)
         leadership.close()
-        close(tracer)

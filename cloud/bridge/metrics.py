@@ -24,8 +24,8 @@ class BridgeMetrics:
     later: Counter[str] = field(default_factory=Counter)
     """Messages not accepted now, by LaterReason."""
     mapped: Counter[str] = field(default_factory=Counter)
-    """Messages on topics of maps: mapped, with what was refused of them; or ignored, as a map
-    says."""
+    """Messages on topics of maps: mapped, with what was refused of them; ignored, as a map says; or
+    kept, of which the broker had the last one since before."""
     http: Counter[str] = field(default_factory=Counter)
     """Requests by outcome: taken, partial (some of it was refused), refused, quota, unavailable
     (come again), denied (no token), asked (is somebody there?)."""

@@ -17,8 +17,9 @@ from edgewake.cloud.bridge.bridge import Bridge
 from edgewake.cloud.bridge.config import BridgeConfig
 from edgewake.cloud.bridge.flow.backlog import CHECK_S, BacklogCheck
 from edgewake.cloud.bridge.kafka_writer import ALONE, PRODUCER
+from edgewake.cloud.bridge.mqtt.kept import KeptWords
 from edgewake.cloud.bridge.mqtt.mqtt_source import MqttSource
-from edgewake.cloud.bridge.mqtt.subscriptions import read_keys, subscriptions
+from edgewake.cloud.bridge.mqtt.subscriptions import client_id, read_keys, subscriptions
 from edgewake.cloud.bridge.outbox import Outbox
 from edgewake.cloud.bridge.pushed_maps import BridgeMaps
 from edgewake.cloud.bridge.thingsboard.firmware import Firmware
@@ -28,6 +29,7 @@ from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.delivery_reports import DeliveryReports
 from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.kafka.up_places import UNANSWERED
+from edgewake.cloud.part_words import PartWords
 from edgewake.cloud.traces.sampling import Sampling
 from edgewake.cloud.traces.tracer import close, gathered, open_tracer
 from edgewake.protocol import topics
@@ -92,6 +94,9 @@ async def run(
         await asyncio.to_thread(maps.look)
     filters = () if maps is None else maps.maps.filters
     tracer = open_tracer(config.traces, part="bridge", name=config.name)
+    mapper = (
+        None if maps is None else Mapper(maps.maps, config.maps.prefix, config.maps.devices)
+    )
     bridge = Bridge(
         config,
         subscriptions=subscriptions(config.kafka.installation, keys, filters),
@@ -102,7 +107,7 @@ async def run(
         outbox=outbox,
         clock=clock,
         rng=rng,
-        mapper=None if maps is None else Mapper(maps.maps, config.maps.prefix, config.maps.devices),
+        mapper=mapper,
         traces=None
         if tracer is None
         else BridgeTraces(tracer, Sampling(config.traces, rng), clock),
@@ -125,6 +130,9 @@ async def run(
         why_not_ready=bridge.health.why_not_ready,
     )
     backlog = BacklogCheck(config.kafka, f"{config.name}-backlog")
+    words = PartWords(
+        config.kafka, "bridge", config.name, clock, why_not_ready=bridge.health.why_not_ready
+    )
     try:
         async with asyncio.TaskGroup() as tasks:
             pump = tasks.create_task(bridge.pump(), name="pump")
@@ -135,12 +143,14 @@ async def run(
                     _follow(tables, bridge, catalogue, register, clock), name="tables"
                 ),
                 tasks.create_task(_watch_backlog(bridge, backlog, clock), name="backlog"),
+                tasks.create_task(words.run(), name="words"),
                 tasks.create_task(_log_ready(bridge.source, config.name), name="ready"),
                 tasks.create_task(_follow_maps(config, keys, maps, bridge, clock), name="maps"),
                 *(
                     tasks.create_task(serving, name=name)
                     for name, serving in _doors(config, bridge, outbox, memory, clock, stop)
                 ),
+                tasks.create_task(_hear_kept(config, bridge, mapper, clock, rng), name="kept"),
                 tasks.create_task(_host_sparkplug(config, bridge, clock, rng), name="sparkplug"),
             ]
             await stop.wait()
@@ -180,6 +190,26 @@ async def _follow_maps(
         if clock.monotonic_s() - learned_s >= LOOK_S:
             learned_s = clock.monotonic_s()
             bridge.learn_announced()
+
+
+async def _hear_kept(
+    config: BridgeConfig, bridge: Bridge, mapper: Mapper | None, clock: Clock, rng: random.Random
+) -> None:
+    """Take in what the broker keeps of presence and announcements."""
+    if mapper is None:
+        return
+    await KeptWords(
+        config.mqtt,
+        client_id=client_id(config.kafka.installation, f"{config.name}:kept"),
+        source=bridge.source,
+        mapper=mapper,
+        take=partial(bridge.take, payer=None, on_settled=lambda: None, is_named=True),
+        is_full=lambda: bridge.is_full,
+        metrics=bridge.metrics,
+        receive_max=config.inflight_messages_max,
+        backoff=Backoff(rng),
+        clock=clock,
+    ).run()
 
 
 def _doors(

@@ -143,7 +143,7 @@ def facts_of(overview: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("refused", f"{refused} within an hour"),
         ("queries", queries or "none"),
         ("sleeping clients", str(overview["leases"])),
-        ("parts", parts or "no supervisor tells of them"),
+        ("parts", parts or "none has told of itself"),
     ]
 
 

@@ -186,6 +186,8 @@ def topic_settings(config: KafkaConfig, name: str) -> dict[str, str]:
             "retention.bytes": "-1",
             "segment.ms": "60000",
         }
+    elif name == topics.PARTS:
+        settings |= {"retention.ms": str(topics.PARTS_KEPT_MS), "retention.bytes": "-1"}
     elif name == topics.HISTORY:
         settings |= {
             "retention.ms": str(topics.HISTORY_KEPT_MS),

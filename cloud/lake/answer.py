@@ -24,7 +24,7 @@ from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.metadata import partition_counts
 from edgewake.cloud.lake import present as presents
-from edgewake.cloud.lake.checks import fault_of, place, tables_of
+from edgewake.cloud.lake.checks import fault_of, place, tables_of, tree_of
 from edgewake.cloud.lake.manifest import Contents, File, contents, kept_topics
 from edgewake.cloud.lake.present import Present
 from edgewake.cloud.lake.question import Question
@@ -38,9 +38,11 @@ from edgewake.cloud.lake.shape import (
     Kind,
     columns,
     expressions,
+    known_units,
     quoted,
 )
 from edgewake.cloud.lake.sources import Source, newest, sources_of
+from edgewake.cloud.queries.sql_units import units_of
 from edgewake.cloud.rights import as_sql
 from edgewake.cloud.rights.names import Names
 from edgewake.cloud.rights.principal import Action, Grant, Principal, Proof
@@ -83,6 +85,8 @@ class Job(BaseModel):
     kafka: KafkaConfig
     passed: dict[str, int] = {}
     """A query's topic → event time, ms, up to which its windows are final."""
+    units: dict[str, dict[str, str]] = {}
+    """Stream or query → column → unit, where one is known."""
     grants: list[GrantRow] | None = None
     """What who asks may see; None: everything."""
 
@@ -111,7 +115,8 @@ def answer(job: Job) -> dict[str, Any]:
     begun_s = time.monotonic()
     question = job.question
     db = engine()
-    named = tables_of(db, question.sql)
+    tree = tree_of(db, question.sql)
+    named = tables_of(question.sql, tree)
     past, present, sources = _gather(job, named)
     reader = job.reader
     try:
@@ -139,8 +144,9 @@ def answer(job: Job) -> dict[str, Any]:
         raise _damage_of(job.lake_dir, error) or fault_of(question.sql, error) from error
     finally:
         timer.cancel()
+    units = units_of(tree, [one["name"] for one in names], known_units(job.units))
     return {
-        "columns": names,
+        "columns": [{**one, "unit": unit} for one, unit in zip(names, units, strict=True)],
         "rows": orjson.Fragment(b"[" + b",".join(rows) + b"]"),
         "is_cut": is_cut,
         "past": {

@@ -34,6 +34,7 @@ _THRIFTY: Final = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2
 """Memory that is set aside and not used would count against the child's bound: a gigabyte by
 default."""
 _NONE: Final[Mapping[str, int]] = {}
+_NO_UNITS: Final[Mapping[str, Mapping[str, str]]] = {}
 _CHILD: Final = (sys.executable, "-P", "-m", "edgewake.cloud.lake.child")
 
 
@@ -51,13 +52,14 @@ class Asking:
         question: dict[str, Any],
         passed: Mapping[str, int] = _NONE,
         *,
+        units: Mapping[str, Mapping[str, str]] = _NO_UNITS,
         holder: str = "",
         reader: Principal | None = None,
     ) -> bytes:
         """The answer as JSON.
 
         `passed`: a query's topic → event time, ms, up to which its windows are final, known before
-        rows are read.
+        rows are read. `units`: of streams and queries, by column, for those of the answer.
 
         `holder`: of the key that asks; `reader`: to whose grants all that is seen is narrowed, None
         for nobody's. Raises QueryError where it is refused, Unavailable, and LocalError where the
@@ -66,12 +68,16 @@ class Asking:
         over = await self._of_holders.take(holder)
         try:
             async with self._turns:
-                return await self._in_child(question, passed, reader)
+                return await self._in_child(question, passed, units, reader)
         finally:
             over()
 
     async def _in_child(
-        self, question: dict[str, Any], passed: Mapping[str, int], reader: Principal | None
+        self,
+        question: dict[str, Any],
+        passed: Mapping[str, int],
+        units: Mapping[str, Mapping[str, str]],
+        reader: Principal | None,
     ) -> bytes:
         kafka = self._kafka.model_dump(mode="json")
         job = {
@@ -79,6 +85,7 @@ class Asking:
             "lake_dir": str(self._lake_dir),
             "kafka": kafka,
             "passed": dict(passed),
+            "units": units,
             "grants": None if reader is None else _grants_of(reader),
         }
         pipe = asyncio.subprocess.PIPE

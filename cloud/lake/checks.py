@@ -30,14 +30,8 @@ ENGINES: Final = ("duckdb_", "pg_", "sqlite_", "pragma_")
 _READS: Final = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 
 
-def tables_of(db: duckdb.DuckDBPyConnection, sql: str) -> dict[str, int]:
-    """The streams, queries and summaries that the text names. Raises QueryError.
-
-    They are in lower case, with their places in the text (bytes).
-
-    A name of WITH is not a table where it can be seen: in the rest of the same WITH, and in the
-    SELECT that it belongs to.
-    """
+def tree_of(db: duckdb.DuckDBPyConnection, sql: str) -> Mapping[str, Any]:
+    """The syntax tree of one SELECT. Raises QueryError."""
     try:
         statements = db.extract_statements(sql)
     except duckdb.Error as error:
@@ -53,7 +47,19 @@ def tables_of(db: duckdb.DuckDBPyConnection, sql: str) -> dict[str, int]:
         raise QueryError("nested too deeply: expected at most some 500 levels") from error
     if tree.get("error"):
         raise QueryError(f"expected one SELECT: {tree.get('error_message', '')}")
-    return _Tree(sql).tables(tree["statements"])
+    found: Mapping[str, Any] = tree["statements"][0]
+    return found
+
+
+def tables_of(sql: str, tree: Mapping[str, Any]) -> dict[str, int]:
+    """The streams, queries and summaries that the text names. Raises QueryError.
+
+    They are in lower case, with their places in the text (bytes).
+
+    A name of WITH is not a table where it can be seen: in the rest of the same WITH, and in the
+    SELECT that it belongs to.
+    """
+    return _Tree(sql).tables(tree)
 
 
 def fault_of(sql: str, error: duckdb.Error) -> QueryError:

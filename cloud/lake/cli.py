@@ -21,6 +21,7 @@ def lake(config_file: Path, verbose: bool) -> None:
     from edgewake.cloud import metrics_port
     from edgewake.cloud.lake.config import LakeConfig
     from edgewake.cloud.lake.writer import Writer
+    from edgewake.cloud.part_words import PartWords
     from edgewake.cloud.thread_part import run_until_stopped
     from edgewake.protocol.clock import SystemClock
     from edgewake.protocol.config import load
@@ -44,6 +45,15 @@ def lake(config_file: Path, verbose: bool) -> None:
         log = logging.getLogger("edgewake.lake")
         log.info("the lake is in %s", config.data_dir, extra={"event": "part.ready"})
         heartbeat.ready()
-        writer.run()
+        words = PartWords(
+            config.kafka,
+            "lake",
+            "lake",
+            SystemClock(),
+            why_not_ready=writer.health.why_not_ready,
+            is_alive=heartbeat.is_alive,
+        )
+        with words.beside():
+            writer.run()
 
     sys.exit(run_until_stopped("lake", "the lake's writer", work, verbose=verbose))

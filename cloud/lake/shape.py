@@ -9,6 +9,7 @@ later ones in the alphabet are `name@2`, `name@3`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -143,6 +144,23 @@ def expressions(kind: Kind, table: Iterable[Column], fields: Fields) -> list[str
     return [
         f"{value_of(column)}::{SQL_TYPES[column.type]} AS {quoted(column.name)}" for column in table
     ]
+
+
+def known_units(tables: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    """Table → column → unit, by the names that SQL has for them, in small letters.
+
+    A field that shares its name with another one, or with a column of BASE, is left out.
+    """
+    taken = {name for base in BASE.values() for name in base}
+    found: dict[str, dict[str, str]] = {}
+    for table, units in tables.items():
+        times = Counter(name.casefold() for name in units)
+        found[table.casefold()] = {
+            name.casefold(): unit
+            for name, unit in units.items()
+            if times[name.casefold()] == 1 and name.casefold() not in taken
+        }
+    return found
 
 
 def agrees(known: Fields, more: Fields) -> bool:

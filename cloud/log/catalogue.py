@@ -34,6 +34,7 @@ from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import FilterError, RemoteError, Unavailable
 from edgewake.protocol.names import SYSTEM_STREAMS, is_stream
 from edgewake.protocol.ops.publication import Publication
+from edgewake.protocol.ops.query import units_of
 from edgewake.protocol.sketches import sketch
 
 log = logging.getLogger("edgewake.hub")
@@ -367,15 +368,22 @@ class Catalogue:
         registered = topic.name in self._rows[topics.QUERIES]
         source, keys = progress.get("stream"), progress.get("keys")
         scope = reader.scope(Action.READ, topic.name)
-        if keys is not None and scope is not None:
-            keys = [key for key in keys if scope.shows_field(key)]
+        units = units_of(progress.get("measures", {}), self._unit_of)
+        if scope is not None:
+            keys = None if keys is None else [key for key in keys if scope.shows_field(key)]
+            units = {name: unit for name, unit in units.items() if scope.shows_field(name)}
         return shown | {
             "registered": registered,
             "of": source if source and reader.may(Action.READ, source) else None,
             "keys": keys,
+            "units": units,
             "state": progress.get("state"),
             "watermark": progress.get("watermark"),
         }
+
+    def _unit_of(self, stream: str, field: str) -> str:
+        fields = self._rows[topics.STREAMS].get(stream, {}).get("fields", {})
+        return str(fields.get(field, {}).get("unit", ""))
 
 
 def is_list_due(now_s: float, *, listed_s: float, changed_s: float) -> bool:

@@ -12,7 +12,7 @@ from edgewake.cloud.login.desk import Desk
 from edgewake.cloud.login.session import Session, roles_of
 from edgewake.cloud.login.wiring import desk_of
 from edgewake.cloud.rights.config import RightsConfig
-from edgewake.cloud.rights.principal import Grant, Limits, Principal, Proof, name_of
+from edgewake.cloud.rights.principal import Grant, Principal, Proof, name_of, widest
 from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.rights.roles import NoRights, Roles
 from edgewake.protocol.clock import Clock
@@ -88,7 +88,7 @@ def _principal(config: LoginConfig, roles: Roles, session: Session) -> Principal
             subject=session.subject,
             token_id=session.id,
         ),
-        _widest([roles.limits(role) for role in held]),
+        widest([roles.limits(role) for role in held]),
         session.fresh_until,
         kept,
     )
@@ -100,14 +100,3 @@ def _grants(config: LoginConfig, roles: Roles, kept: Mapping[str, Any]) -> tuple
     for role in roles_of(config, kept["groups"]):
         grants += roles.grants(role, kept["claims"])
     return grants
-
-
-def _widest(limits: list[Limits]) -> Limits:
-    """For each limit the most that one of several roles allows."""
-    streams = [one.streams for one in limits if one.streams is not None]
-    leases = [one.leases for one in limits if one.leases is not None]
-    return Limits(
-        max(streams) if len(streams) == len(limits) else None,
-        max(leases) if len(leases) == len(limits) else None,
-        max(one.lease_s for one in limits),
-    )

@@ -69,6 +69,7 @@ from edgewake.cloud.ops.tables.metrics import TablesCollector
 from edgewake.cloud.ops.tables.requests import RequestTable
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import Change, OpsTables, TopicOffsets
+from edgewake.cloud.part_words import PartWords
 from edgewake.cloud.rights.config import RightsConfig
 from edgewake.cloud.rights.rights import Rights
 from edgewake.cloud.rights.roles import Roles
@@ -199,6 +200,13 @@ async def run(settings: OpsConfig) -> None:
         **_works(known, services),
         "summaries": follower.run(),
         "look": _look(known.tables, known.ring, keys, known.clock),
+        "words": PartWords(
+            settings.kafka,
+            "ops",
+            "ops",
+            known.clock,
+            why_not_ready=services.health.why_not_ready,
+        ).run(),
         "live-end": _close_at(stop, known.ring),
         **({} if login is None else {"login": login.run()}),
         **({} if rights is None else {"rights": rights.run()}),

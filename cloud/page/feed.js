@@ -7,8 +7,13 @@
 
 export const BACKOFF_FIRST_MS = 500;
 export const BACKOFF_MAX_MS = 15_000;
-/* Nothing heard for so long: the connection is taken for half open and made anew from the last id. Nothing is lost by it. */
-export const SILENCE_MAX_MS = 60_000;
+/* Seconds of silence after which the server sends an event `heartbeat`, some 50 bytes. */
+export const BEAT_S = 10;
+/* So many of them did not come: the connection is taken for half open and made anew from the last id. Nothing is lost by it. A
+   half more, since a beat may be late on a busy server. */
+export const BEATS_MISSED_MAX = 2.5;
+/* How long the browser itself may try before the same is done: an attempt at a machine that is gone takes minutes. */
+export const TRIES_MAX_MS = 60_000;
 /* How far back the page looks: enough for a trail, a chart and the last full minute's results. */
 export const LOOK_BACK_MS = 150_000;
 /* Connections in a row that end without being opened, while we have an id: then the id may be what the server refuses. */
@@ -22,9 +27,10 @@ export function backoffMs(attempt, random = Math.random) {
 const sameSet = (a, b) => a.length === b.length && a.every((name) => b.includes(name));
 
 export class Feed {
-  /** `handlers`: event(data), watermark(data), gap(data), state(). */
-  constructor(handlers) {
+  /** `handlers`: event(data), watermark(data), gap(data), state(). `beatS`: seconds between signs of life, 5 at least. */
+  constructor(handlers, beatS = BEAT_S) {
     this.handlers = handlers;
+    this.beatS = beatS;
     this.streams = [];
     this.state = "connecting";
     this.retryAt = null;
@@ -33,8 +39,9 @@ export class Feed {
     this.attempt = 0;
     this.refusals = 0;
     this.opened = false; /* since the streams last changed */
-    this.heardAt = Date.now();
-    setInterval(() => this.#checkSilence(), 5_000);
+    this.heardAt = Date.now(); /* what came before it, or that nothing did, is known */
+    this.signAt = Date.now(); /* of the connection: it was begun, it lives, it failed */
+    setInterval(() => this.#checkSilence(), this.beatS * 500);
   }
 
   /** Follow these streams and no others, from where we are. */
@@ -51,6 +58,8 @@ export class Feed {
     const query = new URLSearchParams(this.streams.map((name) => ["stream", name]));
     query.set("from", new Date(Date.now() - LOOK_BACK_MS).toISOString());
     query.set("on_gap", "latest");
+    query.set("beat", "event");
+    query.set("heartbeat", this.beatS);
     if (this.lastId) query.set("last_event_id", this.lastId);
     return `/v1/events?${query}`;
   }
@@ -59,12 +68,13 @@ export class Feed {
     this.source?.close();
     const source = new EventSource(this.url());
     this.source = source;
+    this.signAt = Date.now();
     source.onopen = () => this.#onOpen();
     source.onmessage = (message) => this.#hear(message, this.handlers.event);
     source.addEventListener("watermark", (message) => this.#hear(message, this.handlers.watermark));
     source.addEventListener("gap", (message) => this.#hear(message, this.handlers.gap));
-    source.addEventListener("checkpoint", (message) => this.#hear(message, () => {}));
-    source.onerror = () => (source.readyState === EventSource.CLOSED ? this.#reopenLater() : this.#become("reconnecting"));
+    for (const quiet of ["checkpoint", "heartbeat"]) source.addEventListener(quiet, (message) => this.#hear(message, () => {}));
+    source.onerror = () => this.#onError(source);
   }
 
   #onOpen() {
@@ -73,8 +83,14 @@ export class Feed {
     this.opened = true;
     this.attempt = 0;
     this.refusals = 0;
-    this.heardAt = Date.now();
+    this.heardAt = this.signAt = Date.now();
     this.#become("live");
+  }
+
+  #onError(source) {
+    this.signAt = Date.now();
+    if (source.readyState === EventSource.CLOSED) this.#reopenLater();
+    else this.#become("reconnecting");
   }
 
   /* A machine that slept for days would be sent days. */
@@ -92,7 +108,7 @@ export class Feed {
   }
 
   #hear(message, handler) {
-    this.heardAt = Date.now();
+    this.heardAt = this.signAt = Date.now();
     if (message.lastEventId) this.lastId = message.lastEventId;
     handler(JSON.parse(message.data));
   }
@@ -105,10 +121,11 @@ export class Feed {
   }
 
   #checkSilence() {
-    if (this.state === "live" && Date.now() - this.heardAt > SILENCE_MAX_MS) {
-      this.heardAt = Date.now();
-      this.#open();
-    }
+    if (!this.streams.length || this.source.readyState === EventSource.CLOSED) return;
+    const isOpen = this.source.readyState === EventSource.OPEN;
+    if (Date.now() - this.signAt <= (isOpen ? BEATS_MISSED_MAX * this.beatS * 1000 : TRIES_MAX_MS)) return;
+    this.#open();
+    this.#become("reconnecting");
   }
 
   #become(state, retryAt = null) {

@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from edgewake.cloud.calls import webhook
 from edgewake.cloud.calls.sealing import Endpoint
 from edgewake.cloud.client_share import Bound
+from edgewake.cloud.log.request import normal
 from edgewake.cloud.push.leases import lease_requests, lease_rights, lease_state
+from edgewake.cloud.push.leases.lease_choice import LeaseChoice
 from edgewake.cloud.push.leases.lease_writer import NotOwner
 from edgewake.cloud.push.leases.wake_policy import Unseen
 from edgewake.cloud.push.waking.lease_manager import LeaseManager, ManagedLease, Writer
@@ -28,6 +30,7 @@ from edgewake.protocol.leases.lease import (
     LeaseChange,
     LeaseEndpoint,
     LeaseRequest,
+    PublishedSubscription,
     Subscription,
     Webhook,
 )
@@ -201,18 +204,17 @@ class Proxy:
         )
         if refused is not None:
             raise TooManyLeases(refused)
-        most = reader.limits.leases
-        if most is not None and held >= most:
-            raise TooManyLeases(f"{reader.name} has {most} leases already, as many as it may")
+        refused = reader.limits.refusal("leases_max", held)
+        if refused is not None:
+            raise TooManyLeases(refused)
         host = await self._host_of(request.endpoint)
-        lease_rights.check_fields(reader, request.subscription)
-        condition = lease_rights.condition_of(reader, request.subscription.streams)
-        wanted = _counted(request.subscription, condition)
-        await self._watch.check(wanted, request.cursor, client, reader)
+        chosen = await self._choice(request.subscription, reader)
+        await self._watch.check(chosen.counted, request.cursor, client, chosen.checked_as)
         lease, endpoint = lease_requests.new_lease(
             lease_id,
             request,
             reader,
+            chosen,
             host=host,
             client=client,
             sealer=self._sealer,
@@ -223,6 +225,29 @@ class Proxy:
         self._leases.manage(ManagedLease(lease))
         self._metrics.granted.inc()
         return Granted(lease, endpoint, is_new=True)
+
+    async def _choice(
+        self, asked: Subscription | PublishedSubscription, reader: Principal
+    ) -> LeaseChoice:
+        """What a reader may have counted; `Watch.check` looks at its streams.
+
+        Raises UnknownPublication, FilterError or Unavailable.
+        """
+        if isinstance(asked, Subscription):
+            wanted = normal(asked)
+            lease_rights.check_fields(reader, wanted)
+            condition = lease_rights.condition_of(reader, wanted.streams)
+            right = lease_rights.right_of(reader, wanted.streams, where=wanted.where)
+            return LeaseChoice(wanted, condition, right, reader)
+        found = await self._watch.published(asked.publication, reader)
+        wanted = normal(Subscription(streams=found.streams, where=asked.where, select=asked.select))
+        lease_rights.check_shown_fields(reader, wanted, found)
+        await self._watch.check_sets(wanted, reader)
+        condition = lease_rights.condition_of_publication(reader, found)
+        right = lease_rights.right_of(
+            reader, wanted.streams, where=wanted.where, publication=found.name, of=found
+        )
+        return LeaseChoice(wanted, condition, right, ANYBODY)
 
     def _own_id(self) -> str:
         """An id in a partition of this proxy."""

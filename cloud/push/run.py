@@ -25,6 +25,7 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.log.cursor_keys import KeyFile
 from edgewake.cloud.login.config import LoginConfig
 from edgewake.cloud.login.reader import People, people_of
+from edgewake.cloud.part_words import PartWords
 from edgewake.cloud.push.app import make_app
 from edgewake.cloud.push.counting.watchers import Watchers
 from edgewake.cloud.push.deliveries import routes as delivery_routes
@@ -178,6 +179,7 @@ class _Parts:
     expulsions: Expulsions
     reads: LeaseReads
     peers: Peers
+    words: PartWords
 
     def lives(self) -> dict[str, Coroutine[Any, Any, None]]:
         """What runs until the proxy stops, by the name of its task."""
@@ -191,6 +193,7 @@ class _Parts:
             "deliveries": self.deliveries.run(),
             "groups": self.groups.run(),
             "rights": self.rights.run(),
+            "words": self.words.run(),
             **({} if self.people is None else {"login": self.people.desk.run()}),
         }
 
@@ -259,6 +262,13 @@ def _made(settings: PushConfig, registry: CollectorRegistry) -> _Parts:
         expulsions=expulsions,
         reads=LeaseReads(settings.kafka, settings.name, on_read=proxy.client_reads, rng=rng),
         peers=Peers(settings.kafka, clock, own_url),
+        words=PartWords(
+            settings.kafka,
+            "push",
+            settings.name,
+            clock,
+            why_not_ready=lambda: "" if proxy.is_ready else _progress(member, proxy),
+        ),
     )
 
 

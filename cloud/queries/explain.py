@@ -5,11 +5,12 @@ It needs no Spark. What a class is: lane_kind.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from edgewake.cloud.queries.lane_kind import kind_of
+from edgewake.cloud.queries.measures import measures
 from edgewake.cloud.queries.plan_cost import PLAN_MAX, plan_cost, tags
 from edgewake.cloud.queries.query import Query
 from edgewake.cloud.queries.terms.windows import Rule, Window
@@ -23,6 +24,8 @@ class Described:
     name: str
     streams: tuple[str, ...]
     columns: tuple[str, ...]
+    measures: Mapping[str, tuple[str, ...]]
+    """Column → the fields whose values it has (measures.py)."""
     execution: str
     """shared or dedicated."""
     why: str
@@ -56,6 +59,7 @@ def described(query: Query) -> Described:
         name=query.name,
         streams=streams_of(query),
         columns=query.columns,
+        measures=measures(query),
         execution=kind.execution,
         why=kind.why,
         plan=tuple(_plan(query)),

@@ -91,9 +91,25 @@ class RoleConfig(Config):
     grants: tuple[GrantConfig, ...] = Field(min_length=1)
     """What it may do; what several grants say adds up."""
     streams_max: int | None = Field(default=None, ge=1)
-    """Streams, and pages that are being read, that one key or token may have open on a server."""
+    """Streams, subscriptions of sockets, and pages that are being read, that one key or token's
+    subject may have open on a server. One more of these limits is 503, at a push proxy 429; the
+    answer names the limit. None: as any client."""
+    subscriptions_max: int | None = Field(default=None, ge=1)
+    """Different subscriptions that it may have open there, but those that everybody uses: one
+    stream without a filter."""
+    past_max: int | None = Field(default=None, ge=1)
+    """Places in the past at which older records may be read for it there."""
+    copies_max: int | None = Field(default=None, ge=1)
+    """Streams and queries whose latest rows may be kept there because it asked first."""
     leases_max: int | None = Field(default=None, ge=1)
-    """Leases that one key or token's subject may have at a push proxy."""
+    """Leases that it may have at a push proxy."""
+    deliveries_max: int | None = Field(default=None, ge=1)
+    """Webhook deliveries that it may have there."""
+    groups_max: int | None = Field(default=None, ge=1)
+    """Groups that it may have there."""
+    sql_s_max: float | None = Field(default=None, gt=0, le=60)
+    """Seconds that a question of it in SQL may take: without `seconds` it is given so long, with
+    more it is refused (422)."""
     lease_s: float = Field(default=0, ge=0, le=30 * 86_400)
     """Seconds that a lease may outlive the token that it was asked for with: a phone that sleeps
     renews no token. What is taken back (`revoked_file`) ends it all the same."""

@@ -7,7 +7,7 @@ up. What the operations API guards is shown to nobody here, whatever a grant say
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha256
@@ -81,15 +81,63 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What a principal may hold at a time on one server; None: as any client."""
+class Limit:
+    """One of the limits of a role."""
 
-    streams: int | None = None
-    """Open streams, pages being read among them."""
-    leases: int | None = None
-    """Leases of one push proxy."""
+    what: str
+    """The unit: what a principal holds."""
+    over: str
+    """What is answered where it asks for one more."""
+
+
+LIMITS: Final[Mapping[str, Limit]] = {
+    "streams_max": Limit("open streams, sockets' and pages' among them", "503"),
+    "subscriptions_max": Limit(
+        "different subscriptions with a filter or right of their own", "503"
+    ),
+    "past_max": Limit("places in the past at which older records are read", "503"),
+    "copies_max": Limit("streams and queries whose latest is kept because it asked first", "503"),
+    "leases_max": Limit("leases", "429"),
+    "deliveries_max": Limit("deliveries", "429"),
+    "groups_max": Limit("groups", "429"),
+    "sql_s_max": Limit("seconds of a question in SQL", "422"),
+}
+"""All that a role may limit, by its key: of one principal, on one server, each within what any
+client may have there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a principal may hold at a time on one server (`LIMITS`); None: as any client."""
+
+    streams_max: int | None = None
+    subscriptions_max: int | None = None
+    past_max: int | None = None
+    copies_max: int | None = None
+    leases_max: int | None = None
+    deliveries_max: int | None = None
+    groups_max: int | None = None
+    sql_s_max: float | None = None
     lease_s: float = 0
     """Seconds that a lease may outlive the token that it was asked for with."""
+
+    def refusal(self, name: str, held: float) -> str | None:
+        """Why who holds so much gets no more; None where it does."""
+        most: float | None = getattr(self, name)
+        if most is None or held < most:
+            return None
+        return f"{name}: you have {held:g} {LIMITS[name].what} here, as many as your role allows"
+
+
+def widest(limits: Sequence[Limits]) -> Limits:
+    """For each limit the most that one of several roles allows; any, where there is no role."""
+    if not limits:
+        return Limits()
+    found: dict[str, Any] = {}
+    for name in LIMITS:
+        told = [getattr(one, name) for one in limits]
+        found[name] = None if None in told else max(told)
+    return Limits(**found, lease_s=max(one.lease_s for one in limits))
 
 
 @dataclass(frozen=True, slots=True)

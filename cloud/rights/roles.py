@@ -15,7 +15,7 @@ from edgewake.cloud.rights.config import (
     names,
 )
 from edgewake.cloud.rights.names import Names
-from edgewake.cloud.rights.principal import ALL, Action, Grant, Limits
+from edgewake.cloud.rights.principal import ALL, LIMITS, Action, Grant, Limits
 from edgewake.protocol.names import is_device
 
 CLAIM_VALUES_MAX: Final = 10_000
@@ -45,7 +45,9 @@ class Roles:
     def limits(self, name: str) -> Limits:
         """Return a role's limits."""
         role = self._roles.get(name)
-        return Limits() if role is None else Limits(role.streams_max, role.leases_max, role.lease_s)
+        if role is None:
+            return Limits()
+        return Limits(**{key: getattr(role, key) for key in LIMITS}, lease_s=role.lease_s)
 
     def grants(self, name: str, claims: Mapping[str, object]) -> tuple[Grant, ...]:
         """Return a role's grants, for who has these claims. Raises NoRights."""

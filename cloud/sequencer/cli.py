@@ -19,6 +19,7 @@ def sequencer(config_file: Path, verbose: bool) -> None:
     import random
 
     from edgewake.cloud import metrics_port
+    from edgewake.cloud.part_words import PartWords
     from edgewake.cloud.sequencer.config import SequencerConfig
     from edgewake.cloud.sequencer.sequencer import Sequencer
     from edgewake.cloud.thread_part import run_until_stopped
@@ -46,7 +47,16 @@ def sequencer(config_file: Path, verbose: bool) -> None:
         # through them costs a third of all time.
         gc.freeze()
         gc.set_threshold(100_000)
-        part.run()
+        words = PartWords(
+            config.kafka,
+            "sequencer",
+            config.name,
+            SystemClock(),
+            why_not_ready=part.why_not_ready,
+            is_alive=heartbeat.is_alive,
+        )
+        with words.beside():
+            part.run()
         close(part.tracer)
 
     sys.exit(run_until_stopped("sequencer", "the sequencer", work, verbose=verbose))

@@ -18,6 +18,7 @@ from edgewake.deploy.parts.guardian import Guardian, die_with_parent
 from edgewake.deploy.parts.part import Part
 from edgewake.deploy.parts.part_log import LINE_BYTES_MAX, PartLog
 from edgewake.protocol.clock import Clock
+from edgewake.protocol.ops.part_status import SUPERVISED
 
 READY_EVENT: Final = "part.ready"
 _PORT_POLL_S: Final = 0.05
@@ -85,7 +86,7 @@ class Child:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=write_end,
                 stderr=asyncio.subprocess.STDOUT,
-                env={**os.environ, **part.env, "NOTIFY_SOCKET": address},
+                env={**os.environ, **part.env, "NOTIFY_SOCKET": address, SUPERVISED: "1"},
                 start_new_session=True,
                 preexec_fn=die_with_parent,
             )

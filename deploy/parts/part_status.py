@@ -1,13 +1,7 @@
 """Publishes the state of every part on the stream `part_status`, which the page reads.
 
-    ew.s.part_status
-    {"device":"supervisor","stream":"part_status",…,"fields":{"part":["bridge-1"],"state":["ready"],"pid":[812],"restarts":[0],
-     "rss_mib":[61.3],"cpu_percent":[4.2],"uptime_s":[17.0]}}
-
-It goes straight to Kafka and not over MQTT: a program that may publish as a device could else say
-of the system what it likes. Bridges refuse this stream from every device, and the right to write to
-Kafka is Kafka's own matter. What is lost is repeated two seconds later; while Kafka is away nothing
-is queued.
+See `edgewake.protocol.ops.part_status`. What is lost is repeated two seconds later; while Kafka is
+away nothing is queued.
 """
 
 from __future__ import annotations
@@ -18,7 +12,6 @@ from collections.abc import Iterable
 from importlib import metadata
 from typing import Any, Final
 
-import orjson
 import psutil
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -26,17 +19,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from edgewake.deploy.parts.supervisor import Keeper
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.frames import frame as frames
-from edgewake.protocol.frames import record
 from edgewake.protocol.frames.field_type import FieldType
-from edgewake.protocol.frames.record import Mode
 from edgewake.protocol.frames.stream import FieldInfo, Stream
+from edgewake.protocol.ops.part_status import STREAM, SUPERVISOR, record_of
 
 log = logging.getLogger("edgewake.up")
 
-DEVICE: Final = "supervisor"
-STREAM: Final = "part_status"
-TOPIC: Final = topics.stream_topic(STREAM)
 DECLARED: Final = Stream(
     name=STREAM,
     description="What the supervisor sees of each part, every two seconds.",
@@ -56,8 +44,6 @@ VERSION: Final = metadata.version("edgewake")
 """The version of this installation, which a part that starts now runs."""
 KAFKA_TIMEOUT_S: Final = 4.0
 """The time-out of one question to Kafka; below the time in which the supervisor must stop."""
-RETENTION_MS: Final = 3_600_000
-"""States of the last hour are kept."""
 _MIB: Final = 1 << 20
 
 
@@ -114,25 +100,12 @@ def reading(keeper: Keeper, meter: Meter, clock: Clock) -> dict[str, object]:
     }
 
 
-def record_of(fields: dict[str, object], now_ms: int) -> bytes:
-    """A part's line as a record of its stream."""
-    frame = frames.from_plain(orjson.dumps(fields), received_at=now_ms, device=DEVICE)
-    return record.encode(
-        device=DEVICE,
-        stream=STREAM,
-        mode=Mode.ONE_WAY,
-        sent_at=now_ms,
-        received_at=now_ms,
-        frame_bytes=frames.encode(frame),
-    )
-
-
 async def publish(keepers: Iterable[Keeper], bootstrap: str, clock: Clock) -> None:
     """Publish every INTERVAL_S until cancelled, through all absences of Kafka."""
     meter, keepers = Meter(), list(keepers)
     settings: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
-        "client.id": DEVICE,
+        "client.id": SUPERVISOR,
         "acks": "all",
         "message.timeout.ms": round(INTERVAL_S * 1000),  # after that there is a newer one
         "queue.buffering.max.messages": 1000,
@@ -148,7 +121,7 @@ async def publish(keepers: Iterable[Keeper], bootstrap: str, clock: Clock) -> No
         readings = [reading(keeper, meter, clock) for keeper in keepers]
         now_ms = clock.now_ms()
         for fields in readings:
-            _produce(producer, TOPIC, record_of(fields, now_ms), DEVICE)
+            _produce(producer, topics.PARTS, record_of(SUPERVISOR, fields, now_ms), SUPERVISOR)
         producer.poll(0)
         await clock.sleep(INTERVAL_S)
 
@@ -165,11 +138,12 @@ def _declare(producer: Producer, bootstrap: str) -> bool:
             "log_level": 2,
         }
     )
-    topic = NewTopic(TOPIC, num_partitions=1, config={"retention.ms": str(RETENTION_MS)})
+    settings = {"retention.ms": str(topics.PARTS_KEPT_MS)}
+    topic = NewTopic(topics.PARTS, num_partitions=1, config=settings)
     try:
         if topics.STREAMS not in admin.list_topics(timeout=KAFKA_TIMEOUT_S).topics:
             return False
-        admin.create_topics([topic], request_timeout=KAFKA_TIMEOUT_S)[TOPIC].result()
+        admin.create_topics([topic], request_timeout=KAFKA_TIMEOUT_S)[topics.PARTS].result()
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             return False

@@ -15,6 +15,7 @@ bridge that sees a row which merging changes puts the merged one on the topic.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from itertools import islice
 from typing import Annotated, Final
@@ -157,3 +158,10 @@ class StreamTable(dict[str, Stream]):
     def streams(self) -> dict[str, Stream]:
         """The rows that are streams."""
         return {name: row for name, row in self.items() if row.kind is NameKind.STREAM}
+
+
+def unit_in(streams: Mapping[str, Stream], stream: str, field: str) -> str:
+    """The unit of a stream's field; empty where none is known."""
+    found = streams.get(stream)
+    info = None if found is None else found.fields.get(field)
+    return "" if info is None else info.unit

@@ -9,9 +9,9 @@ from typing import Annotated, Final
 
 from pydantic import AnyHttpUrl, BaseModel, ConfigDict, Field
 
+from edgewake.protocol.leases.chosen import Chosen
 from edgewake.protocol.leases.endpoint_kind import EndpointKind
 from edgewake.protocol.leases.lease import KEEP_OLD_S, KeepOldS
-from edgewake.protocol.names import STREAMS_PER_SUBSCRIPTION_MAX
 
 NAME_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 EVENTS_MAX: Final = 500
@@ -19,16 +19,9 @@ EVENTS_MAX: Final = 500
 WAIT_S_MAX: Final = 60.0
 
 
-class DeliveryRequest(BaseModel):
+class DeliveryRequest(Chosen):
     """Body of PUT /v1/deliveries/{name}."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-    streams: Annotated[
-        tuple[str, ...], Field(min_length=1, max_length=STREAMS_PER_SUBSCRIPTION_MAX)
-    ]
-    where: str | None = None
-    select: str | None = None
     after: str | None = None
     """The cursor to begin behind, of whatever protocol; an existing delivery is moved there."""
     start: Annotated[str | int | None, Field(alias="from")] = None
@@ -49,6 +42,8 @@ class DeliveryRequest(BaseModel):
     """The most events of one call."""
     wait_s: Annotated[float, Field(ge=0, le=WAIT_S_MAX)] = 0.5
     """Seconds that an event may wait for others to be sent with it."""
+    max_rate: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
+    """Events a second at most: the others wait in Kafka, and none is left out."""
 
 
 class SecretChange(BaseModel):

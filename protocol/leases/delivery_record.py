@@ -18,7 +18,6 @@ from typing import Any, Final
 import orjson
 
 from edgewake.protocol.leases.endpoint_kind import EndpointKind
-from edgewake.protocol.leases.lease import Subscription
 from edgewake.protocol.leases.lease_record import partition_of
 
 DELIVERY: Final = "delivery|"
@@ -60,6 +59,14 @@ class Delivery:
     streams: tuple[str, ...]
     where: str | None = None
     select: str | None = None
+    publication: str | None = None
+    """The publication through which `streams` are read."""
+    devices: tuple[str, ...] | None = None
+    """These alone; None: all."""
+    sample: float | None = None
+    """A share of all things; None: all."""
+    per: tuple[str, ...] = ()
+    """Fields that tell what a thing is."""
     on_gap: str = "earliest"
     cursor: str
     """Everything before it was accepted by the endpoint, or is a letter."""
@@ -71,6 +78,8 @@ class Delivery:
     """Until when a second secret signs, too."""
     events_max: int = 100
     wait_s: float = 0.5
+    max_rate: float | None = None
+    """Events a second at most; None: as fast as the endpoint takes them."""
     state: DeliveryState = DeliveryState.ACTIVE
     why: str | None = None
     """The reason why it ended."""
@@ -97,11 +106,6 @@ class Delivery:
     """JSON: what its owner may see and by what it proved who it is; empty: everything, nothing."""
     created_at: int
     changed_at: int
-
-    @property
-    def subscription(self) -> Subscription:
-        """The subscription whose events are delivered."""
-        return Subscription(streams=self.streams, where=self.where, select=self.select)
 
     @property
     def partition(self) -> int:
@@ -150,6 +154,9 @@ def decode_delivery(record: bytes) -> Delivery:
     found = _known(record, Delivery)
     try:
         found["streams"] = tuple(found["streams"])
+        found["per"] = tuple(found.get("per", ()))
+        if found.get("devices") is not None:
+            found["devices"] = tuple(found["devices"])
         found["kind"] = EndpointKind(found["kind"])
         found["state"] = DeliveryState(found["state"])
         if found.get("pending") is not None:

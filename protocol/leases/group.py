@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from edgewake.protocol.names import STREAMS_PER_SUBSCRIPTION_MAX
+from edgewake.protocol.leases.chosen import Chosen
 
 TAKE_MAX: Final = 100
 """The bounds of the events of one take."""
@@ -24,16 +24,9 @@ TOKENS_MAX: Final = 1000
 Token = Annotated[str, Field(max_length=80)]
 
 
-class GroupRequest(BaseModel):
+class GroupRequest(Chosen):
     """Body of PUT /v1/groups/{name}."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-    streams: Annotated[
-        tuple[str, ...], Field(min_length=1, max_length=STREAMS_PER_SUBSCRIPTION_MAX)
-    ]
-    where: str | None = None
-    select: str | None = None
     after: str | None = None
     """The cursor to begin behind, of whatever protocol."""
     start: Annotated[str | int | None, Field(alias="from")] = None

@@ -10,8 +10,6 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from edgewake.protocol.leases.lease import Subscription
-
 GROUP: Final = "group|"
 
 Place: TypeAlias = tuple[int, int, int, int]
@@ -40,6 +38,14 @@ class Group:
     streams: tuple[str, ...]
     where: str | None = None
     select: str | None = None
+    publication: str | None = None
+    """The publication through which `streams` are read."""
+    devices: tuple[str, ...] | None = None
+    """These alone; None: all."""
+    sample: float | None = None
+    """A share of all things; None: all."""
+    per: tuple[str, ...] = ()
+    """Fields that tell what a thing is."""
     cursor: str
     """Everything before it is done."""
     done: tuple[Place, ...] = ()
@@ -52,11 +58,6 @@ class Group:
     used_at: int
     """When it was stored last, which each take and acknowledgement does, and who only waits does
     each half minute."""
-
-    @property
-    def subscription(self) -> Subscription:
-        """The subscription whose events they share."""
-        return Subscription(streams=self.streams, where=self.where, select=self.select)
 
     @property
     def key(self) -> str:
@@ -81,6 +82,9 @@ def decode(record: bytes) -> Group:
         told = orjson.loads(record)
         found = {name: told[name] for name in Group.__slots__ if name in told}
         found["streams"] = tuple(found["streams"])
+        found["per"] = tuple(found.get("per", ()))
+        if found.get("devices") is not None:
+            found["devices"] = tuple(found["devices"])
         found["done"] = tuple(_place(one) for one in found.get("done", ()))
         found["held"] = tuple(
             Held(_place(one[:4]), int(one[4]), int(one[5])) for one in found.get("held", ())

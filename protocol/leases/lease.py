@@ -40,6 +40,16 @@ class Subscription(BaseModel):
     select: str | None = None
 
 
+class PublishedSubscription(BaseModel):
+    """A publication, and what of it: a right to it is enough."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    publication: Annotated[str, Field(min_length=1, max_length=200)]
+    where: str | None = None
+    select: str | None = None
+
+
 class Webhook(BaseModel):
     """Where to wake the client: Standard Webhooks (standardwebhooks.com), signed with `secret`."""
 
@@ -159,7 +169,7 @@ class LeaseRequest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    subscription: Subscription
+    subscription: Subscription | PublishedSubscription
     cursor: str
     endpoint: LeaseEndpoint
     wake: WakePolicy = WakePolicy()

@@ -16,6 +16,9 @@ ROWS_MAX: Final = 200
 CARDS_MAX: Final = 40
 """Cards of a board: more is another board."""
 
+LINES_MAX: Final = 6
+"""Lines of one chart: as many colours of series as the pages have."""
+
 MEMBERS_MAX: Final = 1_000
 """Devices of a group that a card shows, the first by name: a page draws no more of one stream."""
 Kind = Literal["value", "gauge", "state", "chart", "bars", "top", "table", "map", "text"]
@@ -23,6 +26,8 @@ WITH_FIELD: Final = frozenset({"value", "gauge", "state", "chart", "bars", "top"
 """Kinds that show one field."""
 
 Name = Annotated[str, StringConstraints(pattern=f"^{STREAM_PATTERN.pattern}$")]
+FieldName = Annotated[str, StringConstraints(pattern=f"^{FIELD_PATTERN.pattern}$")]
+DeviceName = Annotated[str, StringConstraints(pattern=f"^{DEVICE_PATTERN.pattern}$")]
 
 
 class Card(BaseModel):
@@ -32,10 +37,14 @@ class Card(BaseModel):
 
     kind: Kind
     source: Name | None = None
-    field: Annotated[str, StringConstraints(pattern=f"^{FIELD_PATTERN.pattern}$")] | None = None
+    field: FieldName | None = None
     """The field that is shown; tables, maps and texts have none."""
-    device: Annotated[str, StringConstraints(pattern=f"^{DEVICE_PATTERN.pattern}$")] | None = None
+    fields: tuple[FieldName, ...] = ()
+    """More fields that a chart shows, each as a line of its own."""
+    device: DeviceName | None = None
     """Only this one; without it and without a group all."""
+    devices: tuple[DeviceName, ...] = ()
+    """Devices that a chart shows in place of one, each as lines of its own."""
     group: Group | None = None
     """Only the devices in this group."""
     low: float | None = None
@@ -59,6 +68,21 @@ class Card(BaseModel):
             raise ValueError("group: expected instead of a device, on a card with a source")
         if self.x + self.w > COLUMNS:
             raise ValueError(f"x and w: expected at most {COLUMNS} columns together")
+        return self
+
+    @model_validator(mode="after")
+    def _has_lines(self) -> Self:
+        if not (self.fields or self.devices):
+            return self
+        if self.kind != "chart":
+            raise ValueError("fields and devices: expected on a chart alone")
+        if self.devices and (self.device is not None or self.group is not None):
+            raise ValueError("devices: expected instead of a device or a group")
+        fields, devices = (self.field, *self.fields), self.devices or (None,)
+        if len({*fields}) < len(fields) or len({*devices}) < len(devices):
+            raise ValueError("fields and devices: expected each once")
+        if len(fields) * len(devices) > LINES_MAX:
+            raise ValueError(f"fields and devices: expected at most {LINES_MAX} lines together")
         return self
 
     @model_validator(mode="after")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -98,6 +99,8 @@ class Progress(BaseModel):
     paused and resumed."""
     keys: tuple[str, ...] = ()
     """Its group columns: with the window they name a row, whose highest revision is the truth."""
+    measures: dict[str, tuple[str, ...]] = {}
+    """Column → the fields, as `stream.field`, whose values it has and whose unit is its own."""
     detail: str = ""
     """Why it was refused or failed, and what to do."""
     batch: int = -1
@@ -129,3 +132,18 @@ class Progress(BaseModel):
     what."""
     updated_at: int
     """ms since 1970 UTC."""
+
+
+def units_of(
+    measures: Mapping[str, Sequence[str]], unit_of: Callable[[str, str], str]
+) -> dict[str, str]:
+    """Column → unit, of those whose fields all have the same one.
+
+    `unit_of(stream, field)`: as the catalogue says now; empty where it is not known.
+    """
+    found = {}
+    for name, sources in measures.items():
+        units = {unit_of(*one.split(".", 1)) for one in sources}
+        if len(units) == 1 and "" not in units:
+            found[name] = units.pop()
+    return found

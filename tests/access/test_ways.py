@@ -4,12 +4,15 @@ was.
 
 from __future__ import annotations
 
+import csv
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
+import httpx
 import pytest
 
 from tests.access.world import Server
@@ -25,10 +28,20 @@ PROGRAMS: Final[dict[str, str]] = {
     name: block
     for block, name in re.findall(r"```\w+\n((?:#|//) (\w+\.\w+)\b.*?)```", DOC, re.DOTALL)
 }
-KEYED: Final = ("follow_with_key.py", "follow_with_key.mjs", "follow_with_key.sh")
-"""tests/rights/test_programs.py runs them."""
-FOLLOWING: Final = ("follow.py", "follow.mjs", "follow.sh", "follow_socket.py", "follow_socket.mjs")
-ENDING: Final = ("read_pages.mjs", "latest.py", "latest.mjs", "latest.sh")
+FOLLOWING: Final = (
+    "follow.py",
+    "follow.mjs",
+    "follow.sh",
+    "follow_socket.py",
+    "follow_socket.mjs",
+    "small.py",
+)
+ENDING: Final = ("read_pages.mjs", "latest.py", "latest.mjs", "latest.sh", "sheet.sh")
+ASKED: Final = ("sheet.pq",)
+"""No interpreter of it runs here: what it asks for is asked."""
+SMALL: Final = shutil.which("micropython") or sys.executable
+"""What runs the program for microcontrollers: MicroPython where the machine has it (`apt-get
+install micropython`), else CPython on what they have in common."""
 
 
 def written(name: str, directory: Path, server: Server, feed: Feed) -> list[str]:
@@ -37,12 +50,13 @@ def written(name: str, directory: Path, server: Server, feed: Feed) -> list[str]
     path = directory / name
     path.write_text(text.replace("vehicle_position", feed.name))
     (directory / "node_modules").symlink_to(MODULES)
-    return [{".py": sys.executable, ".mjs": "node", ".sh": "sh"}[path.suffix], str(path)]
+    runs = {".py": sys.executable, ".mjs": "node", ".sh": "sh"}
+    return [SMALL if name == "small.py" else runs[path.suffix], str(path)]
 
 
 def test_all_programs_of_the_page_are_run() -> None:
-    assert set(PROGRAMS) == {*FOLLOWING, *ENDING, *KEYED}
-    blocks = re.findall(r"```(?:python|js|sh)\n", DOC)
+    assert set(PROGRAMS) == {*FOLLOWING, *ENDING, *ASKED}
+    blocks = re.findall(r"```(?:python|js|sh|powerquery)\n", DOC)
     assert len(blocks) == len(PROGRAMS)
 
 
@@ -51,7 +65,7 @@ def test_a_program_that_dies_while_it_keeps_its_place_has_the_one_before(page: s
     """Each replaces its file: one that is written in place is empty for a moment."""
     text = DOCS.joinpath(f"{page}.md").read_text()
     kept = re.findall(r"\.replace\(place\)|\brename\w*\(\"cursor\.new\"|\bmv cursor\.new", text)
-    assert len(kept) == {"ways": 6, "access": 1, "sync": 1}[page]
+    assert len(kept) == {"ways": 7, "access": 1, "sync": 1}[page]
     assert not re.search(r"> cursor\.txt|rite\w*\(\"cursor\.txt|place\.write", text)
 
 
@@ -113,10 +127,31 @@ def test_it_reads_what_there_is_and_ends(
 ) -> None:
     words = written(name, tmp_path, access_a, feed)
     feed.send(n=5)
-    expected = [float(n) for n in range(1, 6)] if "pages" in name else [5.0]
+    expected = [float(n) for n in range(1, 6)] if "pages" in name or "sheet" in name else [5.0]
 
     def run() -> list[float]:
         done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+        table = tmp_path / "readings.csv"
+        if table.exists():
+            return [float(row["n"]) for row in csv.DictReader(table.read_text().splitlines())]
         return numbers(done.stdout)
 
     wait_until(lambda: run() == expected, "what it shows")  # a new stream is heard of soon
+
+
+def test_what_a_spreadsheet_asks_for_is_a_table(access_a: Server, feed: Feed) -> None:
+    """The words of the program for Power Query, asked as it asks."""
+    feed.send(n=3)
+    text = PROGRAMS["sheet.pq"]
+    (path,) = re.findall(r'RelativePath = "(.*?)"', text)
+    (query,) = re.findall(r"Query = \[(.*?)\]", text)
+    asked = dict(re.findall(r'(\w+) = "(.*?)"', query))
+    assert asked.keys() == {"format", "from", "limit"}
+    assert "Authorization" in text
+
+    def rows() -> list[str]:
+        address = f"{access_a.url}/{path.replace('vehicle_position', feed.name)}"
+        answer = httpx.get(address, params=asked)
+        return [row.get("n", "") for row in csv.DictReader(answer.text.splitlines())]
+
+    wait_until(lambda: rows() == ["1.0", "2.0", "3.0"], "it is a table")

@@ -11,8 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgewake.cloud.alerts import telling
-from edgewake.cloud.alerts.telling import begun, due, forgotten, news, notes_of, told, tried
+from edgewake.cloud.alerts.telling import (
+    begun,
+    due,
+    forgotten,
+    news,
+    notes_of,
+    told,
+    tried,
+    unit_of,
+)
+from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.stream import FieldInfo, Stream
 from edgewake.protocol.ops.alert import Alert, Note, NoteState, Severity, State
+from edgewake.protocol.ops.query import Progress, QueryState
 from tests.alerts.build import at, rule
 
 DAY = 86_400
@@ -50,6 +62,26 @@ def note(number: int = 0, destination: str = "a", **more: Any) -> Note:
 def test_who_is_snoozed_is_told_when_the_snooze_and_the_group_are_over() -> None:
     waiting, hot = alert(snoozed_until=at(100)), rule(group_s=10)
     assert [len(news([waiting], hot, at(second))) for second in (99, 109, 110)] == [0, 0, 1]
+
+
+def test_what_a_rule_over_a_query_reports_has_the_unit_of_the_field_whose_values_it_has() -> None:
+    info = FieldInfo(type=FieldType.NUMBER, unit="°C")
+    streams = {"room": Stream(name="room", fields={"temperature": info})}
+    said = Progress(
+        query="warm",
+        stream="room",
+        state=QueryState.RUNNING,
+        measures={"mean": ("room.temperature",)},
+        updated_at=0,
+    )
+
+    def unit(**rule_of: Any) -> str:
+        return unit_of(rule(**rule_of), streams, {"warm": said})
+
+    assert unit(stream="room", value="temperature") == "°C"
+    assert unit(query="warm", stream=None, value="mean") == "°C"
+    assert unit(query="warm", stream=None, value="readings") == ""
+    assert unit(query="unknown", stream=None, value="mean") == ""
 
 
 def test_a_reminder_does_not_wait_for_the_group_of_others() -> None:

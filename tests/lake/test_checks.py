@@ -11,12 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgewake.cloud.lake import checks
 from edgewake.cloud.lake.answer import close, engine
-from edgewake.cloud.lake.checks import tables_of
 from edgewake.cloud.lake.question import is_question
 from edgewake.cloud.lake.shape import quoted
 from edgewake.cloud.queries import advice
 from edgewake.protocol.errors import QueryError
+
+
+def tables_of(db: duckdb.DuckDBPyConnection, sql: str) -> dict[str, int]:
+    return checks.tables_of(sql, checks.tree_of(db, sql))
 
 
 @pytest.fixture

@@ -54,8 +54,8 @@ def eventually(
     return bodies[0]
 
 
-def declare(writer: Writer, name: str) -> None:
-    stream = Stream(name=name, fields={"speed": FieldInfo(type=FieldType.NUMBER, unit="km/h")})
+def declare(writer: Writer, name: str, unit: str = "km/h") -> None:
+    stream = Stream(name=name, fields={"speed": FieldInfo(type=FieldType.NUMBER, unit=unit)})
     writer.put(topics.STREAMS, name, stream.model_dump_json().encode())
     writer.put(topics.stream_topic(name), "d", b"{}")
 

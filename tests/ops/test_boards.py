@@ -118,6 +118,22 @@ async def test_of_two_who_change_a_board_the_second_is_told_by_whom(
             {"kind": "table", "source": "s", "device": "d", "group": "g"},
             "group: expected instead of a device",
         ),
+        ({"kind": "bars", "source": "s", "field": "f", "fields": ["g"]}, "on a chart alone"),
+        ({"kind": "chart", "source": "s", "field": "f", "fields": ["f"]}, "each once"),
+        (
+            {"kind": "chart", "source": "s", "field": "f", "device": "d", "devices": ["e"]},
+            "instead of a device",
+        ),
+        (
+            {
+                "kind": "chart",
+                "source": "s",
+                "field": "a",
+                "fields": ["b", "c"],
+                "devices": ["d", "e", "f"],
+            },
+            "at most 6 lines",
+        ),
         ({"kind": "clock"}, "expected value, gauge, state, chart, bars, top, table, map or text"),
     ],
 )
@@ -261,6 +277,60 @@ async def test_bars_a_top_list_states_and_a_gauge_show_a_group_of_devices_live(
     await colleague.close()
 
 
+async def test_several_devices_and_fields_stand_in_one_chart_each_in_its_colour(
+    page: Page, system: Alerts, unique: Callable[[str], str]
+):
+    name, stream = unique("b"), unique("s")
+    ovens = [unique("oven") for _ in range(3)]
+    send(system, stream, dict(zip(ovens, (20.0, 30.0, 90.0), strict=True)))
+    fields = {"heat": FieldInfo(type=FieldType.NUMBER, unit="°C", revision=1, unit_revision=1)}
+    fields["load"] = FieldInfo(type=FieldType.NUMBER, unit="%", revision=1, unit_revision=1)
+    row = Stream(name=stream, revision=1, fields=fields).model_dump_json().encode()
+    system.put(topics.STREAMS, stream, row)
+    wait_until(
+        lambda: "load" in system.ask("GET", f"/v1/streams/{stream}")["fields"], "it has both"
+    )
+    await page.evaluate("(to) => (location.hash = to)", f"#/boards/{name}?edit=1")
+    form = page.get_by_role("form", name="Add a card")
+    for devices in (ovens[:2], ovens[1:]):
+        await form.get_by_label("Kind of card").select_option("Chart")
+        await form.get_by_label("Stream or query").select_option(stream)
+        await form.get_by_label("Field", exact=True).select_option("heat")
+        await form.get_by_label("device", exact=True).fill(", ".join(devices))
+        await form.get_by_role("button", name="Add card").click()
+    await form.get_by_label("Kind of card").select_option("Chart")
+    await form.get_by_label("Stream or query").select_option(stream)
+    await form.get_by_label("Field", exact=True).select_option("heat")
+    await form.get_by_label("device", exact=True).fill("")
+    await form.get_by_role("group", name="Further fields").get_by_label("load").press("Space")
+    await form.get_by_role("button", name="Add card").click()
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_role("button", name="Copy link", exact=True)).to_be_visible()
+    legends = page.get_by_role("list", name="Lines of heat")
+    await expect(legends).to_have_count(3)
+    lines = legends.nth(0).get_by_role("listitem")
+    await expect(lines.nth(0)).to_have_text(re.compile(rf"{ovens[0]}\s*20\u2009°C"))
+    await expect(lines.nth(1)).to_have_text(re.compile(rf"{ovens[1]}\s*30\u2009°C"))
+    colour = "(one) => getComputedStyle(one).borderTopColor"
+    colours = [
+        await legends.nth(card).locator("i").nth(line).evaluate(colour)
+        for card, line in ((0, 0), (0, 1), (1, 0), (1, 1))
+    ]
+    assert colours[1] == colours[2], "the same device has the same colour on all charts"
+    assert len(set(colours)) == 3
+    both = legends.nth(2).get_by_role("listitem")
+    await expect(both).to_have_text([re.compile("heat"), re.compile(r"load\s*–\u2009%")])
+    send(system, stream, {ovens[0]: 45.0})
+    await expect(lines.nth(0)).to_contain_text("45")
+    assert await accessibility_faults(page) == []
+    kept = system.ask("GET", f"/v1/boards/{name}")["cards"]
+    assert [(one["fields"], one["devices"], one["device"]) for one in kept] == [
+        ([], ovens[:2], None), ([], ovens[1:], None), (["load"], [], None),
+    ]  # fmt: skip
+    await page.evaluate("(to) => (location.hash = to)", f"#/boards/{name}?range=1h")
+    await expect(page.get_by_role("img", name=re.compile("^heat"))).to_have_count(3)
+
+
 async def test_who_saves_over_another_is_told_and_loses_nothing(
     page: Page, system: Alerts, unique: Callable[[str], str]
 ):
@@ -380,7 +450,7 @@ async def test_cards_of_a_query_show_all_groups_of_its_newest_window_by_their_na
       const { BoardCard } = await import("/page/board/card.js");
       const { Live } = await import("/page/live/model.js");
       const live = new Live();
-      live.know([{ name: "q", kind: "query", keys: ["road"] }]);
+      live.know([{ name: "q", kind: "query", keys: ["road"], units: { speed: "Cel" } }]);
       for (const end of [10_000, 20_000]) for (let road = 1; road <= 12; road += 1) {
         const row = { query: "q", window_start: end - 10_000, window_end: end, revision: 1 };
         live.take({ ...row, road, speed: end / 1000 + road, mode: "fast" }, end);
@@ -395,7 +465,7 @@ async def test_cards_of_a_query_show_all_groups_of_its_newest_window_by_their_na
         [...ground.querySelectorAll(what)].map((one) => one.textContent);
       return {
         bars: texts(shown("bars", "speed"), "li").map((one) => one.trim()),
-        value: texts(shown("value", "speed"), ".figure, .beside"),
+        value: texts(shown("value", "speed"), ".figure, small, .beside"),
         gauge: shown("gauge", "speed").querySelector(".gauge").getAttribute("aria-valuenow"),
         top: texts(shown("top", "mode"), "li b"),
         states: texts(shown("state", "mode"), "li > span, li > b"),
@@ -404,8 +474,8 @@ async def test_cards_of_a_query_show_all_groups_of_its_newest_window_by_their_na
       };
     }"""
     found = await page.evaluate(script)
-    assert found["bars"] == [f"{road}{20 + road}" for road in range(12, 0, -1)]
-    assert found["value"] == ["26.5", "mean of 12, 21 – 32"]
+    assert found["bars"] == [f"{road}{20 + road} °C" for road in range(12, 0, -1)]
+    assert found["value"][-3:] == ["26.5", "°C", "mean of 12, 21 – 32"]
     assert found["gauge"] == "26.5"
     assert found["top"] == ["12"]
     states = list(zip(found["states"][::2], found["states"][1::2], strict=True))

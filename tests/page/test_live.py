@@ -75,6 +75,29 @@ async def test_each_kind_of_field_is_shown_as_suits_it(live: Visit, writer: Writ
     assert live.complaints == []
 
 
+async def test_a_query_shows_the_units_of_the_fields_whose_values_its_columns_have(
+    live: Visit, writer: Writer
+):
+    writer.reading("units_room", "kitchen", temperature=21.0)
+    writer.units("units_room", temperature="Cel")
+    writer.register("units_warm", "units_both")
+    for query in ("units_warm", "units_both"):
+        measures = {"warm": ["units_room.temperature"]}
+        writer.runs(query, "units_room", keys=("room",), measures=measures)
+    start = time.time_ns() // 1_000_000 // 10_000 * 10_000 - 20_000
+    for room, warm in (("kitchen", 21.5), ("cellar", 14.0)):
+        writer.result("units_warm", start, start + 10_000, room=room, warm=warm)
+        writer.result("units_both", start, start + 10_000, room=room, by="me", warm=warm, n=3)
+    bars = live.page.get_by_role("article", name="Query units_warm").locator(".bars b")
+    await expect(bars).to_have_text(["21.5\u2009°C", "14\u2009°C"])
+    table = live.page.get_by_role("article", name="Query units_both")
+    await expect(table.locator("thead th")).to_have_text(["room", "by", "warm °C", "n"])
+    await live.page.evaluate("() => (location.hash = '#/queries/units_both')")
+    heads = live.page.get_by_role("region", name="units_both").locator("thead th")
+    await expect(heads).to_have_text(["window", "room", "by", "warm °C", "n", "revision"])
+    assert live.complaints == []
+
+
 async def test_a_stream_opens_with_charts_devices_and_events_and_its_link_can_be_sent(
     live: Visit, writer: Writer
 ):

@@ -73,6 +73,39 @@ async def test_a_device_is_found_by_its_name_and_shows_all_its_streams(
     assert live.complaints == []
 
 
+async def test_fields_lie_in_one_chart_and_another_device_beside_it(
+    live: Visit, writer: Writer
+) -> None:
+    page = live.page
+    for ago_s in (600, 300, 100):
+        for name, heat in (("one-shed", 20.0), ("two_shed", 5.0)):
+            writer.reading("many_climate", name, ago_s=ago_s, temperature=heat, humidity=2 * heat)
+    writer.units("many_climate", temperature="Cel", humidity="%")
+    await page.goto(page.url.split("#")[0] + "#/devices/one-shed")
+    fields = page.get_by_role("group", name="Fields of many_climate in one chart")
+    for field in ("temperature", "humidity"):
+        await fields.get_by_label(field).press("Space")
+    together = page.get_by_role("list", name="Lines of many_climate, in one chart")
+    await expect(together.get_by_role("listitem")).to_have_text(
+        [re.compile(r"temperature\s*20\u2009°C"), re.compile(r"humidity\s*40\u2009%")]
+    )
+    other = page.get_by_label("Compare with another device on many_climate")
+    await other.fill("two_shed")
+    await other.press("Enter")
+    lines = page.get_by_role("list", name="Lines of temperature").get_by_role("listitem")
+    await expect(lines).to_have_text([re.compile("one-shed"), re.compile(r"two_shed\s*5\u2009°C")])
+    colour = "(one) => getComputedStyle(one.querySelector('i')).borderTopColor"
+    beside = page.get_by_role("list", name="Lines of humidity").get_by_role("listitem")
+    assert await lines.nth(1).evaluate(colour) == await beside.nth(1).evaluate(colour)
+    writer.reading("many_climate", "two_shed", temperature=7.0, humidity=1.0)
+    await expect(lines.nth(1)).to_contain_text("7")
+    assert await accessibility_faults(page) == []
+    assert await walk(page) == []
+    await page.get_by_role("button", name="Compare with two_shed no more").click()
+    await expect(page.get_by_role("list", name="Lines of temperature")).to_have_count(0)
+    assert live.complaints == []
+
+
 async def test_what_came_counts_once_in_the_charts_of_a_device(live: Visit, writer: Writer) -> None:
     for ago_s in (600, 100, 50):
         writer.reading("once_climate", "once-shed", ago_s=ago_s, temperature=1.0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,7 +12,9 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page
 
 from tests.chromium import open_page
-from tests.page.world import AccessServer
+from tests.cutting_proxy import cutting_proxy
+from tests.page.world import AccessServer, Writer
+from tests.services import PATIENCE_S
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 """One browser serves all tests of the page."""
@@ -96,6 +100,53 @@ async def test_back_off_doubles_up_to_its_bound_and_is_jittered(page: Page):
     assert await page.evaluate(script, 0) == [250, 500, 1000, 7_500]
 
 
+FEED = """async ([stream, beatS]) => {
+  const { Feed } = await import("/page/feed.js");
+  Object.assign(window, { opened: 0, beats: 0 });
+  window.EventSource = class extends EventSource {
+    constructor(address) {
+      super(address);
+      opened += 1;
+      this.addEventListener("heartbeat", () => (beats += 1));
+    }
+  };
+  const nothing = () => {};
+  const handlers = { event: nothing, watermark: nothing, gap: nothing, state: nothing };
+  window.feed = new Feed(handlers, beatS);
+  feed.follow([stream]);
+}"""
+
+
+async def test_a_quiet_stream_is_not_opened_again_and_one_that_is_cut_off_is_within_three_beats(
+    browser: Browser, one_server: AccessServer, writer: Writer
+):
+    """It was opened again each minute, whether it lived or not, and nobody was told."""
+    writer.reading("quiet_feed", "a", n=1.0)
+
+    async def until(page: Page, condition: str) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not await page.evaluate(condition):
+                await asyncio.sleep(0.05)
+
+    page = await open_page(browser)
+    async with cutting_proxy(one_server.port, []) as proxy:
+        await page.clock.install()
+        await page.goto(f"http://127.0.0.1:{proxy.port}/healthz")
+        await page.evaluate(FEED, ["quiet_feed", 5])
+        await until(page, "feed.state === 'live'")
+        await page.clock.run_for(4_000)
+        await until(page, "beats === 1")
+        proxy.flows.clear()
+        await page.clock.run_for(11_000)
+        assert await page.evaluate("[opened, feed.state]") == [1, "live"], "a beat may be late"
+        await page.clock.run_for(4_000)
+        assert await page.evaluate("[opened, feed.state]") == [2, "reconnecting"]
+        proxy.flows.set()
+        await until(page, "feed.state === 'live'")
+        assert await page.evaluate("[opened, feed.reconnects]") == [2, 1]
+        await page.close()
+
+
 async def test_colours_run_along_their_ramp(page: Page):
     script = (
         "async (s) => (await import('/page/vehicles.js')).rampColour(['#000000', '#646464', "
@@ -107,6 +158,32 @@ async def test_colours_run_along_their_ramp(page: Page):
         "rgb(100 100 100)",
         "rgb(255 255 255)",
     ]
+
+
+async def test_colours_of_series_are_seen_on_their_ground_and_differ_in_lightness(page: Page):
+    script = """(theme) => {
+      document.documentElement.dataset.theme = theme;
+      const style = getComputedStyle(document.documentElement);
+      const names = ["--panel", ...[1, 2, 3, 4, 5, 6].map((one) => `--series-${one}`)];
+      return names.map((name) => style.getPropertyValue(name).trim());
+    }"""
+
+    def luminance(colour: str) -> float:
+        digits = colour.removeprefix("#")
+        digits = "".join(2 * one for one in digits) if len(digits) == 3 else digits
+        parts = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    for theme in ("light", "dark"):
+        ground, *series = [luminance(one) for one in await page.evaluate(script, theme)]
+        for one in series:
+            low, high = sorted((ground, one))
+            assert (high + 0.05) / (low + 0.05) >= 3, theme
+        lightness = sorted(116 * one ** (1 / 3) - 16 for one in series)
+        steps = [b - a for a, b in pairwise(lightness)]
+        assert min(steps) >= 2, (theme, lightness)
+    await page.evaluate("() => delete document.documentElement.dataset.theme")
 
 
 async def test_graticules_have_round_steps(page: Page):

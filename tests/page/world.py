@@ -26,7 +26,7 @@ from edgewake.protocol.frames.field_type import FieldType, types_of
 from edgewake.protocol.frames.frame import Frame, Gap
 from edgewake.protocol.frames.frame import encode as encode_frame
 from edgewake.protocol.frames.stream import FieldInfo, Stream
-from edgewake.protocol.ops.query import Registration
+from edgewake.protocol.ops.query import Progress, QueryState, Registration
 from edgewake.protocol.ops.result import WATERMARK_KEY, result_key, watermark_value
 from tests.services import Process, free_ports, part
 
@@ -140,6 +140,15 @@ class Writer:
         with self._lock:
             value = watermark_value(query, until_ms, next(self._revisions))
             self._commit(Record(self._queries[query].topic, WATERMARK_KEY, value))
+
+    def runs(self, query: str, stream: str, **more: Any) -> None:
+        """A query runs: its line on the topic of progress."""
+        with self._lock:
+            now = time.time_ns() // 1_000_000
+            told = Progress(
+                query=query, stream=stream, state=QueryState.RUNNING, updated_at=now, **more
+            )
+            self._commit(Record(topics.PROGRESS, query.encode(), told.model_dump_json().encode()))
 
     def registered(self) -> list[str]:
         """The names of all queries that were registered here."""

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from edgewake.cloud.calls.webhook import Caller
 from edgewake.cloud.log.decode import DATA, Event
+from edgewake.cloud.log.named import UnknownPublication
 from edgewake.cloud.push.counting.tally import Counter, Tally
 from edgewake.cloud.push.metrics import Metrics
 from edgewake.cloud.push.proxy import (
@@ -29,6 +30,7 @@ from edgewake.protocol.leases import lease_record
 from edgewake.protocol.leases.lease import Subscription
 from edgewake.protocol.leases.lease_read import LeaseRead, hash_token
 from edgewake.protocol.leases.lease_record import PARTITIONS, Lease
+from edgewake.protocol.ops.publication import Publication
 from tests.push.builders import ManualClock, random_bytes, request, sealer
 from tests.push.receiver import Receiver, receiving
 from tests.services import PATIENCE_S
@@ -122,6 +124,15 @@ class MemoryWatch:
         self, subscription: Subscription, cursor: str, client: str, reader: Principal
     ) -> None:
         await self.log.check(subscription, cursor, client, reader)
+
+    async def published(self, name: str, reader: Principal) -> Publication:
+        raise UnknownPublication(name, [])
+
+    async def check_sets(self, subscription: Subscription, reader: Principal) -> None:
+        pass
+
+    def has_changed(self, publication: str, version: int) -> bool:
+        return False
 
     def add(self, counter: Counter, cursor: str) -> None:
         self.log.add_counter(counter, cursor)

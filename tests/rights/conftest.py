@@ -31,6 +31,7 @@ board everything board-key-00000001
 guest guest guest-key-00000001
 lost everything lost-key-000000001
 single single single-key-0000001
+narrow narrow narrow-key-00000001
 """
 
 
@@ -84,6 +85,10 @@ def rights_of(directory: Path, mine: str, totals: str, maker: Maker) -> dict[str
                 ]
             },
             "single": {"grants": [{"streams": [mine]}], "streams_max": 1},
+            "narrow": {
+                "grants": [{"streams": [mine]}],
+                **dict.fromkeys(("leases_max", "deliveries_max", "groups_max"), 1),
+            },
             "guest": {"grants": [{"streams": ["weather_*"], "actions": ["read"]}]},
         },
         "issuers": [

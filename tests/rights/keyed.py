@@ -19,11 +19,13 @@ from tests.services import free_ports, part
 def keyed_server(
     directory: Path,
     config: KafkaConfig,
-    grants: Mapping[str, list[dict[str, Any]]],
+    roles: Mapping[str, list[dict[str, Any]] | dict[str, Any]],
     keys: str,
     **settings: Any,
 ) -> Iterator[Server]:
-    """A server with these roles, by their grants, and these lines of its key file."""
+    """A server with these roles, their grants alone or all of them, and these lines of its key
+    file.
+    """
     (port,) = free_ports(1)
     text = {
         "name": f"access-{port}",
@@ -32,7 +34,10 @@ def keyed_server(
         "kafka": {"bootstrap": config.bootstrap},
         "rights": {
             "key_file": str(write(directory / "readers.keys", keys)),
-            "roles": {name: {"grants": found} for name, found in grants.items()},
+            "roles": {
+                name: {"grants": found} if isinstance(found, list) else found
+                for name, found in roles.items()
+            },
         },
     }
     path = directory / f"access-{port}.toml"

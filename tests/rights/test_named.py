@@ -4,6 +4,7 @@ not there, and what is allowed shows no more than it should.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from tests.access.sockets.talk import talk
 from tests.feeds import eventually, unique
+from tests.push.receiver import receiving
 from tests.push.service import Service
 from tests.rights.as_long import takes_as_long
 from tests.rights.conftest import Names, World
@@ -206,3 +208,136 @@ async def test_a_group_and_letters_are_no_way_to_a_set_that_one_may_not_use(
     refused = await asked(push, "POST", f"{path}/take", without, {"max": 100})
     assert refused.status_code == 409, refused.text
     assert (await asked(push, "DELETE", path, with_set)).status_code == 204
+
+
+async def test_who_may_open_a_publication_alone_is_woken_for_it(
+    rights_world: World, names: Names, push: Service
+) -> None:
+    world = rights_world
+    await known(world, names)
+    async with client_of(world, "owner") as client:
+        page = await client.get(path(names.publication) + "?from=earliest&limit=1")
+
+    def body(publication: str, **more: str) -> dict[str, Any]:
+        return {
+            "subscription": {"publication": publication, **more},
+            "cursor": page.json()["cursor"],
+            "endpoint": {"type": "relay"},
+            "wake": {"min_events": 1, "preview_events": 10},
+        }
+
+    async def ask_for(publication: str, **more: str) -> httpx.Response:
+        return await asked(push, "POST", "/v1/leases", world.token(), body(publication, **more))
+
+    async with asyncio.timeout(PATIENCE_S):
+        while (made := await ask_for(names.publication)).status_code != 201:
+            assert made.json()["type"].endswith("unknown_publication"), made.text
+    lease, token = f"/v1/leases/{made.json()['id']}", made.json()["token"]
+    for device in ("car-2", "car-1"):
+        fields: dict[str, list[Any]] = {"speed": [91.0], "secret": ["x"]}
+        await asyncio.to_thread(world.other.send, device, fields=fields)
+    woken = await asked(push, "GET", f"{lease}/wake?after=0&wait=20", token)
+    assert woken.status_code == 200, woken.text
+    shown = woken.json()["events"]
+    assert {event["device"] for event in shown} == {"car-1"}
+    assert {("speed" in event, "secret" in event) for event in shown} == {(True, False)}
+    assert (await asked(push, "DELETE", lease, token)).status_code == 204
+    hidden = await ask_for(names.publication, where="secret = 'x'")
+    assert (hidden.status_code, hidden.json()["title"]) == (422, "filter")
+    absent, other = unique("pub"), names.other_publication
+    forbidden = await ask_for(other)
+    assert forbidden.status_code == 422
+    assert told(forbidden, other) == told(await ask_for(absent), absent)
+
+
+def of(names: Names, publication: str, door: str) -> dict[str, Any]:
+    more = {"url": "http://127.0.0.1:9/hook"} if door == "deliveries" else {}
+    return {"publication": publication, "from": "earliest", "where": "speed IS NOT NULL", **more}
+
+
+@pytest.mark.parametrize("door", ["deliveries", "groups"])
+async def test_who_may_open_a_publication_alone_has_it_delivered_and_shares_it(
+    rights_world: World, names: Names, push: Service, door: str
+) -> None:
+    """It was 422: its streams needed a right of their own."""
+    world, own = rights_world, unique("named")
+    await known(world, names)
+    address, body, bearer = f"/v1/{door}/{own}", of(names, names.publication, door), world.token()
+    async with receiving() as receiver:
+        if door == "deliveries":
+            body["url"] = receiver.url
+        async with asyncio.timeout(PATIENCE_S):
+            while (made := await asked(push, "PUT", address, bearer, body)).status_code != 201:
+                assert made.json()["type"].endswith("unknown_publication"), made.text
+        try:
+            assert made.json()["publication"] == names.publication
+            if door == "deliveries":
+                calls = await receiver.got(1)
+                events = [event for call in calls for event in json.loads(call.body)["events"]]
+            else:
+                words = {"max": 100, "wait_s": 10}
+                taken = await asked(push, "POST", f"{address}/take", bearer, words)
+                events = [one["event"] for one in taken.json()["events"]]
+        finally:
+            assert (await asked(push, "DELETE", address, bearer)).status_code == 204
+    rows = [event for event in events if "$event" not in event]
+    assert {row["device"] for row in rows} == {"car-1"}
+    assert {("speed" in row, "secret" in row) for row in rows} == {(True, False)}
+
+
+@pytest.mark.parametrize("door", ["latest", "sync"])
+async def test_who_may_open_a_publication_alone_has_the_latest_of_its_streams(
+    rights_world: World, names: Names, door: str
+) -> None:
+    """It was 404: its streams needed a right of their own."""
+    world = rights_world
+    await known(world, names)
+
+    def at(publication: str, stream: str, more: str = "") -> str:
+        return f"/v1/publications/{publication}/{door}/{stream}?where=speed IS NOT NULL{more}"
+
+    async with client_of(world, "owner") as client:
+        assert (await client.get(f"/v1/{door}/{world.other.name}")).status_code == 404
+        found = await client.get(at(names.publication, world.other.name))
+        assert found.status_code == 200, found.text
+        rows = found.json()["rows"]
+        rows = [one["row"] for one in rows] if door == "sync" else rows
+        assert [row["device"] for row in rows] == ["car-1"]
+        assert ("speed" in rows[0], "secret" in rows[0]) == (True, False)
+        oracle = at(names.publication, world.other.name, " AND secret = 'x'")
+        assert (await client.get(oracle)).json()["rows"] == []
+        # What it does not have is as what is not there, also where its reader has a right to it.
+        absent = unique("feed")
+        missing = told(await client.get(at(names.publication, absent)), absent)
+        assert missing[0] == 404
+        elsewhere = world.mine.name
+        assert told(await client.get(at(names.publication, elsewhere)), elsewhere) == missing
+        # And so is a publication that is another's.
+        other, no = names.other_publication, unique("pub")
+        forbidden = await client.get(at(other, world.other.name))
+        assert forbidden.status_code == 404
+        assert told(forbidden, other) == told(await client.get(at(no, world.other.name)), no)
+        if door == "sync":
+            cursor = found.json()["cursor"]
+            again = await client.get(at(names.publication, world.other.name, f"&after={cursor}"))
+            assert (again.json()["kind"], again.json()["changes"]) == ("changes", [])
+
+
+@pytest.mark.parametrize("who", ["owner", "guest"])
+@pytest.mark.parametrize("door", ["deliveries", "groups"])
+async def test_a_forbidden_publication_is_delivered_and_shared_as_one_that_is_not_there(
+    rights_world: World, names: Names, push: Service, door: str, who: str
+) -> None:
+    await known(rights_world, names)
+    bearer = rights_world.token() if who == "owner" else "guest-key-00000001"
+    forbidden = names.publication if who == "guest" else names.other_publication
+
+    async def by(name: str) -> tuple[int, str, dict[str, str]]:
+        answer = await asked(push, "PUT", f"/v1/{door}/tried", bearer, of(names, name, door))
+        assert answer.status_code == 422
+        assert names.other_publication not in answer.text.replace(name, "")
+        return told(answer, name)
+
+    absent = unique("pub")
+    assert await by(forbidden) == await by(absent)
+    await takes_as_long(lambda: by(forbidden), lambda: by(absent))

@@ -7,14 +7,16 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import secrets
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import httpx
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page
@@ -24,6 +26,7 @@ from tests.chromium import chromium, open_page
 from tests.cutting_proxy import cutting_proxy
 from tests.feeds import DEADLINE_S
 from tests.house.source import ROOT
+from tests.push.service import Service
 from tests.rights.conftest import World, world_in
 from tests.services import PATIENCE_S, Kafka, wait_until
 
@@ -31,14 +34,42 @@ pytestmark = pytest.mark.services
 
 MODULES: Final = ROOT / "tests/js/node_modules"
 RUNS: Final = {".py": sys.executable, ".mjs": "node", ".sh": "sh"}
+PAGES: Final = ("ways", "access", "websocket", "sync", "push", "deliveries", "groups", "rights")
 PROGRAMS: Final = {
     name: block
-    for page in ("ways", "websocket", "sync", "rights")
+    for page in PAGES
     for block, name in re.findall(
         r"```\w+\n((?:#|//) (\w+\.\w+)\b.*?)```", (ROOT / f"docs/{page}.md").read_text(), re.DOTALL
     )
 }
 KEY: Final = "board-key-00000001"
+EVENTS: Final = "/v1/streams/{}/events"
+NOBODY: Final = "127.0.0.1:9"
+"""Where nobody is called."""
+READING: Final = (
+    *(f"follow.{kind}" for kind in ("py", "mjs", "sh")),
+    *(f"follow_socket.{kind}" for kind in ("py", "mjs")),
+    "read_socket.py",
+    *(f"keep_copy.{kind}" for kind in ("py", "mjs", "sh")),
+    *(f"read_pages.{kind}" for kind in ("py", "mjs", "sh")),
+    *(f"latest.{kind}" for kind in ("py", "mjs", "sh")),
+    "sheet.sh",
+    "small.py",
+)
+"""They read at an access server."""
+PUSHED: Final = (
+    *(f"work.{kind}" for kind in ("py", "mjs", "sh")),
+    "register.sh",
+    *(f"woken.{kind}" for kind in ("py", "mjs", "sh")),
+)
+"""They ask a push proxy."""
+ELSEWHERE: Final = {
+    "follow_with_tickets.js": "here, in a browser",
+    "sheet.pq": "tests/access/test_ways.py: what it asks",
+    "receive.py": "tests/deliveries/test_delivery_docs.py: it is called, and asks nothing",
+    "bridge.toml": "tests/rights/test_rights_docs.py: a configuration",
+    "receive.mjs": "tests/deliveries/test_delivery_docs.py: it is called, and asks nothing",
+}
 
 
 @pytest.fixture(scope="module")
@@ -47,52 +78,107 @@ def own_world(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield world
 
 
-@contextmanager
-def running(world: World, name: str, directory: Path, key: str = KEY) -> Iterator[Path]:
-    """A program of a page while it runs; the file that it writes to."""
+def written(world: World, name: str, directory: Path, key: str, push: Service | None) -> list[str]:
+    """A program of a page for these servers, and how it is run."""
     text = PROGRAMS[name].replace("127.0.0.1:8700", f"127.0.0.1:{world.server.port}")
-    path, output = directory / name, directory / "output.txt"
+    if push is not None:
+        own = f"own_{secrets.token_hex(5)}"
+        text = text.replace("http://127.0.0.1:8703", push.url).replace("127.0.0.1:9000", NOBODY)
+        text = text.replace("speed_kmh", "speed")
+        text = re.sub(r"\b(bookings|fast_cars)\b", own, text)
+    path = directory / name
     path.write_text(text.replace("vehicle_position", world.mine.name))
+    (directory / "key.txt").write_text(key)
     (directory / "node_modules").symlink_to(MODULES)
-    with output.open("w") as out:
-        process = subprocess.Popen(
-            [RUNS[path.suffix], str(path)],
-            cwd=directory,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            env=os.environ | {"KEY": key},
-            start_new_session=True,
-        )
-        try:
-            yield output
-        finally:
+    return [RUNS[path.suffix], str(path), f"{world.server.url}{EVENTS.format(world.mine.name)}"]
+
+
+@contextmanager
+def running(
+    world: World, name: str, directory: Path, key: str = KEY, push: Service | None = None
+) -> Iterator[Callable[[], str]]:
+    """A program of a page while it runs, begun again where it ends; what it shows and leaves."""
+    words, output = written(world, name, directory, key, push), directory / "output.txt"
+    environment = os.environ | {"KEY": key, "ADDRESS": words[-1]}
+    process: subprocess.Popen[bytes] | None = None
+
+    def shown() -> str:
+        nonlocal process
+        if process is None or process.poll() is not None:
+            for place in ("cursor", "cursor.txt", "place.json"):  # from the beginning
+                (directory / place).unlink(missing_ok=True)
+            with output.open("a") as out:
+                process = subprocess.Popen(
+                    words,
+                    cwd=directory,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    start_new_session=True,
+                )
+        table = directory / "readings.csv"
+        return output.read_text() + (table.read_text() if table.exists() else "")
+
+    try:
+        yield shown
+    finally:
+        if process is not None:
             subprocess.run(["kill", "--", f"-{process.pid}"], check=False)
             process.wait(PATIENCE_S)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "follow_with_key.py",
-        "follow_with_key.mjs",
-        "follow_with_key.sh",
-        "socket_with_key.py",
-        "keep_copy.py",
-        "keep_copy.mjs",
-        "keep_copy.sh",
-    ],
-)
+def test_all_programs_of_the_pages_are_run() -> None:
+    assert set(PROGRAMS) == {*READING, *PUSHED, *ELSEWHERE}
+
+
+@pytest.mark.parametrize("name", READING)
 def test_a_program_that_shows_a_key_is_shown_what_it_may_see(
     own_world: World, tmp_path: Path, name: str
 ) -> None:
-    with running(own_world, name, tmp_path) as output:
-        wait_until(lambda: "secret" in output.read_text(), "it shows what only that key sees")
+    with running(own_world, name, tmp_path) as shown:
+        wait_until(lambda: "secret" in shown(), "it shows what only that key sees")
 
 
-@pytest.mark.parametrize("name", ["follow_with_key.sh", "socket_with_key.py", "keep_copy.sh"])
+@pytest.mark.parametrize("name", READING)
 def test_a_program_with_a_wrong_key_says_so(own_world: World, tmp_path: Path, name: str) -> None:
-    with running(own_world, name, tmp_path, "nobodys-key-000001") as output:
-        wait_until(lambda: "401" in output.read_text(), "it says what is wrong")
+    """A WebSocket's client in JavaScript is not told the status, and Follower tells the words."""
+    words = {"follow_socket.mjs": "closed 1006", "follow.py": "FollowError: unknown key"}
+    said = words.get(name, "401")
+    with running(own_world, name, tmp_path, "nobodys-key-000001") as shown:
+        wait_until(lambda: said in shown(), "it says what is wrong")
+
+
+@pytest.mark.parametrize("name", PUSHED)
+def test_a_program_that_shows_a_key_to_a_push_proxy_is_served(
+    rights_world: World, push: Service, tmp_path: Path, name: str
+) -> None:
+    """Delivered and leased are what the key sees; the worker is given it."""
+
+    def is_served(text: str) -> bool:
+        if name == "register.sh":
+            return '"secret":"whsec_' in text
+        if name.startswith("work"):
+            return "secret" in text
+        kept = tmp_path / ("place.json" if name.endswith(".mjs") else "lease.json")
+        has_lease = kept.exists() and re.search(r'"id": ?"[^"]', kept.read_text()) is not None
+        return "secret" in text and has_lease
+
+    try:
+        with running(rights_world, name, tmp_path, push=push) as shown:
+            wait_until(lambda: is_served(shown()), "it is served")
+    finally:
+        with httpx.Client(base_url=push.url, headers={"Authorization": f"Bearer {KEY}"}) as http:
+            for kind in ("deliveries", "groups"):
+                for one in http.get(f"/v1/{kind}").json()[kind]:
+                    http.delete(f"/v1/{kind}/{one['name']}")
+
+
+@pytest.mark.parametrize("name", PUSHED)
+def test_a_program_that_shows_a_push_proxy_a_wrong_key_says_so(
+    rights_world: World, push: Service, tmp_path: Path, name: str
+) -> None:
+    with running(rights_world, name, tmp_path, "nobodys-key-000001", push) as shown:
+        wait_until(lambda: "401" in shown(), "it says what is wrong")
 
 
 async def test_a_follower_goes_on_with_the_token_that_took_the_place_of_an_expired_one(

@@ -78,7 +78,7 @@ async def test_the_app_of_one_vehicles_owner_is_given_exactly_that_vehicle() -> 
     assert not owner.may(Action.READ, "vehicle_alerts")
     assert owner.scope(Action.READ, "weather_now") is None
     assert not owner.may(Action.WAKE, "weather_now")
-    assert (owner.limits.streams, owner.limits.leases) == (5, 3)
+    assert (owner.limits.streams_max, owner.limits.leases_max) == (5, 3)
     assert rights.anonymous is None
 
 

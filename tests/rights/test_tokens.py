@@ -59,7 +59,7 @@ def test_a_token_gives_its_role(maker: Maker) -> None:
     assert scope.sees("car-7")
     assert not scope.sees("car-8")
     assert not scope.shows_field("lat")
-    assert owner.limits.streams == 3
+    assert owner.limits.streams_max == 3
 
 
 def test_subjects_that_begin_alike_are_two_however_long() -> None:

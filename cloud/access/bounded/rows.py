@@ -19,6 +19,8 @@ import orjson
 from edgewake.cloud.log.filters.filter import Where, compile_where
 from edgewake.cloud.log.filters.filter_syntax import Sets
 from edgewake.cloud.log.request import RequestError
+from edgewake.cloud.log.subscription import DEVICE_ALONE, Published
+from edgewake.cloud.log.wanted import is_in_share, parse_sample
 from edgewake.cloud.rights.scope import RESULT_ENVELOPE, Scope
 
 KEYS_MAX: Final = 100
@@ -48,6 +50,17 @@ class Choice:
     where: Where | None = None
     limit: int | None = None
     after: str | None = None
+    published: Published | None = None
+    """The publication through which they are read."""
+    sample: float | None = None
+    """A share of all things; None: all."""
+
+    @property
+    def sets(self) -> frozenset[str]:
+        """The named sets by which rows are chosen."""
+        published = None if self.published is None else self.published.where
+        found = [one.sets for one in (self.where, published) if one is not None]
+        return frozenset[str]().union(*found)
 
     @property
     def is_all(self) -> bool:
@@ -66,6 +79,9 @@ def choice(
     limit: str | None,
     after: str | None,
     sets: Sets | None = None,
+    *,
+    published: Published | None = None,
+    sample: str | None = None,
 ) -> Choice:
     """What a request's words say. Raises RequestError and FilterError.
 
@@ -79,35 +95,45 @@ def choice(
     ):
         raise RequestError("limit", f"limit={limit[:40]!r}: expected 1 to {LIMIT_MAX} rows")
     named = frozenset(form for key in keys for form in _forms(key)) if keys else None
-    return Choice(named, condition, None if limit is None else int(limit), after)
+    try:
+        share = None if sample is None else parse_sample(sample)
+    except ValueError as error:
+        raise RequestError("sample", f"sample: {error}") from None
+    most = None if limit is None else int(limit)
+    return Choice(named, condition, most, after, published, share)
 
 
 def chosen_by(asked: Choice, stamps: Sequence[tuple[int, int]]) -> bytes:
-    """2 bytes that stand in a cursor for the named sets of a condition as they are.
+    """2 bytes that stand in a cursor for the named sets, and the publication, as they are.
 
     `stamps`: each set's version, and when it was made. Two versions in a row are never taken for
     the same, and one of a set that was removed and created again hardly ever.
     """
-    assert asked.where is not None
-    text = repr((sorted(asked.where.sets), [made_at for _, made_at in stamps]))
+    text = repr((sorted(asked.sets), [made_at for _, made_at in stamps]))
     versions = sum(version for version, _ in stamps)
+    if asked.published is not None:
+        publication = asked.published.text
+        text += f"{publication.name} {publication.version}"
+        versions += publication.version
     return bytes([versions % 256]) + blake2b(text.encode(), digest_size=1).digest()
 
 
 def check_scope(asked: Choice, keys: Sequence[str] | None, scope: Scope | None) -> None:
     """Refuse a choice by key to a reader who does not see the whole key. Raises RequestError."""
     if asked.is_by_key:
-        check_keys(keys, scope)
+        check_keys(asked, keys, scope)
 
 
-def check_keys(keys: Sequence[str] | None, scope: Scope | None) -> None:
+def check_keys(asked: Choice, keys: Sequence[str] | None, scope: Scope | None) -> None:
     """Refuse an answer with keys to a reader who does not see the whole key.
 
     Raises RequestError.
     """
-    if scope is None or keys is None:
+    if keys is None:
         return
-    shown = [part.fields for part in scope.parts if part.fields is not None]
+    scopes = (scope, None if asked.published is None else asked.published.shown)
+    parts = [part for one in scopes if one is not None for part in one.parts]
+    shown = [part.fields for part in parts if part.fields is not None]
     hidden = [name for name in keys if name not in RESULT_ENVELOPE]
     if any(name not in fields for fields in shown for name in hidden):
         raise RequestError("key", "key and limit: expected a right to all columns of the key")
@@ -124,16 +150,26 @@ class Picker:
     """Takes rows in their order until the page is full."""
 
     def __init__(
-        self, asked: Choice, scope: Scope | None, *, is_result: bool, with_keys: bool = False
+        self,
+        asked: Choice,
+        scope: Scope | None,
+        *,
+        is_result: bool,
+        with_keys: bool = False,
+        per: Sequence[str] = DEVICE_ALONE,
     ) -> None:
+        """`per`: the fields that tell what a row is about."""
         self._with_keys = with_keys
         self.count = 0
         """Rows that were taken."""
         self.is_full = False
         self.next: str | None = None
         """The key after which the next page begins; None: this is the last page."""
-        self._asked, self._scope, self._is_result = asked, scope, is_result
+        self._asked, self._scope, self._is_result, self._per = asked, scope, is_result, per
         self._passes = None if asked.where is None else asked.where.passes
+        self._is_whole = all(
+            one is None for one in (scope, asked.where, asked.published, asked.sample)
+        )
         self._last = ""
 
     def take_all(self, entries: Iterable[Entry]) -> list[bytes]:
@@ -166,15 +202,22 @@ class Picker:
 
     def shown(self, data: bytes) -> bytes | None:
         """A row as the reader gets it; None where it is filtered out."""
-        if self._scope is None and self._passes is None:
+        if self._is_whole:
             return data
-        fields: Mapping[str, Any] | None = orjson.loads(data)
-        if self._scope is not None and fields is not None:
-            fields = self._scope.cut(fields, is_result=self._is_result)
-            data = b"" if fields is None else orjson.dumps(fields)
+        row: Mapping[str, Any] = orjson.loads(data)
+        published, share = self._asked.published, self._asked.sample
+        condition = None if published is None else published.where
+        if condition is not None and not condition.passes(row):
+            return None
+        fields: Mapping[str, Any] | None = row
+        for scope in (self._scope, None if published is None else published.shown):
+            if scope is not None and fields is not None:
+                fields = scope.cut(fields, is_result=self._is_result)
         if fields is None or (self._passes is not None and not self._passes(fields)):
             return None
-        return data
+        if share is not None and not is_in_share(fields, self._per, share):
+            return None
+        return data if fields is row else orjson.dumps(fields)
 
 
 def _forms(key: str) -> Iterator[str]:

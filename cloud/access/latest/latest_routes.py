@@ -11,12 +11,14 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from edgewake.cloud.access.bounded.bodies import BodyResponse
-from edgewake.cloud.access.bounded.rows import choice
+from edgewake.cloud.access.bounded.rows import Choice, choice
 from edgewake.cloud.access.latest.latest_stores import LatestStores, Missing
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.catalogue import UnknownStream
+from edgewake.cloud.log.named import UnknownPublication
 from edgewake.cloud.log.request import RequestError
 from edgewake.cloud.rights.guard import ReaderAsks
+from edgewake.cloud.rights.principal import Principal
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.errors import CursorError, FilterError
@@ -32,6 +34,10 @@ Keys = Annotated[
 Where = Annotated[str | None, Query(description="SQL condition on the rows, as of streams.")]
 Limit = Annotated[str | None, Query(description="A page in the order of keys: 1 to 10000 rows.")]
 After = Annotated[str | None, Query(description="`next` of the page before.")]
+Sample = Annotated[
+    str | None,
+    Query(description="A share of all devices or groups, the same ones everywhere: 0.1 or 10%."),
+]
 
 
 class LatestView(BaseModel):
@@ -69,15 +75,42 @@ def router(stores: LatestStores, clients: Clients) -> APIRouter:
         where: Where = None,
         limit: Limit = None,
         after: After = None,
+        sample: Sample = None,
     ) -> Response:
         """The last reading of each device, or the newest window of each group.
 
         All of them, or those of a key, condition or page; the cursor continues as a stream.
         """
-        client = clients.of_request(http)
         with refusals():
-            asked = choice(key or (), where, limit, after, stores.sets)
-            return BodyResponse(await stores.answer(name, client, reader, asked), NO_STORE)
+            asked = choice(key or (), where, limit, after, stores.sets, sample=sample)
+            return await _answer(http, name, reader, asked)
+
+    @routes.get(
+        "/v1/publications/{publication}/latest/{name}",
+        response_model=LatestView,
+        responses=problems(400, 404, 422),
+    )
+    async def published(
+        http: Request,
+        publication: str,
+        name: str,
+        reader: ReaderAsks,
+        key: Keys = None,
+        where: Where = None,
+        limit: Limit = None,
+        after: After = None,
+        sample: Sample = None,
+    ) -> Response:
+        """The latest rows of a stream of a publication, as far as this shows them."""
+        with refusals():
+            found = await stores.published(publication, reader)
+            words = (key or (), where, limit, after, stores.sets)
+            asked = choice(*words, published=found, sample=sample)
+            return await _answer(http, name, reader, asked)
+
+    async def _answer(http: Request, name: str, reader: Principal, asked: Choice) -> Response:
+        client = clients.of_request(http)
+        return BodyResponse(await stores.answer(name, client, reader, asked), NO_STORE)
 
     return routes
 
@@ -95,3 +128,5 @@ def refusals() -> Iterator[None]:
         raise Problem(400, error.code, str(error)) from error
     except UnknownStream as error:
         raise Problem(404, "unknown_stream", str(error), near=error.near) from error
+    except UnknownPublication as error:
+        raise Problem(404, "unknown_publication", str(error), near=error.near) from error

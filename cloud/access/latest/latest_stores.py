@@ -34,6 +34,7 @@ from edgewake.cloud.access.config import ANSWER_BYTES_MAX, LATEST_MIB, LATEST_RE
 from edgewake.cloud.access.latest.latest import Latest
 from edgewake.cloud.access.latest.latest_changes import Row, Shown, told, told_of_row
 from edgewake.cloud.client_share import SHARE_DEFAULT, Bound
+from edgewake.cloud.log.catalogue import UnknownStream
 from edgewake.cloud.log.chunks import Chunk
 from edgewake.cloud.log.filters.filter_syntax import Sets
 from edgewake.cloud.log.following.subscriber import Subscriber, ViewEnded
@@ -41,13 +42,22 @@ from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.hub_bounds import MIB, Full
 from edgewake.cloud.log.reader import Batch, Step
 from edgewake.cloud.log.request import LogEnd, OnGap, Request, RequestError
-from edgewake.cloud.log.subscription import Bounds, Plan, Positions
+from edgewake.cloud.log.subscription import (
+    DEVICE_ALONE,
+    Bounds,
+    Plan,
+    Positions,
+    Published,
+    published,
+)
+from edgewake.cloud.log.wanted import Wanted
 from edgewake.cloud.rights.principal import ANYBODY, Action, Principal, holder
 from edgewake.cloud.rights.scope import Scope
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import Position
 from edgewake.protocol.errors import CursorError, Unavailable
 from edgewake.protocol.leases.lease import Subscription
+from edgewake.protocol.ops.publication import Publication
 
 log = logging.getLogger("edgewake.access")
 
@@ -66,7 +76,9 @@ OLDER_S: Final = 30.0
 """Seconds that who keeps a copy waits until older records are read: what they bring has no place
 behind its cursor."""
 SETS_S: Final = 1.0
-"""How often who waits for changes of rows that a named set chooses looks at the set."""
+"""How often who waits for changes of rows that a named set or a publication chooses looks at it."""
+PUBLISHED_MAX: Final = 500
+"""Publications that are kept compiled: as many as there may be."""
 FIRST_LOOK_S: Final = 0.05
 """How often the first question checks whether the store is there."""
 EVENTS_A_TURN: Final = 200
@@ -146,6 +158,8 @@ class LatestStores:
         self.bodies = Bodies(bytes_max=answer_bytes_max, share=address_share, stall_s=stall_s)
         self._bytes_max, self._records_max = bytes_max, records_max
         self._stores: dict[str, _Store] = {}
+        self._published: dict[str, Published] = {}
+        """By name, compiled."""
         self._tasks: asyncio.TaskGroup | None = None
 
     @property
@@ -166,7 +180,7 @@ class LatestStores:
         Raises UnknownStream, Unavailable, RequestError and FilterError.
         """
         store = await self._ready(name, client, reader, asked)
-        return await store.answer(reader.scope(Action.READ, name), asked, holder(reader, client))
+        return await store.answer(_scope(reader, name, asked), asked, holder(reader, client))
 
     async def synchronised(
         self,
@@ -184,7 +198,8 @@ class LatestStores:
         CursorError.
         """
         ends_s = self._clock.monotonic_s() + wait_s
-        look_s = IDLE_S / 2 if asked.where is None or not asked.where.sets else SETS_S
+        is_watched = asked.published is not None or bool(asked.sets)
+        look_s = SETS_S if is_watched else IDLE_S / 2
         while True:
             store = await self._ready(name, client, reader, asked)
             try:
@@ -192,7 +207,7 @@ class LatestStores:
                     await store.has_older.wait()
             except TimeoutError:
                 raise Unavailable(f"{name}: its older records are still being read") from None
-            scope = reader.scope(Action.READ, name)
+            scope = _scope(reader, name, asked)
             found = await store.synchronised(scope, asked, cursor, holder(reader, client))
             left_s = ends_s - self._clock.monotonic_s()
             if found.stamps != store.stamps(asked):
@@ -206,12 +221,15 @@ class LatestStores:
 
         Raises UnknownStream, FilterError and Unavailable.
         """
-        await self._hub.check((name,), reader)
+        if asked.published is None:
+            await self._hub.check((name,), reader)
+        else:
+            await self._check_published(name, asked.published.text, reader)
         if asked.where is not None and asked.where.sets:
             await self._hub.catalogue.check_sets(asked.where.sets, reader)
         store = self._stores.get(name)
         if store is None:
-            store = await self._started(name, holder(reader, client))
+            store = await self._started(name, reader, client)
         store.asked_s = self._clock.monotonic_s()
         try:
             async with asyncio.timeout(FIRST_S):
@@ -220,12 +238,34 @@ class LatestStores:
             raise Unavailable(f"{name}: its last hour is still being read") from None
         return store
 
-    async def _started(self, name: str, who: str) -> _Store:
+    async def published(self, name: str, reader: Principal) -> Published:
+        """A publication that this reader may open. Raises UnknownPublication and Unavailable."""
+        text = await self._hub.catalogue.find_publication(name, reader)
+        found = self._published.get(name)
+        if found is None or found.text != text:  # all who read it share what is made of it
+            if len(self._published) >= PUBLISHED_MAX:
+                self._published.clear()
+            found = self._published[name] = published(text, self._hub.catalogue.named)
+        return found
+
+    async def _check_published(self, name: str, text: Publication, reader: Principal) -> None:
+        """Raises UnknownStream for one that it does not have, Unavailable where it changed."""
+        named = self._hub.catalogue.named
+        if named is None or named.publication(text.name) != text:
+            raise Unavailable(f"publication {text.name!r} was changed; come again with your cursor")
+        if name not in text.streams:
+            raise UnknownStream(name, [])
+        wanted = Wanted(streams=(name,), publication=text)
+        await self._hub.check_names(wanted, (name,), reader)
+
+    async def _started(self, name: str, reader: Principal, client: str) -> _Store:
         (topic,) = await self._hub.catalogue.find((name,), ANYBODY)
         if name in self._stores:
             return self._stores[name]
+        who = holder(reader, client)
         held = sum(store.holder == who for store in self._stores.values())
-        refused = self._bound.refusal(total=len(self._stores), held=held)
+        refused = reader.limits.refusal("copies_max", held)
+        refused = refused or self._bound.refusal(total=len(self._stores), held=held)
         if refused is not None:
             raise Full(refused)
         assert self._tasks is not None, "run first"
@@ -273,6 +313,13 @@ class LatestStores:
         finally:
             del self._stores[store.name]
             store.end()
+
+
+def _scope(reader: Principal, name: str, asked: Choice) -> Scope | None:
+    """What a reader sees of a stream: by its right to it, or to the publication that has it."""
+    if asked.published is None:
+        return reader.scope(Action.READ, name)
+    return reader.scope_of_publication(Action.READ, asked.published.text.name)
 
 
 class _Store:
@@ -390,7 +437,8 @@ class _Store:
 
     def _picker(self, scope: Scope | None, asked: Choice, *, with_keys: bool = True) -> Picker:
         is_result = self.latest.keys is not None
-        return Picker(asked, scope, is_result=is_result, with_keys=with_keys)
+        per = self.latest.keys or DEVICE_ALONE
+        return Picker(asked, scope, is_result=is_result, with_keys=with_keys, per=per)
 
     async def synchronised(
         self, scope: Scope | None, asked: Choice, cursor: str | None, client: str
@@ -402,9 +450,10 @@ class _Store:
         if self._plan is None or not self._taken:
             raise self._unreadable()
         stamps = self.stamps(asked)
-        rows_asked.check_keys(self.latest.keys, scope)
-        chosen = rows_asked.chosen_by(asked, stamps) if stamps else self._plan.filters
-        sets = chosen if stamps else None
+        rows_asked.check_keys(asked, self.latest.keys, scope)
+        is_chosen = bool(stamps) or asked.published is not None
+        chosen = rows_asked.chosen_by(asked, stamps) if is_chosen else self._plan.filters
+        sets = chosen if is_chosen else None
         place = None if cursor is None else self._place(self._plan, cursor, sets)
         changed = None if place is None else self._changed_since(place, asked.keys, scope)
         here = self._here(place)
@@ -471,15 +520,13 @@ class _Store:
     def stamps(self, asked: Choice) -> Stamps:
         """The versions of the named sets that choose rows."""
         named = self._hub.catalogue.named
-        if named is None or asked.where is None:
-            return ()
-        return named.stamps(asked.where.sets)
+        return () if named is None else named.stamps(asked.sets)
 
     def _place(self, plan: Plan, cursor: str, chosen: bytes | None) -> tuple[Position, ...] | None:
         """The positions of a cursor. Raises CursorError.
 
         None where it belongs to another stream than this one is now, or to rows that were not
-        `chosen` by these versions of named sets (None: no set chooses).
+        `chosen` by these versions of named sets and a publication (None: by none).
         """
         try:
             found = self._hub.codec.decode(cursor)

@@ -16,14 +16,15 @@ from starlette.responses import Response
 
 from edgewake.cloud.access.bounded.answer import bounds_of
 from edgewake.cloud.access.bounded.bodies import BodyResponse
-from edgewake.cloud.access.bounded.rows import choice
+from edgewake.cloud.access.bounded.rows import Choice, choice
 from edgewake.cloud.access.connection import connection_of
-from edgewake.cloud.access.latest.latest_routes import Keys, Where, refusals
+from edgewake.cloud.access.latest.latest_routes import Keys, Sample, Where, refusals
 from edgewake.cloud.access.latest.latest_stores import FIRST_S, OLDER_S, LatestStores, Missing
 from edgewake.cloud.access.open_streams import OpenStream, OpenStreams
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.request import RequestError
 from edgewake.cloud.rights.guard import ReaderAsks, ended
+from edgewake.cloud.rights.principal import Principal
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.errors import Unavailable
 
@@ -99,19 +100,55 @@ def router(stores: LatestStores, streams: OpenStreams, clients: Clients) -> APIR
         where: Where = None,
         limit: Limit = None,
         page: Page = None,
+        sample: Sample = None,
     ) -> Response:
         """All latest rows, and then what changed in them: insert, update, delete."""
-        client = clients.of_request(http)
         with refusals():
-            asked = choice(key or (), where, limit, page, stores.sets)
-            if after is not None and (limit is not None or page is not None):
-                raise RequestError("after", "after: expected without limit and page")
-            wait_s = bounds_of(None, wait).wait_s if after is not None else 0.0
-            stream = streams.add(
-                connection_of(http.scope), client=client, reader=reader, heartbeat_s=None
-            )
-            work = stores.synchronised(name, client, reader, asked, cursor=after, wait_s=wait_s)
-            body = await _while_there(stream, work, wait_s + FIRST_S + OLDER_S)
+            asked = choice(key or (), where, limit, page, stores.sets, sample=sample)
+            return await _answer(http, name, reader, asked, after, wait)
+
+    @routes.get(
+        "/v1/publications/{publication}/sync/{name}",
+        response_model=SyncView,
+        responses=problems(400, 404, 422),
+    )
+    async def published(
+        http: Request,
+        publication: str,
+        name: str,
+        reader: ReaderAsks,
+        after: After = None,
+        wait: Wait = None,
+        key: Keys = None,
+        where: Where = None,
+        limit: Limit = None,
+        page: Page = None,
+        sample: Sample = None,
+    ) -> Response:
+        """All latest rows of a stream of a publication, and then what changed in them."""
+        with refusals():
+            found = await stores.published(publication, reader)
+            words = (key or (), where, limit, page, stores.sets)
+            asked = choice(*words, published=found, sample=sample)
+            return await _answer(http, name, reader, asked, after, wait)
+
+    async def _answer(
+        http: Request,
+        name: str,
+        reader: Principal,
+        asked: Choice,
+        after: str | None,
+        wait: str | None,
+    ) -> Response:
+        if after is not None and (asked.limit is not None or asked.after is not None):
+            raise RequestError("after", "after: expected without limit and page")
+        wait_s = bounds_of(None, wait).wait_s if after is not None else 0.0
+        client = clients.of_request(http)
+        stream = streams.add(
+            connection_of(http.scope), client=client, reader=reader, heartbeat_s=None
+        )
+        work = stores.synchronised(name, client, reader, asked, cursor=after, wait_s=wait_s)
+        body = await _while_there(stream, work, wait_s + FIRST_S + OLDER_S)
         if body is None:
             return Response(status_code=204)  # nobody is there to read it
         return BodyResponse(body, NO_STORE)

@@ -9,6 +9,7 @@ from edgewake.cloud.analysis.plan.shed_policy import Shedding
 from edgewake.cloud.analysis.results import emit
 from edgewake.cloud.analysis.results.lane_record import LaneRecord
 from edgewake.cloud.queries.explain import streams_of
+from edgewake.cloud.queries.measures import measures
 from edgewake.cloud.queries.query import Registered
 from edgewake.protocol import topics
 from edgewake.protocol.ops.query import Progress, QueryState, Reached
@@ -82,6 +83,7 @@ def outputs(
             registered_at=registered.registered_at,
             state=QueryState.RUNNING,
             keys=registered.query.key_names,
+            measures=dict(measures(registered.query)),
             batch=record.revision,
             watermark=emit.watermark(registered.query, record.top),
             reached=_reached(registered, record),

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import mqtt5
 import orjson
 
+from edgewake.cloud.bridge.admission.records import is_status
 from edgewake.protocol import topics
 from edgewake.protocol.discovery.home_assistant import STREAMS as DISCOVERY
 from edgewake.protocol.discovery.home_assistant import Described, described
@@ -31,7 +32,7 @@ from edgewake.protocol.maps.applying import (
 from edgewake.protocol.maps.contents import binary_event
 from edgewake.protocol.maps.path import MISSING
 from edgewake.protocol.maps.rule import Maps
-from edgewake.protocol.maps.topic import Crossing
+from edgewake.protocol.maps.topic import Crossing, reduced
 from edgewake.protocol.mqtt import Unreadable
 from edgewake.protocol.ops.device import DeviceState
 
@@ -79,6 +80,28 @@ class Mapper:
         """Streams that the maps name, as far as no message does."""
         named = (one.stream.constant for one in self.maps.maps if one.stream is not None)
         return frozenset(one for one in named if one is not None)
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Topic filters of what brokers keep for who comes later: presence and announcements."""
+        wanted = (
+            one.topic.filter
+            for one in self.maps.maps
+            if one.presence is not None
+            or (one.stream is not None and one.stream.constant in DISCOVERY)
+        )
+        return reduced(list(wanted))
+
+    def words(self, packet: mqtt5.PublishPacket, received_at: int) -> list[Part]:
+        """What a retained message says of presence; what it announces is noted.
+
+        Its readings are left out: they are of before, and came when they were made.
+        """
+        return [
+            part
+            for part in self.parts(packet, received_at)
+            if part.refusal is None and is_status(part.packet.topic)
+        ]
 
     def is_repeat(self, packet: mqtt5.PublishPacket | Unreadable) -> bool:
         """Comes the message once more, by another filter of the maps?"""

@@ -18,6 +18,7 @@ from edgewake.cloud.bridge.config import MqttConfig
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import RemoteError
 from edgewake.protocol.mqtt import Packet, PacketReader, Unreadable
+from edgewake.protocol.topics import STATUS_FILTER
 
 log = logging.getLogger("edgewake.bridge.mqtt")
 
@@ -151,7 +152,7 @@ class Connection(asyncio.Protocol):
             return
         pattern, number = self._numbered.pop(0)
         self._needed, self._others = 0, (pattern,)
-        wanted = [mqtt5.TopicFilter(pattern, max_qos=mqtt5.QoS.AT_LEAST_ONCE)]
+        wanted = [_filter(pattern)]
         self.write(
             mqtt5.SubscribePacket(
                 _SUBSCRIBE_ID, wanted, subscription_id=None if self._is_refused else number
@@ -204,9 +205,23 @@ class Connection(asyncio.Protocol):
         """
         self._needed, self._others = len(filters), others
         self._numbered = list(numbered.items())
+        wanted = [_filter(pattern) for pattern in (*filters, *others)]
+        self.write(mqtt5.SubscribePacket(_SUBSCRIBE_ID, wanted).write())
+
+    def subscribe_kept(self, filters: Sequence[str]) -> None:
+        """Ask for what the broker retains under these, any of which it may refuse.
+
+        What is not retained comes without the flag `retain`.
+        """
+        self._needed, self._others = 0, filters
         wanted = [
-            mqtt5.TopicFilter(pattern, max_qos=mqtt5.QoS.AT_LEAST_ONCE)
-            for pattern in (*filters, *others)
+            mqtt5.TopicFilter(
+                pattern,
+                max_qos=mqtt5.QoS.AT_LEAST_ONCE,
+                retain_as_published=False,
+                retain_handling=mqtt5.RetainHandling.SEND_ALWAYS,
+            )
+            for pattern in filters
         ]
         self.write(mqtt5.SubscribePacket(_SUBSCRIBE_ID, wanted).write())
 
@@ -253,3 +268,19 @@ class Connection(asyncio.Protocol):
         """Let the bytes out and hang up."""
         if self._transport is not None:
             self._transport.close()
+
+
+def _filter(pattern: str) -> mqtt5.TopicFilter:
+    """A filter, without what the broker retains where a retained message would be a new reading.
+
+    By MQTT 5 (section 4.8.2) a shared subscription gets none anyway; Mosquitto 2.0.11 sends them to
+    each bridge with each connection.
+    """
+    is_word = not pattern.startswith("$share/") or pattern.endswith(STATUS_FILTER)
+    return mqtt5.TopicFilter(
+        pattern,
+        max_qos=mqtt5.QoS.AT_LEAST_ONCE,
+        retain_handling=mqtt5.RetainHandling.SEND_ALWAYS
+        if is_word
+        else mqtt5.RetainHandling.SEND_NEVER,
+    )

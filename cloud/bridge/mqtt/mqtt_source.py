@@ -85,6 +85,8 @@ class MqttSource:
         self._ids = PacketIds(0)
         self.subscribed = asyncio.Event()
         self.connections = 0
+        self.sessions = 0
+        """Connections for which the broker had no session of before."""
         self.lost_by = "not connected yet"
         """What ended the last connection, or the last attempt."""
 
@@ -119,6 +121,7 @@ class MqttSource:
 
     def _on_connected(self, connack: mqtt5.ConnAckPacket) -> None:
         self.ledger.connected(session_present=connack.session_present)
+        self.sessions += not connack.session_present
         self._ids = PacketIds(connack.receive_max)
         for _ in range(SUBSCRIBE_IDS):
             self._ids.allocate()
@@ -201,6 +204,7 @@ class MqttSource:
     def resubscribe(self, subscriptions: Subscriptions) -> None:
         """Subscribe to these from now on; reconnects, and keeps the messages that are in flight."""
         self._subscriptions = subscriptions
+        self.subscribed.clear()
         if self._connection is not None:
             self._connection.give_up(RemoteError("other topics are wanted: reconnecting"))
 

@@ -15,7 +15,7 @@ from edgewake.cloud.login.session import Session, roles_of
 from edgewake.cloud.ops.login.keys import KEY_ROLES, Holder, Role
 from edgewake.cloud.ops.login.readers import role_of
 from edgewake.cloud.rights.config import RightsConfig
-from edgewake.cloud.rights.principal import Grant, Principal, Proof, name_of
+from edgewake.cloud.rights.principal import Grant, Limits, Principal, Proof, name_of, widest
 from edgewake.cloud.rights.roles import NoRights, Roles
 from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol.errors import ConfigError, Unavailable
@@ -72,12 +72,19 @@ class People:
         name = session.name
         if session.subject != name:
             name += f" ({session.subject})"
-        principal = self._principal(session, [role for role in roles if role not in KEY_ROLES])
+        own = [role for role in roles if role not in KEY_ROLES]
+        # A role of the operations API has no limits, and the widest counts.
+        limits = (
+            widest([self.roles.limits(role) for role in own])
+            if len(own) == len(roles)
+            else Limits()
+        )
+        principal = self._principal(session, own, limits)
         found = {Role(role) for role in roles if role in KEY_ROLES} | {role_of(principal)}
         role = next(one for one in (Role.OPERATE, Role.READ, Role.GRANTS) if one in found)
         return Holder(name, role, sha256(session.id.encode()).digest(), principal)
 
-    def _principal(self, session: Session, roles: list[str]) -> Principal:
+    def _principal(self, session: Session, roles: list[str], limits: Limits) -> Principal:
         """Raises Problem."""
         issuer, subject = self.desk.config.issuer, session.subject
         grants: tuple[Grant, ...] = ()
@@ -87,7 +94,7 @@ class People:
         except NoRights as error:
             raise Problem(403, "no_right", str(error)) from error
         proof = Proof(Kind.LOGIN, issuer=issuer, subject=subject, token_id=session.id)
-        return Principal(name_of(issuer, subject), grants, proof)
+        return Principal(name_of(issuer, subject), grants, proof, limits)
 
     async def is_still(self, session: Session, holder: Holder) -> bool:
         """Is a session still this holder's, by the provider where it is due to be asked?"""

@@ -148,7 +148,7 @@ def router(services: Services) -> APIRouter:
     def view(rule: Rule) -> RuleView:
         of_rule = table.of_rule(rule.name)
         counts = {state: sum(one.state is state for one in of_rule) for state in State}
-        unit = unit_of(rule, services.tables.streams)
+        unit = unit_of(rule, services.tables.streams, services.tables.progress)
         return RuleView(
             **rule.model_dump(),
             alerts=counts,
@@ -348,12 +348,13 @@ def _told(notes: Iterable[Note]) -> _Told:
 
 
 def _raised(services: Services, alert: Alert, told: _Told) -> RaisedAlert:
-    rule = services.tables.alerts.rules.get(alert.rule)
+    tables = services.tables
+    rule = tables.alerts.rules.get(alert.rule)
     return RaisedAlert(
         **alert.model_dump(),
         severity="warning" if rule is None else rule.severity,
         field=None if rule is None else rule.value,
-        unit="" if rule is None else unit_of(rule, services.tables.streams),
+        unit="" if rule is None else unit_of(rule, tables.streams, tables.progress),
         quiet_until=0 if rule is None else quiet.until(rule, services.clock.now_ms()),
         notes=list(told.get((alert.rule, alert.key), {}).values()),
     )

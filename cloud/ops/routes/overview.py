@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
 from typing import Annotated, Final, Literal, TypeAlias
 
@@ -17,7 +17,8 @@ from edgewake.cloud.ops.services.queries import QueryView
 from edgewake.cloud.ops.services.system_look import Look
 from edgewake.cloud.ops.tables.devices import DevicePresence
 from edgewake.cloud.ops.tables.flow import Point, delay_s
-from edgewake.cloud.ops.tables.tables import OpsTables, PartView
+from edgewake.cloud.ops.tables.part_table import PartView
+from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.ops.problem import NOTE_CHARS_MAX, Kind, ProblemRecord
 from edgewake.protocol.ops.query import QueryState
@@ -231,7 +232,7 @@ def hops_of(tables: OpsTables, look: Look) -> list[Hop]:
     clients = tables.clients
     online = tables.devices.total(DevicePresence.ONLINE)
     reads = [(one.behind_records, one.behind_s) for _, one in clients.all()]
-    up = {one.part: one.state for one in look.parts}
+    up = [(one.is_kind, one.state) for one in look.parts]
     return [
         Hop(
             name="devices",
@@ -293,12 +294,14 @@ def _delays(tables: OpsTables, running: Iterable[QueryView]) -> Iterator[float]:
             yield delay
 
 
-def _alive(parts: Mapping[str, str], name: str) -> int:
-    return sum(part.startswith(name) and state == "ready" for part, state in parts.items())
+def _alive(parts: Sequence[tuple[str, str]], name: str) -> int:
+    return sum(kind.startswith(name) and state == "ready" for kind, state in parts)
 
 
-def _of_parts(parts: Mapping[str, str], name: str) -> Literal["well", "soon", "bad", "unknown"]:
-    states = {state for part, state in parts.items() if part.startswith(name)}
+def _of_parts(
+    parts: Sequence[tuple[str, str]], name: str
+) -> Literal["well", "soon", "bad", "unknown"]:
+    states = {state for kind, state in parts if kind.startswith(name)}
     if not states:
         return "unknown"
     if states == {"ready"}:

@@ -117,11 +117,12 @@ def router(services: Services) -> APIRouter:
 
         Nothing is registered, and running queries continue.
         """
-        registry.check(body.text)
+        found = registry.check(body.text)
         holder = request.state.holder.name
-        return await services.previews.ask(
+        answer = await services.previews.ask(
             body.text, minutes=body.minutes, rows_max=body.rows, holder=holder
         )
+        return answer.model_copy(update={"units": found.units})
 
     @routes.get("/v1/queries/{name}", responses=problems(404))
     async def query(name: QueryName) -> QueryView:

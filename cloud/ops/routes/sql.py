@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from edgewake.cloud.lake.question import Question, is_question
+from edgewake.cloud.ops.login.keys import Holder
 from edgewake.cloud.ops.routes.shared import Services, reader_of
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
@@ -27,6 +28,8 @@ class SqlColumn(BaseModel):
     name: str
     type: str
     """DuckDB's."""
+    unit: str
+    """The unit of the field whose values it has; empty for what is counted or computed."""
 
 
 class SqlPast(BaseModel):
@@ -84,9 +87,14 @@ def router(services: Services) -> APIRouter:
         try:
             holder = request.state.holder.name
             question = body.model_dump(exclude={"objects"})
+            question["seconds"] = seconds_of(body, request.state.holder)
             answer = await while_wanted(
                 services.asking.ask(
-                    question, services.tables.passed, holder=holder, reader=reader_of(request)
+                    question,
+                    services.tables.passed,
+                    units=services.tables.units,
+                    holder=holder,
+                    reader=reader_of(request),
                 ),
                 has_left,
             )
@@ -98,6 +106,18 @@ def router(services: Services) -> APIRouter:
             raise Problem(501, "no_sql", str(error)) from error
 
     return routes
+
+
+def seconds_of(asked: Question, holder: Holder) -> float:
+    """How long a question may take. Raises QueryError where its holder's role allows less."""
+    most = None if holder.principal is None else holder.principal.limits.sql_s_max
+    if most is None or asked.seconds <= most:
+        return asked.seconds
+    if "seconds" not in asked.model_fields_set:
+        return float(most)
+    raise QueryError(
+        f"sql_s_max: your role allows {most:g} seconds of a question, not {asked.seconds:g}"
+    )
 
 
 async def while_wanted(

@@ -162,7 +162,8 @@ def _records(found: Iterable[Message]) -> Iterator[Record]:
         yield decoded
 
 
-ErasureId = Annotated[str, Path(pattern="^[0-9a-z-]{1,64}$")]
+ERASURE_ID: Final = "^[0-9a-z-]{1,64}$"
+ErasureId = Annotated[str, Path(pattern=ERASURE_ID)]
 
 
 def router(services: Services) -> APIRouter:
@@ -286,10 +287,18 @@ def _erasures(services: Services) -> APIRouter:
         return await desk.ask_device(device, by=request.state.holder.name)
 
     @routes.get("/v1/erasures")
-    async def erasures(limit: Limit = PAGE_DEFAULT) -> list[Erasure]:
-        """Erasures under way, and the last that ended; the newest first."""
+    async def erasures(
+        limit: Limit = PAGE_DEFAULT,
+        after: Annotated[str | None, Query(pattern=ERASURE_ID)] = None,
+    ) -> list[Erasure]:
+        """Erasures under way, and the last that ended; the newest first.
+
+        `after` is the id of the last one shown.
+        """
         found = sorted(rows.values(), key=lambda row: (row.asked_at, row.id), reverse=True)
-        return found[:limit]
+        ids = [row.id for row in found]
+        behind = ids.index(after) + 1 if after in ids else 0
+        return found[behind : behind + limit]
 
     @routes.get("/v1/erasures/{erasure}", responses=problems(404))
     async def one(erasure: ErasureId) -> Erasure:

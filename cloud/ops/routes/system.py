@@ -22,8 +22,8 @@ from edgewake.cloud.ops.routes.shared import (
     page_of,
 )
 from edgewake.cloud.ops.tables.audit_ring import AuditEntry
+from edgewake.cloud.ops.tables.part_table import PartView
 from edgewake.cloud.ops.tables.past import Happening
-from edgewake.cloud.ops.tables.tables import PartView
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.ops.faults import FaultsView, Order
@@ -78,7 +78,11 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/parts", tags=["parts"])
     async def parts(limit: Limit = PAGE_DEFAULT, after: After = None) -> Page[PartView]:
-        """List the parts of the system as the supervisor last saw them."""
+        """List the parts of the system as the supervisor last saw them, or as each says itself.
+
+        Without a supervisor each part tells of itself every 5 s, and one that has said nothing for
+        20 s is `silent`. One that is gone for a day is forgotten.
+        """
         return page_of(
             names_after(tables.parts, after),
             lambda name: tables.parts[name],

@@ -31,6 +31,8 @@ class PreviewRows(BaseModel):
     """Rows; a window that may have earlier readings has `"complete": false`."""
     is_cut: bool
     """Whether more rows were omitted."""
+    units: dict[str, str] = {}
+    """Column → unit, as in a check."""
 
 
 class PreviewDesk:

@@ -11,12 +11,13 @@ from pydantic import BaseModel
 from edgewake.cloud.ops.letters.dead_letters import DeadLetterView
 from edgewake.cloud.ops.services.queries import QueryView
 from edgewake.cloud.ops.tables.devices import DeviceView
+from edgewake.cloud.ops.tables.part_table import STALE_MS, PartView
 from edgewake.cloud.ops.tables.past import Happening
-from edgewake.cloud.ops.tables.tables import PartView
 from edgewake.protocol.frames.stream import Stream
 from edgewake.protocol.leases.lease_record import Lease
 from edgewake.protocol.ops.alert import Alert, Note, NoteState, State
 from edgewake.protocol.ops.device import WAITS_CHARS_MAX
+from edgewake.protocol.ops.part_status import SILENT_MS
 from edgewake.protocol.ops.problem import Kind
 from edgewake.protocol.ops.query import QueryState
 
@@ -61,13 +62,9 @@ def problems_of(
         text = "the operations API is still reading its tables; what follows is incomplete"
         yield KnownProblem(kind="operations", name="operations", text=text)
     for part in parts:
-        if part.state == "unknown":
-            text = f"part {part.part}: nothing was heard of it for more than 10 s"
-            yield KnownProblem(kind="part", name=part.part, text=text)
-        elif part.state != "ready":
-            yield KnownProblem(
-                kind="part", name=part.part, text=f"part {part.part} is {part.state}"
-            )
+        wrong = _trouble_of_part(part)
+        if wrong:
+            yield KnownProblem(kind="part", name=part.part, text=f"part {part.part}{wrong}")
     for query in queries:
         trouble = _trouble_of(query)
         if trouble is not None:
@@ -77,6 +74,20 @@ def problems_of(
         text = f"{count} {what} refused within the last hour ({reason})"
         yield KnownProblem(kind="dead_letters", name=reason, text=text)
     yield from _disabled(leases)
+
+
+def _trouble_of_part(part: PartView) -> str:
+    """What is wrong with a part; empty where it is ready."""
+    match part.state:
+        case "ready":
+            return ""
+        case "unknown":
+            return f": nothing was heard of it for more than {STALE_MS // 1000} s"
+        case "silent":
+            return f": it has said nothing for more than {SILENT_MS // 1000} s"
+        case "hangs":
+            return f" hangs: {part.detail}"
+    return f" is {part.state}" + (f": {part.detail}" if part.detail else "")
 
 
 def alert_problems(alerts: Iterable[Alert], notes: Iterable[Note]) -> Iterator[KnownProblem]:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Final, Protocol
 
 from pydantic import BaseModel
@@ -19,9 +20,15 @@ from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import QueryError
-from edgewake.protocol.frames.stream import NameKind, Stream
+from edgewake.protocol.frames.stream import NameKind, Stream, unit_in
 from edgewake.protocol.names import is_reserved
-from edgewake.protocol.ops.query import Progress, QueryState, Registration, claim_of
+from edgewake.protocol.ops.query import (
+    Progress,
+    QueryState,
+    Registration,
+    claim_of,
+    units_of,
+)
 
 log = logging.getLogger("edgewake.ops")
 
@@ -57,6 +64,9 @@ class QueryView(BaseModel):
     """Bytes of that state; null where it has none, or has not reported yet."""
     keys: list[str] = []
     """The columns that identify a row together with its window; empty until it runs."""
+    units: dict[str, str] = {}
+    """Column → unit, of the columns that have the values of fields with one; empty until it runs.
+    What is counted or computed has none."""
     late: int = 0
     kept: float = 1.0
     """The share of readings that it computes now: less than 1 only where its header allows `shed`,
@@ -89,6 +99,8 @@ class CheckedQuery(BaseModel):
     """All streams that it reads, without joined tables."""
     columns: list[str]
     """Columns of its results, without `revision` and `final`."""
+    units: dict[str, str]
+    """Column → unit, of the columns that have the values of fields with one."""
     execution: str
     """`shared`: Spark computes it together with others; `dedicated`: the driver makes its rows."""
     why: str
@@ -107,10 +119,11 @@ def view(
     registration: Registration,
     progress: Progress | None,
     access_urls: Sequence[str],
+    streams: Mapping[str, Stream],
     *,
     with_text: bool = False,
 ) -> QueryView:
-    """Joins a registration with its progress.
+    """Joins a registration with its progress, and its columns with the units of `streams`.
 
     Progress from before the registration belongs to an earlier query of the same name.
     """
@@ -121,9 +134,10 @@ def view(
         "state": QueryState.PAUSED if registration.paused else QueryState.STARTING
     }
     if progress is not None:
-        facts |= progress.model_dump(exclude={"query", "reached", "quarantined"}) | {
+        facts |= progress.model_dump(exclude={"query", "reached", "quarantined", "measures"}) | {
             "state": _state(registration, progress.state),
             "streams": list(progress.reached) or [progress.stream],
+            "units": units_of(progress.measures, partial(unit_in, streams)),
         }
     return QueryView.model_validate(
         facts
@@ -168,6 +182,8 @@ class Checked(Protocol):
     def streams(self) -> tuple[str, ...]: ...
     @property
     def columns(self) -> tuple[str, ...]: ...
+    @property
+    def measures(self) -> Mapping[str, tuple[str, ...]]: ...
     @property
     def execution(self) -> str: ...
     @property
@@ -228,16 +244,16 @@ class QueryService:
     def check(self, text: str) -> CheckedQuery:
         """Checks a query file. Raises Problem with all its errors."""
         try:
-            return _described(self._check(text, self._tables.streams))
+            return self._described(self._check(text, self._tables.streams))
         except QueryError as error:
             raise _refused(error) from error
 
     def _registrable(self, text: str) -> CheckedQuery:
         """Checks a query whose stream may be missing: the analysis waits for it."""
         try:
-            return _described(self._check(text, self._tables.streams))
+            return self._described(self._check(text, self._tables.streams))
         except NotThereYet as error:
-            return _described(error.found)
+            return self._described(error.found)
         except QueryError as error:
             raise _refused(error) from error
 
@@ -408,23 +424,24 @@ class QueryService:
             registration,
             self._tables.progress.get(registration.name),
             self._access_urls,
+            self._tables.streams,
             with_text=with_text,
         )
 
-
-def _described(found: Checked) -> CheckedQuery:
-    return CheckedQuery(
-        name=found.name,
-        stream=found.stream,
-        streams=list(found.streams),
-        columns=list(found.columns),
-        execution=found.execution,
-        why=found.why,
-        plan=list(found.plan),
-        cost=found.cost,
-        rows=found.rows,
-        cost_max=found.cost_max,
-    )
+    def _described(self, found: Checked) -> CheckedQuery:
+        return CheckedQuery(
+            name=found.name,
+            stream=found.stream,
+            streams=list(found.streams),
+            columns=list(found.columns),
+            units=units_of(found.measures, partial(unit_in, self._tables.streams)),
+            execution=found.execution,
+            why=found.why,
+            plan=list(found.plan),
+            cost=found.cost,
+            rows=found.rows,
+            cost_max=found.cost_max,
+        )
 
 
 def _refused(error: QueryError) -> Problem:

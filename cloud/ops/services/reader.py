@@ -35,7 +35,6 @@ from edgewake.cloud.ops.letters.dead_letters import DeadLetterIndex
 from edgewake.cloud.ops.tables import audit_ring, past
 from edgewake.cloud.ops.tables.tables import (
     ANSWERS_TOPIC,
-    PARTS_STREAM,
     REQUESTS_TOPIC,
     Change,
     TopicOffsets,
@@ -67,18 +66,18 @@ TABLES: Final = (
     topics.ENDINGS,
     topics.PROBLEMS,
 )
-PARTS_TOPIC: Final = topics.stream_topic(PARTS_STREAM)
 BATCH_MAX: Final = 200
 """The most changes that the event loop applies at once; 200 devices take some 5 ms."""
 AWAITED: Final = {
-    PARTS_TOPIC: 500,
+    topics.PARTS: 5_000,
     ANSWERS_TOPIC: 1_000_000,
     REQUESTS_TOPIC: 1_000_000,
     topics.HISTORY: past.ENTRIES_MAX,
     topics.AUDIT: audit_ring.ENTRIES_MAX,
 }
 """Streams that exist once somebody has published on them → how many records of each partition are
-read at the start. For part states that is a minute; for devices' answers and requests nearly all,
+read at the start. For part states that is ten minutes of a supervisor, and an hour of seven parts
+that tell of themselves; for devices' answers and requests nearly all,
 because some came while no server ran."""
 LOOK_EVERY_S: Final = 5.0
 """Seconds between checks for new topics and their offsets."""

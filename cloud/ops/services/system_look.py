@@ -22,8 +22,9 @@ from edgewake.cloud.ops.services.problems import (
 )
 from edgewake.cloud.ops.services.queries import QueryService, QueryView
 from edgewake.cloud.ops.tables.device_table import Mark
+from edgewake.cloud.ops.tables.part_table import PartView
 from edgewake.cloud.ops.tables.past import Past
-from edgewake.cloud.ops.tables.tables import OpsTables, PartView
+from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.protocol.clock import Clock
 
 LETTERS_LOOKED_AT: Final = 100

@@ -14,7 +14,12 @@ from edgewake.cloud.ops.tables.devices import DevicePresence
 from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.protocol.ops.query import Progress, QueryState
 
-PART_STATES: Final = frozenset({"starting", "ready", "restarting", "stopped", "failed", "unknown"})
+PART_STATES: Final = frozenset(
+    {
+        "starting", "ready", "restarting", "stopped", "failed", "unknown", "not ready", "hangs",
+        "silent",
+    }
+)  # fmt: skip
 
 
 class TablesCollector(Collector):

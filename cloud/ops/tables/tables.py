@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
@@ -20,6 +21,7 @@ from edgewake.cloud.ops.tables.device_commands import CommandTable
 from edgewake.cloud.ops.tables.device_table import DeviceTable, Event
 from edgewake.cloud.ops.tables.flow import Flow
 from edgewake.cloud.ops.tables.name_index import NameIndex
+from edgewake.cloud.ops.tables.part_table import PartTable
 from edgewake.cloud.ops.tables.rates import StreamRates
 from edgewake.cloud.ops.tables.requests import RequestTable
 from edgewake.cloud.ops.tables.shared_reads import SharedReads
@@ -27,7 +29,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.downlink.downlink import ANSWERS, REQUESTS
 from edgewake.protocol.frames import record as records
 from edgewake.protocol.frames.dead_letter import DeadLetter, known_reason
-from edgewake.protocol.frames.stream import NameKind, Stream, StreamTable
+from edgewake.protocol.frames.stream import NameKind, Stream, StreamTable, unit_in
 from edgewake.protocol.leases import lease_record
 from edgewake.protocol.leases.lease_record import Lease
 from edgewake.protocol.ops.board import Board
@@ -39,16 +41,11 @@ from edgewake.protocol.ops.preview import Preview
 from edgewake.protocol.ops.problem import ProblemRecord
 from edgewake.protocol.ops.publication import Publication
 from edgewake.protocol.ops.pushed_maps import PushedMaps
-from edgewake.protocol.ops.query import Progress, Registration
+from edgewake.protocol.ops.query import Progress, Registration, units_of
 from edgewake.protocol.ops.repair import Repair
 
-PARTS_STREAM: Final = "part_status"
 ANSWERS_TOPIC: Final = topics.stream_topic(ANSWERS)
 REQUESTS_TOPIC: Final = topics.stream_topic(REQUESTS)
-PARTS_MAX: Final = 200
-"""The most parts; reports of further ones are skipped and counted as unreadable."""
-PART_STALE_MS: Final = 10_000
-"""ms without a report after which a part is `unknown`; the supervisor reports every 2 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +58,6 @@ class Change:
     headers: Sequence[tuple[str, bytes | None]] = ()
     offset: int = 0
     partition: int = 0
-
-
-class PartView(BaseModel):
-    """A part as the supervisor last saw it."""
-
-    part: str
-    state: str
-    """starting, ready, restarting, stopped, failed; unknown when the supervisor is silent."""
-    seen_at: int
-    pid: int | None = None
-    restarts: int | None = None
-    rss_mib: float | None = None
-    cpu_percent: float | None = None
-    uptime_s: float | None = None
-    version: str | None = None
-    """The installed version from which the supervisor starts parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +105,7 @@ class OpsTables:
     shared: SharedReads = field(default_factory=SharedReads)
     """Deliveries to webhooks and groups that share streams."""
     clients: ClientTable = field(default_factory=ClientTable)
-    parts: dict[str, PartView] = field(default_factory=dict)
+    parts: PartTable = field(default_factory=PartTable)
     offsets: Mapping[str, TopicOffsets] = field(default_factory=dict)
     """Topic → its offsets, for topics that exist now."""
     unsequenced: int | None = None
@@ -151,6 +132,17 @@ class OpsTables:
             and progress.watermark is not None
             and progress.updated_at >= one.registered_at
         }
+
+    @property
+    def units(self) -> dict[str, dict[str, str]]:
+        """Returns stream or query → column → unit, of the columns that have one."""
+        found = {
+            name: {field: info.unit for field, info in stream.fields.items() if info.unit}
+            for name, stream in self.streams.items()
+        }
+        for name, progress in self.progress.items():
+            found[name] = units_of(progress.measures, partial(unit_in, self.streams))
+        return {name: units for name, units in found.items() if units}
 
     def apply(self, change: Change, *, now: int) -> list[Event]:
         """Applies a record and returns its live events."""
@@ -198,7 +190,7 @@ class OpsTables:
             case topics.DEAD:
                 return self._dead_letter(change)
             case _:
-                return self._of_stream(change)
+                return self._of_stream(change, now)
 
     def _quietly(self, change: Change) -> None:
         """Applies rows that make no event."""
@@ -209,13 +201,13 @@ class OpsTables:
         }[change.topic]
         put(change.key, change.value)
 
-    def _of_stream(self, change: Change) -> Iterable[Event]:
+    def _of_stream(self, change: Change, now: int) -> Iterable[Event]:
         if change.topic == ANSWERS_TOPIC:
             self._answers(change)
         elif change.topic == REQUESTS_TOPIC:
             self._requests(change)
         else:
-            return self._parts(change)
+            return self._parts(change, now)
         return ()
 
     def _stream(self, change: Change) -> None:
@@ -352,30 +344,16 @@ class OpsTables:
         ):
             self.down.on_answer(reading)
 
-    def _parts(self, change: Change) -> Iterator[Event]:
-        if change.value is None:
-            return
-        for reading in records.readings(records.decode(change.value)):
-            part = PartView.model_validate(reading | {"seen_at": reading["received_at"]})
-            before = self.parts.get(part.part)
-            if before is None and len(self.parts) >= PARTS_MAX:
-                raise ValueError("too many parts")
-            self.parts[part.part] = part
-            if before is None or (before.state, before.pid, before.restarts) != (
-                part.state,
-                part.pid,
-                part.restarts,
-            ):
-                yield {"kind": "part", **part.model_dump(mode="json")}
+    def _parts(self, change: Change, now: int) -> Iterator[Event]:
+        if change.value is not None:
+            for reading in records.readings(records.decode(change.value)):
+                yield from self.parts.put(reading, now=now)
 
     def look(self, *, now: int) -> tuple[list[Event], bool]:
         """Returns events of what became offline, silent or unknown, and whether more are due."""
         events, is_more = self.devices.look(now=now)
         self.clients.look(now)
-        for name, part in self.parts.items():
-            if now - part.seen_at > PART_STALE_MS and part.state != "unknown":
-                self.parts[name] = stale = part.model_copy(update={"state": "unknown"})
-                events.append({"kind": "part", **stale.model_dump(mode="json")})
+        events.extend(self.parts.look(now=now))
         return events, is_more
 
     def sample(

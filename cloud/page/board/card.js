@@ -7,7 +7,8 @@ import { age, clock, value, words } from "../live/format.js";
 import { PlaceMap } from "../live/map.js";
 import { Series } from "../live/model.js";
 import { Bars, Gauge, States, Top } from "./kinds.js";
-import { chosen, nameOf, newest, titleOf } from "./model.js";
+import { LinesChart } from "../live/lines.js";
+import { chosen, linesOf, nameOf, newest, titleOf } from "./model.js";
 
 const ROWS_MAX = 100; /* rows of a table; more are on the page of the stream or query */
 
@@ -18,11 +19,14 @@ export const hasOwn = (card) => card.kind === "chart" && Boolean(card.device || 
 /** The devices of such a card. */
 export const devicesOf = ({ device, group, members }) => (device ? [device] : group ? (members ?? []) : null);
 
-/** `past`: {steps, span} of a chart that shows another time than the last minutes; null while it is asked for.
-    `before`: steps of the last minutes, for what the models do not have. */
-export function BoardCard({ card, live, now, past, before = [] }) {
+/** `charts`: of each line of a chart, in their order: `past`, {steps, span} of another time than the last minutes, null while it is asked for, and
+    `before`, steps of the last minutes, for what the models do not have. */
+export function BoardCard({ card, live, now, charts = [] }) {
   if (card.kind === "text") return html`${card.title && html`<h2>${card.title}</h2>`}<p class="board-text" tabindex="0" role="region" aria-label=${card.title || "Text"}>${card.text}</p>`;
   const model = live.streams.get(card.source) ?? live.queries.get(card.source);
+  const lines = linesOf(card);
+  if (model && lines.length > 1) return html`<${Several} card=${card} model=${model} lines=${lines} live=${live} now=${now} charts=${charts} />`;
+  const { past, before = [] } = charts[0] ?? {};
   const rows = model ? rowsOf(model, card) : [];
   const heard = model?.heardAt;
   const unit = card.kind === "chart" && model ? model.unitOf(card.field) : ""; /* a chart's numbers stand on its axis */
@@ -31,6 +35,25 @@ export function BoardCard({ card, live, now, past, before = [] }) {
   const beside = [unit, heard ? age(now - heard) : "", sinceOf(steps, now)].filter(Boolean).join(", ");
   return html`<h2 title=${titleOf(card)}>${titleOf(card)} <small>${beside}</small></h2>
     ${rows.length === 0 ? html`<p class="quiet">${model?.heardAt && (card.device || card.group) ? `Nothing of ${card.device || card.group} in the last minutes.` : "Nothing came in the last minutes."}</p>` : html`<${Content} card=${card} model=${model} rows=${rows} steps=${steps} now=${now} />`}`;
+}
+
+/** A chart of several lines: of devices, each in its colour, or of fields. */
+function Several({ card, model, lines, live, now, charts }) {
+  const past = charts.map((one) => one.past).filter((one) => one !== undefined);
+  const fault = past.find((one) => one?.fault)?.fault;
+  const stepsAt = (line, i) => (past.length ? past[i].steps : joined(charts[i]?.before ?? [], stepsOf(model, line, rowsOf(model, line), live)));
+  const isOfDevices = card.devices?.length > 1;
+  const hasFields = card.fields?.length > 0;
+  const shown = past.includes(null) || fault ? [] : lines.map((line, i) => ({
+    name: isOfDevices && !hasFields ? line.device : `${isOfDevices ? line.device : ""} ${line.field}`,
+    label: [isOfDevices && line.device, hasFields && words(line.field)].filter(Boolean).join(", "),
+    unit: model.unitOf(line.field), steps: stepsAt(line, i),
+  }));
+  const head = html`<h2 title=${titleOf(card)}>${titleOf(card)} <small>${!past.length && model.heardAt ? age(now - model.heardAt) : ""}</small></h2>`;
+  if (fault) return html`${head}<p class="fault" role="alert">${fault}</p>`;
+  if (past.includes(null)) return html`${head}<p class="quiet" role="status">loading…</p>`;
+  if (shown.every(({ steps }) => steps.length === 0)) return html`${head}<p class="quiet">${past.length ? "Nothing in this time." : "Nothing came in the last minutes."}</p>`;
+  return html`${head}<${LinesChart} lines=${shown} title=${titleOf(card)} span=${past[0]?.span} />`;
 }
 
 function Past({ past, field }) {

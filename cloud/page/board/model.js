@@ -56,8 +56,16 @@ const BARS_MAX = 50; /* of one card */
 const TOP_MAX = 10;
 const OF_A_ROW = new Set(["query", "window_start", "window_end", "revision", "final", "complete"]);
 
-/** Which of some rows a card shows: of one device, of the members of its group, or all. */
-export function chosen(rows, { device, group, members }) {
+/** The lines of a chart, each as a card of its own: of each of its devices each of its fields. Of other cards none. */
+export function linesOf(card) {
+  if (card.kind !== "chart") return [];
+  const devices = card.devices?.length ? card.devices : [card.device ?? null];
+  return devices.flatMap((device) => [card.field, ...(card.fields ?? [])].map((field) => ({ ...card, field, device, fields: [], devices: [] })));
+}
+
+/** Which of some rows a card shows: of one device or some, of the members of its group, or all. */
+export function chosen(rows, { device, devices, group, members }) {
+  if (devices?.length) return rows.filter((row) => devices.includes(row.device));
   if (device) return rows.filter((row) => row.device === device);
   if (!group) return rows;
   const wanted = new Set(members ?? []);
@@ -113,11 +121,11 @@ export function scaleOf(model, rows, { field, low, high }) {
 }
 
 /** What a card is called where nobody named it. */
-export function titleOf({ title, kind, source, field, device, group }) {
+export function titleOf({ title, kind, source, field, fields = [], device, devices = [], group }) {
   if (title) return title;
   if (kind === "text") return "";
-  const what = field ? field.replaceAll("_", " ") : source;
-  const who = device || group;
+  const what = field ? [field, ...fields].join(" and ").replaceAll("_", " ") : source;
+  const who = devices.join(", ") || device || group;
   return who ? `${what}, ${who}` : field ? `${what}, ${source}` : what;
 }
 

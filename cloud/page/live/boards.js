@@ -2,7 +2,7 @@
 
 import { html, useEffect, useState } from "../vendor/htm/standalone.module.js";
 import { BoardCard, devicesOf, hasOwn, ownKey } from "../board/card.js";
-import { titleOf } from "../board/model.js";
+import { linesOf as chartLines, titleOf } from "../board/model.js";
 import { Series } from "./model.js";
 import { linesOf } from "./past.js";
 
@@ -71,7 +71,7 @@ export class OwnSeries {
 
   /** From now on those of these cards, each with its past. `isStream(name)`: not a query, whose windows its model keeps. */
   follow(cards, isStream) {
-    const charts = cards.filter(({ kind, source }) => kind === "chart" && isStream(source));
+    const charts = cards.flatMap(chartLines).filter(({ source }) => isStream(source));
     this.wanted = [...new Map(charts.map((card) => [ownKey(card), { ...card, devices: hasOwn(card) ? new Set(devicesOf(card)) : null }])).entries()];
     for (const key of this.series.keys()) if (!this.wanted.some(([one]) => one === key)) this.series.delete(key);
     for (const [key, card] of this.wanted) if (!this.series.has(key)) this.#begin(key, card);

@@ -90,11 +90,12 @@ function Rows({ query, rows }) {
   if (names.length === 1 && numbers.length > 0) {
     const shown = window.toSorted((a, b) => b[numbers[0]] - a[numbers[0]]).slice(0, BARS_MAX);
     const most = Math.max(...shown.map((row) => Math.abs(row[numbers[0]])), 1e-12);
+    const unit = query.unitOf(numbers[0]);
     return html`${title}<ol class="bars" aria-label=${words(numbers[0])}>${shown.map((row) => html`<li data-final=${query.isFinal(row)}>
-      <i style=${{ width: `${(100 * Math.abs(row[numbers[0]])) / most}%` }}></i><span>${row[names[0]]}</span><b>${value(row[numbers[0]])}</b></li>`)}</ol>
+      <i style=${{ width: `${(100 * Math.abs(row[numbers[0]])) / most}%` }}></i><span>${row[names[0]]}</span><b>${value(row[numbers[0]])}${unit && html`<small>\u2009${unit}</small>`}</b></li>`)}</ol>
       <p class="quiet">${words(numbers[0])}</p>`;
   }
-  return html`${title}<${Table} rows=${rows.slice(0, ROWS_MAX)} columns=${columns} isFinal=${(row) => query.isFinal(row)} caption=${query.name} />`;
+  return html`${title}<${Table} rows=${rows.slice(0, ROWS_MAX)} columns=${columns} isFinal=${(row) => query.isFinal(row)} unitOf=${(name) => query.unitOf(name)} caption=${query.name} />`;
 }
 
 const WINDOW = new Set(["query", "window_start", "window_end", "revision", "final", "complete"]);

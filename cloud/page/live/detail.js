@@ -8,7 +8,7 @@ import { PlaceMap } from "./map.js";
 import { KEPT_MS } from "./model.js";
 import { usePlot } from "./plot.js";
 
-const CHART_HEIGHT = 160;
+export const CHART_HEIGHT = 160;
 const DAY_MS = 86_400_000;
 const DEVICES_SHOWN = 100; /* rows of the table of devices */
 
@@ -31,7 +31,7 @@ export function QueryPage({ query }) {
   const rows = query.rows.map((row) => ({ window: clock(row.window_end), ...row }));
   return html`<nav class="crumbs"><a href="#/">Live</a> › ${query.name}</nav>
     <section class="card"><h2>Newest windows</h2>${rows.length ? html`<${Table} rows=${rows} columns=${["window", ...columnsOf(query.rows), "revision"]}
-      isFinal=${(row) => query.isFinal(row)} caption=${query.name} />` : html`<p class="quiet">No window yet.</p>`}</section>`;
+      isFinal=${(row) => query.isFinal(row)} unitOf=${(name) => query.unitOf(name)} caption=${query.name} />` : html`<p class="quiet">No window yet.</p>`}</section>`;
 }
 
 export const deviceHref = (device) => `#/devices/${encodeURIComponent(device)}`;
@@ -50,7 +50,7 @@ const SHORT_MS = 60_000; /* a line that lacks less than it is whole */
 const PAUSES = 4; /* usual pauses between two points, after which nothing is drawn between them */
 
 /** Points with an empty one in each hole, so that no line says what was not measured. */
-function withGaps(steps) {
+export function withGaps(steps) {
   const pauses = steps.slice(1).map((step, i) => step[0] - steps[i][0]).sort((a, b) => a - b);
   const hole = PAUSES * pauses[Math.floor(pauses.length / 2)];
   return steps.flatMap((step, i) => (i > 0 && step[0] - steps[i - 1][0] > hole ? [[steps[i - 1][0] + 1, null, null, null], step] : [step]));
@@ -84,22 +84,30 @@ function hatch({ ctx, bbox, valToPos }, gaps) {
   ctx.restore();
 }
 
+/** How the times of an axis are written. `span`: [from, to] in ms; without it the last minutes. */
+export function hoursOf(span) {
+  const format = isLong(span) ? { month: "short", day: "numeric", hour: "2-digit", hour12: false } : { hour: "2-digit", minute: "2-digit", hour12: false };
+  return (_, at) => at.map((s) => new Date(s * 1000).toLocaleString([], format));
+}
+
+const isLong = (span) => span && span[1] - span[0] > DAY_MS;
+
+/** From when to when an axis of time goes, in s. */
+export const scaleOf = (span) => () => (span ? [span[0] / 1000, span[1] / 1000] : [(Date.now() - KEPT_MS) / 1000, Date.now() / 1000]);
+
 /** A number over time: the mean as a line, least and most as a band. `steps`: [time, mean, least, most]; `span`: [from, to] in ms, without it the last minutes; `gaps`: what is missing, [from, to] each. */
 export function Chart({ steps, name, span, gaps = [] }) {
   const missing = useRef(gaps);
   missing.current = gaps;
   const shown = withGaps(steps);
-  const isLong = span && span[1] - span[0] > DAY_MS;
-  const format = isLong ? { month: "short", day: "numeric", hour: "2-digit", hour12: false } : { hour: "2-digit", minute: "2-digit", hour12: false };
-  const hour = (_, at) => at.map((s) => new Date(s * 1000).toLocaleString([], format));
   const edge = { stroke: "transparent", points: { show: false } };
   const element = usePlot({
     data: [shown.map((s) => s[0] / 1000), shown.map((s) => s[3]), shown.map((s) => s[2]), shown.map((s) => s[1])],
     key: `${name} ${span ?? ""}`,
     height: (box) => box.clientHeight || CHART_HEIGHT,
     options: (axis) => ({
-      axes: [{ ...axis, values: hour, space: isLong ? 90 : 60 }, { ...axis, size: 58 }],
-      scales: { x: { time: true, range: () => (span ? [span[0] / 1000, span[1] / 1000] : [(Date.now() - KEPT_MS) / 1000, Date.now() / 1000]) } },
+      axes: [{ ...axis, values: hoursOf(span), space: isLong(span) ? 90 : 60 }, { ...axis, size: 58 }],
+      scales: { x: { time: true, range: scaleOf(span) } },
       series: [{}, edge, edge, { stroke: themeColour("--cpu"), width: 2, label: name }],
       hooks: { drawAxes: [(drawn) => hatch(drawn, missing.current)] },
       bands: [{ series: [1, 2], fill: themeColour("--band") }],

@@ -1,13 +1,14 @@
 /* One device, for who only looks: a card of each of its streams, as far as its reader may see them, with its numbers and what it lost. */
 
-import { html } from "../vendor/htm/standalone.module.js";
+import { html, useState } from "../vendor/htm/standalone.module.js";
 import { sentence } from "../gaps.js";
 import { STATES } from "./cards.js";
 import { Chart, sinceOf } from "./detail.js";
+import { COLOURS, LinesChart } from "./lines.js";
 import { age, cell, moment, value, words } from "./format.js";
 import { PlaceMap } from "./map.js";
-import { StreamModel } from "./model.js";
-import { PAST_AGAIN_MS, precedeDevice, precedeLatest } from "./past.js";
+import { Series, StreamModel } from "./model.js";
+import { linesOf, PAST_AGAIN_MS, precedeDevice, precedeLatest } from "./past.js";
 
 const GAPS_SHOWN = 12;
 const LATEST_AGAIN_MS = 15_000; /* a reader may ask few streams at once for what is older than the last minutes */
@@ -18,6 +19,7 @@ export class DeviceModel {
     this.name = name;
     this.models = new Map(); /* stream -> a model that knows of this device alone */
     this.gaps = [];
+    this.beside = new Map(); /* "stream device" of others that it is compared with -> field -> series */
     this.waiting = 0; /* streams that did not answer yet what came lately */
     this.older = 0; /* streams of which an older reading is still looked for */
     this.isLeft = false; /* its page was left */
@@ -50,6 +52,17 @@ export class DeviceModel {
 
   take(event, now) {
     if (event.device === this.name && event.stream) this.#of(event.stream).take(event, now);
+    for (const [field, series] of this.beside.get(`${event.stream} ${event.device}`) ?? []) if (typeof event[field] === "number") series.take(event[field], event.t);
+  }
+
+  /** Keep the numbers of another device of a stream too, from its last minutes on. */
+  async compare(stream, device, fields) {
+    const key = `${stream} ${device}`;
+    if (this.beside.has(key)) return;
+    const lines = new Map(fields.map((field) => [field, new Series()]));
+    this.beside.set(key, lines);
+    const past = await linesOf(stream, fields, [device]).catch(() => null);
+    for (const [field, line] of past ?? []) lines.get(field).precede(line);
   }
 
   /** A gap of the device, once: what was read from the past comes again by the feed. Nothing came between the reading before it and its own time. */
@@ -91,13 +104,37 @@ function OfStream({ device, stream, infos, now }) {
   const unitOf = (field) => infos?.unitOf(field) ?? "";
   const numbers = stream.shown.filter(([, { kind, state: series }]) => kind === "number" && series.steps.length > 1);
   const missing = device.gaps.filter((gap) => gap.stream === stream.name).map((gap) => spanOf(gap, stream));
+  const [fields, setFields] = useState([]); /* that are laid into one chart */
+  const [others, setOthers] = useState([]); /* devices that it is compared with */
+  const together = numbers.filter(([field]) => fields.includes(field));
+  const linesIn = (field, series) => [device.name, ...others].map((name) => ({ name, label: name, unit: unitOf(field), steps: name === device.name ? series.steps : (device.beside.get(`${stream.name} ${name}`)?.get(field)?.steps ?? []) }));
   return html`<section class="card" aria-label=${`${device.name} on ${stream.name}`} role="group">
       <header class="head"><h2><i class="dot" data-state=${state} title=${STATES[state]}></i><a href=${`#/streams/${encodeURIComponent(stream.name)}`}>${stream.name}</a></h2>
         <p class="facts"><time data-state=${state} title=${moment(stream.heardAt)}>${age(now - stream.heardAt)}</time></p></header>
       <div class="fields">${stream.shown.map(([field]) => html`<${Latest} key=${field} name=${field} latest=${stream.devices.get(device.name)?.[field]} unit=${unitOf(field)} />`)}</div>
       ${stream.hasPlace && html`<${PlaceMap} stream=${stream} /><p class="quiet">${placeOf(stream.devices.get(device.name))}</p>`}</section>
-    ${numbers.length > 0 && html`<div class="charts">${numbers.map(([field, { state: series }]) => html`<section class="card" key=${field}>
-      <h2>${words(field)} <small>${[unitOf(field), stream.name, sinceOf(series.steps, now)].filter(Boolean).join(", ")}</small></h2><${Chart} steps=${series.steps} name=${field} gaps=${missing} /></section>`)}</div>`}`;
+    ${numbers.length > 0 && html`<section class="card"><${Together} device=${device} stream=${stream} infos=${infos} numbers=${numbers.map(([field]) => field)} fields=${fields} setFields=${setFields} others=${others} setOthers=${setOthers} />
+      ${together.length > 1 && html`<${LinesChart} title=${`${stream.name}, in one chart`} lines=${together.map(([field, { state: series }]) => ({ name: field, label: words(field), unit: unitOf(field), steps: series.steps }))} />`}</section>
+    <div class="charts">${numbers.map(([field, { state: series }]) => html`<section class="card" key=${field}>
+      <h2>${words(field)} <small>${[unitOf(field), stream.name, sinceOf(series.steps, now)].filter(Boolean).join(", ")}</small></h2>
+      ${others.length ? html`<${LinesChart} title=${words(field)} lines=${linesIn(field, series)} />` : html`<${Chart} steps=${series.steps} name=${field} gaps=${missing} />`}</section>`)}</div>`}`;
+}
+
+/** Which fields are laid into one chart, and with which devices of its stream this one is compared. */
+function Together({ device, stream, infos, numbers, fields, setFields, others, setOthers }) {
+  const id = `devices of ${stream.name}`;
+  const known = [...(infos?.devices.keys() ?? [])].filter((name) => name !== device.name && !others.includes(name));
+  const toggle = (field) => setFields(fields.includes(field) ? fields.filter((one) => one !== field) : [...fields, field]);
+  const add = ({ target }) => {
+    if (!known.includes(target.value)) return;
+    device.compare(stream.name, target.value, numbers);
+    setOthers([...others, target.value]);
+    target.value = "";
+  };
+  return html`<p class="together">
+    ${numbers.length > 1 && html`<span role="group" aria-label=${`Fields of ${stream.name} in one chart`}>In one chart: ${numbers.map((field) => html`<label key=${field}><input type="checkbox" checked=${fields.includes(field)} disabled=${!fields.includes(field) && fields.length >= COLOURS} onChange=${() => toggle(field)} /> ${words(field)}</label> `)}</span>`}
+    ${others.length < COLOURS - 1 && html`<label>Compare with <input list=${id} placeholder="another device" spellcheck=${false} autocomplete="off" aria-label=${`Compare with another device on ${stream.name}`} onChange=${add} onInput=${(event) => event.inputType === "insertReplacementText" && add(event)} /></label><datalist id=${id}>${known.map((name) => html`<option value=${name} />`)}</datalist>`}
+    ${others.map((name) => html`<button type="button" key=${name} onClick=${() => setOthers(others.filter((one) => one !== name))} aria-label=${`Compare with ${name} no more`}>${name} ×</button>`)}</p>`;
 }
 
 function Latest({ name, latest, unit }) {

@@ -215,6 +215,7 @@ export class QueryModel {
     this.name = name;
     this.windows = new Windows(DEVICES_MAX);
     this.windows.keys = keys ?? null;
+    this.units = {}; /* column -> unit, as the server says */
     this.finalTo = null;
     this.heardAt = null;
   }
@@ -234,9 +235,9 @@ export class QueryModel {
     return this.windows.all;
   }
 
-  /** Columns of results have no units. */
-  unitOf() {
-    return "";
+  /** The unit of a column: that of the field whose values it has; empty for what is counted or computed. */
+  unitOf(column) {
+    return unitSaid(this.units[column] ?? "");
   }
 
   /** Its group columns; null: not known. */
@@ -263,10 +264,10 @@ export class Live {
   know(list) {
     const names = new Set(list.map(({ name }) => name));
     for (const kept of [this.streams, this.queries]) for (const name of kept.keys()) if (!names.has(name)) kept.delete(name);
-    for (const { name, kind, keys, fields, state, of_system: isOfSystem } of list) {
+    for (const { name, kind, keys, fields, units, state, of_system: isOfSystem } of list) {
       if (kind === "query") {
         if (!this.queries.has(name)) this.queries.set(name, new QueryModel(name, keys));
-        this.queries.get(name).state = state;
+        Object.assign(this.queries.get(name), { state, units: units ?? {} });
       } else {
         if (!this.streams.has(name)) this.streams.set(name, new StreamModel(name));
         Object.assign(this.streams.get(name), { infos: fields ?? {}, isOfSystem });

@@ -3,9 +3,10 @@
 import { html, useEffect, useState } from "../vendor/htm/standalone.module.js";
 import { duration } from "../dom.js";
 import { clock, moment, unitSaid, value as short } from "../live/format.js";
-import { api, enc, get } from "./api.js";
+import { boundOf, CHOICE, Choices, ChoiceTrial, keepQuery, madeOf } from "./alert_choices.js";
+import { api, enc, get, getAll } from "./api.js";
 import { headersOf } from "./deliveries.js";
-import { Ago, Do, Loaded, Rows, State, useLoaded } from "./ui.js";
+import { Ago, Choice, Do, Loaded, Rows, State, useLoaded } from "./ui.js";
 
 const KINDS = [
   ["stream", "Readings of a stream"],
@@ -43,7 +44,7 @@ function formOf(rule) {
 export function RuleForm({ name, params }) {
   const loaded = useLoaded(async () => {
     const [streams, queries, destinations, rule] = await Promise.all([
-      get("/v1/streams?limit=500"), get("/v1/queries?limit=500"), get("/v1/destinations?limit=500"), name ? get(`/v1/alerts/${enc(name)}`) : null,
+      getAll("/v1/streams"), getAll("/v1/queries"), getAll("/v1/destinations"), name ? get(`/v1/alerts/${enc(name)}`) : null,
     ]);
     return { streams: streams.items, queries: queries.items, destinations: destinations.items, rule: rule?.rule };
   }, `form ${name}`);
@@ -57,14 +58,30 @@ function Form({ name, params, streams, queries, destinations, rule }) {
   });
   const [version, setVersion] = useState(rule?.version ?? 0);
   const [fault, setFault] = useState(null);
+  const [choice, setChoice] = useState(CHOICE);
+  const [kept, setKept] = useState(null); /* the query that this form made */
   const set = (part) => setForm((before) => ({ ...before, ...part }));
   const field = (key) => ({ value: form[key], onInput: ({ target }) => set({ [key]: target.value }) });
   const stream = streams.find((one) => one.name === form.stream);
+  const query = queries.find((one) => one.name === form.query);
   const fields = form.kind === "stream" ? Object.keys(stream?.fields ?? {}) : [];
-  const isData = form.kind === "stream" || form.kind === "query";
+  const infos = stream?.fields ?? {};
+  const isMade = form.kind === "stream" && choice.how !== "bound"; /* does the form make a query? */
+  const isData = (form.kind === "stream" || form.kind === "query") && !isMade;
+  const made = isMade ? madeOf(choice, { stream: form.stream, rule: name ?? form.name, infos }) : null;
+  const choose = (part) => {
+    const next = { ...choice, ...part };
+    setChoice(next);
+    if (next.how === "bound" && Object.keys(part).some((key) => key !== "how")) set(boundOf(next, infos));
+  };
   const save = async () => {
     try {
-      await api("PUT", `/v1/alerts/${enc(name ?? form.name)}?version=${version}`, ruleOf(form));
+      if (isMade && !made) throw new Error("When: expected a choice in each field");
+      if (made) {
+        await keepQuery(made, kept === made.name);
+        setKept(made.name);
+      }
+      await api("PUT", `/v1/alerts/${enc(name ?? form.name)}?version=${version}`, ruleOf({ ...form, ...made?.rule }));
       location.hash = `#/alerts/${enc(name ?? form.name)}`;
     } catch (error) {
       setFault(error);
@@ -84,6 +101,7 @@ function Form({ name, params, streams, queries, destinations, rule }) {
         ${form.kind === "problems" && html`<div class="choices" role="group" aria-label="Kinds of problems">${PROBLEMS.map((one) => html`<label><input type="checkbox" checked=${form.problems.includes(one)} onChange=${() => set({ problems: toggled(form.problems, one) })} /> ${one.replace("_", " ")}</label>`)}<small>none chosen: all</small></div>`}
       </fieldset>
       <fieldset><legend>When</legend>
+        ${form.kind === "stream" && html`<${Choices} choice=${choice} infos=${infos} set=${choose} made=${made} />`}
         ${isData && html`<label>Condition <input required placeholder="temperature > 30" spellcheck=${false} list="fields" ...${field("when")} /></label>
           ${fields.length > 0 && html`<p class="hints">Fields: ${fields.map((one) => html`<button type="button" onClick=${() => set({ when: form.when ? `${form.when} ${one}` : `${one} > `, value: form.value || one })}>${one}</button> `)}</p>`}
           <label>Over when <input placeholder="as soon as the condition is false" spellcheck=${false} ...${field("until")} /></label>
@@ -107,13 +125,10 @@ function Form({ name, params, streams, queries, destinations, rule }) {
       </fieldset>
       <p class="actions"><button class="primary">${name ? "Replace" : "Make the rule"}</button></p>
       <div role="status">${fault && html`<p class="fault">${fault.message} ${fault.status === 409 && html`<button type="button" onClick=${takeTheirs}>Load that version</button>`}</p>`}</div>
-    </form><${TrialCard} form=${form} unit=${unitSaid(stream?.fields[form.value]?.unit ?? "")} /></div>`;
+    </form>${isMade ? html`<${ChoiceTrial} choice=${choice} made=${made} />` : html`<${TrialCard} form=${form} unit=${unitSaid((form.kind === "query" ? query?.units[form.value] : stream?.fields[form.value]?.unit) ?? "")} />`}</div>`;
 }
 
 const toggled = (list, one) => (list.includes(one) ? list.filter((other) => other !== one) : [...list, one]);
-
-const Choice = ({ label, names, none, value, onInput }) => html`<label>${label} <select aria-label=${label} value=${value} onChange=${onInput}>
-  ${none && html`<option value="">${none}</option>`}${names.map((one) => html`<option value=${one}>${one}</option>`)}</select></label>`;
 
 /** A time as a number and a unit; 0 is none. */
 function Time({ label, value, onChange }) {
@@ -204,7 +219,7 @@ function TrialChart({ trial: { steps, begin, end }, unit }) {
 const NOBODY = { name: "", address: "", headers: "" };
 
 export function Destinations() {
-  const loaded = useLoaded(() => get("/v1/destinations?limit=500"), "destinations");
+  const loaded = useLoaded(() => getAll("/v1/destinations"), "destinations");
   const [form, setForm] = useState(NOBODY);
   const [secret, setSecret] = useState(null);
   const isHook = /^https?:/.test(form.address);

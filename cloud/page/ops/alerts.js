@@ -4,7 +4,7 @@ import { html, useState } from "../vendor/htm/standalone.module.js";
 import { duration } from "../dom.js";
 import { clock, local, moment, unitSaid, words } from "../live/format.js";
 import { Destinations, RuleForm } from "./alert_form.js";
-import { api, enc, get } from "./api.js";
+import { api, enc, get, getAll } from "./api.js";
 import { Ago, Do, Facts, Loaded, Rows, useLoaded } from "./ui.js";
 
 const GROUPS = [
@@ -36,8 +36,8 @@ function Raised() {
 }
 
 function Rules() {
-  const loaded = useLoaded(() => get("/v1/alerts?limit=500"), "rules");
-  return html`<h2 class="gap">Rules</h2><${Loaded} loaded=${loaded} empty=${html`No rule yet. <a href="#/alerts?new=1">Make the first one</a>, or keep rules in a file: <code>edgewake alert apply FILE</code>`}>${({ items }) => html`<${Rows} caption="Rules" rows=${items} columns=${[
+  const loaded = useLoaded(() => getAll("/v1/alerts"), "rules");
+  return html`<h2 class="gap">Rules</h2><${Loaded} loaded=${loaded} empty=${html`No rule yet. <a href="#/alerts?new=1">Make the first one</a>, or keep rules in a file: <code>edgewake alert apply FILE</code>`}>${({ items, total }) => html`<${Rows} caption="Rules" rows=${items} total=${total} finds=${(row) => `${row.name} ${row.text} ${row.looks_at}`} columns=${[
     ["name", "rule", { view: ({ name }) => html`<a href=${`#/alerts/${enc(name)}`}>${name}</a>` }],
     ["text", "what is wrong", { view: ({ text }) => text || "–" }],
     ["looks_at", "looks at"],

@@ -2,8 +2,8 @@
 
 import { html, useEffect, useRef, useState } from "../vendor/htm/standalone.module.js";
 import { Table } from "../live/cards.js";
-import { counted, instant } from "../live/format.js";
-import { api, enc, get } from "./api.js";
+import { counted, instant, unitSaid } from "../live/format.js";
+import { api, enc, get, getAll } from "./api.js";
 import { faultsOf, SqlEditor } from "./editor.js";
 import { Loaded, useLoaded } from "./ui.js";
 
@@ -19,7 +19,7 @@ function firstOf(streams) {
 
 export function Ask({ params }) {
   const asked = params.get("sql");
-  const loaded = useLoaded(async () => ({ first: asked ?? firstOf(await get("/v1/streams?limit=500").then(({ items }) => items, () => [])) }), `first ${asked}`, LOOK_MS);
+  const loaded = useLoaded(async () => ({ first: asked ?? firstOf(await getAll("/v1/streams").then(({ items }) => items, () => [])) }), `first ${asked}`, LOOK_MS);
   return html`<${Loaded} loaded=${loaded}>${({ first }) => html`<${Question} first=${first} />`}<//>`;
 }
 
@@ -47,12 +47,13 @@ function Question({ first }) {
   };
   const { answer, faults, began } = state;
   const columns = answer ? keysOf(answer.columns) : [];
+  const unitOf = (name) => unitSaid(answer.columns[columns.indexOf(name)].unit);
   const rows = answer?.rows.map((row) => Object.fromEntries(answer.columns.map(({ type }, i) => [columns[i], shown(row[i], type)])));
   return html`<section class="card"><${SqlEditor} id="sql" label="One SELECT over streams, queries and summaries, past and present" first=${first} faults=${faults} onText=${write} onSend=${ask} />
       <p class="actions"><button type="button" class="primary" disabled=${began !== null} onClick=${ask}>Ask</button>
         ${began === null ? html`<small>Ctrl + Enter</small>` : html`<button type="button" onClick=${() => stopper.current?.abort()}>Stop</button><${Waiting} since=${began} />`}</p></section>
     ${answer && html`<section class="card" aria-busy=${began !== null}><h2>Answer <small>${counted(rows.length, "rows")} in ${answer.seconds.toFixed(2)} s${answer.is_cut ? ", there are more" : ""}</small></h2>
-      ${rows.length ? html`<div class="console answer"><${Table} rows=${rows} columns=${columns} caption="Answer" /></div>` : html`<p class="quiet">No row is like that.</p>`}
+      ${rows.length ? html`<div class="console answer"><${Table} rows=${rows} columns=${columns} unitOf=${unitOf} caption="Answer" /></div>` : html`<p class="quiet">No row is like that.</p>`}
       <p class="quiet">${stands(answer)}${answer.columns.some(({ type }) => isTime(type)) && ` Times are those of ${Intl.DateTimeFormat().resolvedOptions().timeZone}.`}</p></section>`}`;
 }
 

@@ -1,14 +1,14 @@
 /* Boards: the list, and one of them: looked at, put together by mouse or keyboard, saved with a version. */
 
 import { html, useEffect, useRef, useState } from "../vendor/htm/standalone.module.js";
-import { api, enc, get } from "./api.js";
+import { api, enc, get, getAll } from "./api.js";
 import { BoardCard, devicesOf, hasOwn, ownKey } from "../board/card.js";
-import { added, change, COLUMNS, draft, KINDS, settled, suited, titleOf, undone } from "../board/model.js";
+import { added, change, COLUMNS, draft, KINDS, linesOf, settled, suited, titleOf, undone } from "../board/model.js";
 import { words } from "../live/format.js";
 import { useModels } from "./live_data.js";
 import { usePast } from "./past.js";
 import { spanOf } from "./range.js";
-import { Ago, Do, kept, Loaded, Rows, useLoaded } from "./ui.js";
+import { Ago, Choice, Do, kept, Loaded, Rows, useLoaded } from "./ui.js";
 
 const MEMBERS_AGAIN_MS = 15_000;
 const LIVE = new URLSearchParams();
@@ -20,7 +20,7 @@ const editing = (name, card = {}) => `#/boards/${enc(name)}?${new URLSearchParam
 
 /** The list. With a `source`, and perhaps its `field` and `device`, a press on a board begins a card of them there. */
 export function Boards({ params }) {
-  const loaded = useLoaded(() => get("/v1/boards?limit=500"), "boards");
+  const loaded = useLoaded(() => getAll("/v1/boards"), "boards");
   const [name, setName] = useState("");
   const card = kept(params, ["source", "field", "device"]);
   const hasCard = Boolean(card.source);
@@ -28,7 +28,7 @@ export function Boards({ params }) {
     <form class="actions" onSubmit=${(event) => { event.preventDefault(); location.hash = editing(name, card); }}>
       <label>New board <input required pattern="[a-z][a-z0-9_]*" title="a-z, 0-9 and _" placeholder="kitchen" value=${name} onInput=${({ target }) => setName(target.value)} /></label>
       <button class="primary">Make</button></form>
-    <${Loaded} loaded=${loaded} empty=${html`No board yet. Name one above and put cards on it, or keep boards in files: <code>edgewake board apply FILE</code>`}>${({ items }) => html`<${Rows} caption="Boards" rows=${items} sorts columns=${[
+    <${Loaded} loaded=${loaded} empty=${html`No board yet. Name one above and put cards on it, or keep boards in files: <code>edgewake board apply FILE</code>`}>${({ items, total }) => html`<${Rows} caption="Boards" rows=${items} total=${total} finds=${(row) => `${row.title} ${row.name}`} sorts columns=${[
       ["name", "board", { view: (row) => html`<a href=${hasCard ? editing(row.name, card) : `#/boards/${enc(row.name)}`}>${row.title || row.name}</a>` }],
       ["cards", "cards", { number: true }],
       ["changed_at", "changed", { view: ({ changed_at, changed_by }) => html`<${Ago} at=${changed_at} /> by ${changed_by}` }],
@@ -65,14 +65,14 @@ function useMembers(cards) {
 /** What the cards show: asked for together, as long as they are on the screen. */
 function useLive(cards) {
   const names = [...new Set(cards.map(({ source }) => source).filter(Boolean))].sort();
-  const owned = [...new Map(cards.filter(hasOwn).map((card) => [ownKey(card), [ownKey(card), card.source, card.field, devicesOf(card)]])).values()];
+  const owned = [...new Map(cards.flatMap(linesOf).filter(hasOwn).map((card) => [ownKey(card), [ownKey(card), card.source, card.field, devicesOf(card)]])).values()];
   return useModels({ names, owned });
 }
 
-/** What charts show that the models do not have, of a card: `past`, another time than the last minutes, undefined while it is live; and `before`,
+/** What charts show that the models do not have, of each line of a card: `past`, another time than the last minutes, undefined while it is live; and `before`,
     of the last minutes what there was too much of to be read (`isCut`), with what was wrong where it is not known. */
 function useCharts(cards, live, params, isCut) {
-  const charts = [...new Map(cards.filter(({ kind }) => kind === "chart").map((card) => [ownKey(card), card])).values()];
+  const charts = [...new Map(cards.flatMap(linesOf).map((card) => [ownKey(card), card])).values()];
   const wanted = charts.map((card) => ({ key: ownKey(card), source: card.source, fields: [card.field], devices: devicesOf(card), isQuery: live.queries.has(card.source) }));
   const isKnown = wanted.every(({ source }) => live.queries.has(source) || live.streams.has(source));
   const { isLive } = spanOf(params);
@@ -86,7 +86,7 @@ function useCharts(cards, live, params, isCut) {
     if (data.faults.has(ownKey(card))) return { fault: data.faults.get(ownKey(card)).message };
     return { steps: stepsOf(card), span: [data.span.from, data.span.to] };
   };
-  return (card) => (card.kind === "chart" ? { past: pastOf(card), before: isLive ? stepsOf(card) : [] } : {});
+  return (card) => linesOf(card).map((line) => ({ past: pastOf(line), before: isLive ? stepsOf(line) : [] }));
 }
 
 function Grid({ cards: kept, edit, params = LIVE }) {
@@ -94,7 +94,7 @@ function Grid({ cards: kept, edit, params = LIVE }) {
   const { live, now, fault, isCut } = useLive(cards);
   const chartOf = useCharts(cards, live, params, isCut);
   return html`${fault && html`<p class="card wrong" role="alert">${fault}; what you see is of before.</p>`}
-    <div class="grid">${cards.map((card, i) => html`<${Placed} key=${card.id ?? i} card=${kept[i]} index=${i} edit=${edit}><${BoardCard} card=${card} live=${live} now=${now} ...${chartOf(card)} /><//>`)}</div>`;
+    <div class="grid">${cards.map((card, i) => html`<${Placed} key=${card.id ?? i} card=${kept[i]} index=${i} edit=${edit}><${BoardCard} card=${card} live=${live} now=${now} charts=${chartOf(card)} /><//>`)}</div>`;
 }
 
 const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
@@ -184,21 +184,37 @@ function Editor({ kept, begin }) {
     ${now.cards.length > 0 && html`<${Grid} cards=${now.cards} edit=${edit} />`}`;
 }
 
-const EMPTY = { kind: "value", source: "", field: "", device: "", group: "", low: "", high: "", title: "", text: "" };
+const EMPTY = { kind: "value", source: "", field: "", fields: [], device: "", group: "", low: "", high: "", title: "", text: "" };
 
 /** What the form holds, as a card. */
-function cardOf({ kind, source, field, device, group, low, high, title, text }) {
-  if (kind === "text") return { kind, title, text, source: null, field: null, device: null, group: null, low: null, high: null };
+function cardOf({ kind, source, field, fields, device, group, low, high, title, text }) {
+  if (kind === "text") return { kind, title, text, source: null, field: null, fields: [], device: null, devices: [], group: null, low: null, high: null };
+  const several = kind === "chart" && !group ? named(device) : [];
   const end = (said) => (kind === "gauge" && said !== "" ? Number(said) : null);
-  return { kind, title, text: "", source, field: KINDS[kind].hasField ? field : null, device: group ? null : device || null, group: group || null, low: end(low), high: end(high) };
+  return { kind, title, text: "", source, field: KINDS[kind].hasField ? field : null, fields: kind === "chart" ? fields.filter((one) => one !== field) : [],
+    device: group || several.length > 1 ? null : device.trim() || null, devices: several.length > 1 ? several : [], group: group || null, low: end(low), high: end(high) };
+}
+
+/** Names in a text with commas between. */
+const named = (text) => [...new Set(text.split(",").map((one) => one.trim()).filter(Boolean))];
+
+/** What a form begins with: a card that is changed, or what led here. */
+const formOf = (card) => ({ ...EMPTY, ...Object.fromEntries(Object.entries(card).filter(([name, value]) => name in EMPTY && value !== null)), ...(card.devices?.length && { device: card.devices.join(", ") }) });
+
+const FIELDS_MAX = 6; /* lines of one chart, as the server allows */
+
+/** Further fields of a chart, each a line of its own. */
+function Further({ fields, form, set }) {
+  const toggle = (one) => set({ fields: form.fields.includes(one) ? form.fields.filter((other) => other !== one) : [...form.fields, one] });
+  return html`<span class="choices" role="group" aria-label="Further fields">and ${fields.map((one) => html`<label key=${one}><input type="checkbox" checked=${form.fields.includes(one)} disabled=${!form.fields.includes(one) && form.fields.length + 1 >= FIELDS_MAX} onChange=${() => toggle(one)} /> ${words(one)}</label> `)}</span>`;
 }
 
 function CardForm({ card, begin, onPut, onLeave }) {
   const loaded = useLoaded(async () => {
-    const [streams, queries, groups] = await Promise.all([get("/v1/streams?limit=500"), get("/v1/queries?limit=500"), get("/v1/groups")]);
+    const [streams, queries, groups] = await Promise.all([getAll("/v1/streams"), getAll("/v1/queries"), get("/v1/groups")]);
     return { streams: streams.items, queries: queries.items, groups: Object.keys(groups) };
   }, "sources");
-  const [form, setForm] = useState({ ...EMPTY, ...Object.fromEntries(Object.entries(card ?? begin).filter(([name, value]) => name in EMPTY && value !== null)) });
+  const [form, setForm] = useState(formOf(card ?? begin));
   const set = (part) => setForm((before) => ({ ...before, ...part }));
   const input = (key) => ({ value: form[key], onInput: ({ target }) => set({ [key]: target.value }) });
   const isText = form.kind === "text";
@@ -208,15 +224,18 @@ function CardForm({ card, begin, onPut, onLeave }) {
     onPut(cardOf(form));
   };
   return html`<${Loaded} loaded=${loaded}>${({ streams, queries, groups }) => {
-    const fields = Object.keys(streams.find((one) => one.name === form.source)?.fields ?? {});
+    const infos = streams.find((one) => one.name === form.source)?.fields ?? {};
+    const fields = Object.keys(infos);
+    const further = form.kind === "chart" && form.field ? fields.filter((one) => infos[one].type === "number" && one !== form.field) : [];
     const isChosen = fields.length > 0 && (form.field === "" || fields.includes(form.field));
     const ofGroup = groups.length > 0 || form.group;
     return html`<form class="card card-form" aria-label=${card ? "Change the card" : "Add a card"} onSubmit=${put}>
       <label>Card <select aria-label="Kind of card" value=${form.kind} onChange=${({ target }) => set({ kind: target.value })}>${Object.entries(KINDS).map(([kind, { title }]) => html`<option value=${kind}>${title}</option>`)}</select></label>
-      ${!isText && html`<label>of <select required aria-label="Stream or query" value=${form.source} onChange=${({ target }) => set({ source: target.value, field: "" })}><option value="">stream or query</option>
-        <optgroup label="Streams">${streams.map(({ name }) => html`<option value=${name}>${name}</option>`)}</optgroup><optgroup label="Queries">${queries.map(({ name }) => html`<option value=${name}>${name}</option>`)}</optgroup></select></label>`}
+      ${!isText && html`<${Choice} label="Stream or query" text="of" required none="stream or query" value=${form.source} onInput=${({ target }) => set({ source: target.value, field: "", fields: [] })}
+        groups=${[["Streams", streams.map(({ name }) => name)], ["Queries", queries.map(({ name }) => name)]]} />`}
       ${hasField && (isChosen ? html`<label>field <select required aria-label="Field" value=${form.field} onChange=${({ target }) => set({ field: target.value })}><option value="">choose</option>${fields.map((one) => html`<option value=${one}>${one}</option>`)}</select></label>` : html`<label>field <input required aria-label="Field" ...${input("field")} /></label>`)}
-      ${!isText && !form.group && html`<label>device <input placeholder="all" spellcheck=${false} ...${input("device")} /></label>`}
+      ${further.length > 0 && html`<${Further} fields=${further} form=${form} set=${set} />`}
+      ${!isText && !form.group && html`<label>device <input placeholder=${form.kind === "chart" ? "all, or some: a, b" : "all"} spellcheck=${false} ...${input("device")} /></label>`}
       ${!isText && !form.device && ofGroup && html`<label>group <select aria-label="Group of devices" value=${form.group} onChange=${({ target }) => set({ group: target.value })}><option value="">all</option>${[...new Set([...groups, form.group].filter(Boolean))].map((one) => html`<option value=${one}>${one}</option>`)}</select></label>`}
       ${form.kind === "gauge" && ["low", "high"].map((end) => html`<label>${end === "low" ? "from" : "to"} <input type="number" step="any" class="short" placeholder="seen" aria-label=${end === "low" ? "Begins at" : "Ends at"} ...${input(end)} /></label>`)}
       ${isText && html`<label>text <input required maxlength="2000" ...${input("text")} /></label>`}

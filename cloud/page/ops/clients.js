@@ -2,7 +2,7 @@
 
 import { html } from "../vendor/htm/standalone.module.js";
 import { whole } from "../live/format.js";
-import { api, enc, get } from "./api.js";
+import { api, enc, get, getAll } from "./api.js";
 import { DeliveryList, Filter } from "./deliveries.js";
 import { Ago, bytes, Chips, Do, kept, Loaded, More, Rows, State, useLoaded } from "./ui.js";
 
@@ -41,7 +41,7 @@ function Connected({ params }) {
 }
 
 function Sleeping() {
-  const loaded = useLoaded(() => get("/v1/leases?limit=500"), "leases");
+  const loaded = useLoaded(() => getAll("/v1/leases"), "leases");
   const ended = (id) => async () => {
     await api("DELETE", `/v1/leases/${enc(id)}`);
     loaded.again();
@@ -53,7 +53,7 @@ function Sleeping() {
     return taken ? `taken by ${lease.endpoint}` : `${lease.endpoint} did not take it; it is called again`;
   };
   return html`<h2 class="gap">Sleeping</h2>
-    <${Loaded} loaded=${loaded} empty="No client sleeps. One that leaves a lease with the push proxy before it sleeps is listed here.">${({ items }) => html`<${Rows} caption="Sleeping clients" rows=${items} sorts columns=${[
+    <${Loaded} loaded=${loaded} empty="No client sleeps. One that leaves a lease with the push proxy before it sleeps is listed here.">${({ items, total }) => html`<${Rows} caption="Sleeping clients" rows=${items} total=${total} finds=${(row) => `${row.id} ${row.streams.join(" ")} ${row.endpoint}`} sorts columns=${[
       ["id", "lease"], ["streams", "waits for", { view: (row) => html`${row.streams.join(", ")}${row.where && html` <code title=${row.where}>${row.where}</code>`}` }],
       ["state", "state", { view: (row) => html`<${State} state=${row.disabled ? "disabled" : row.state} />` }],
       ["count", "unseen", { number: true }], ["wakes", "woken", { number: true }], ["failures", "failures", { number: true }],
@@ -66,14 +66,14 @@ function Sleeping() {
 
 /** Clients that share streams: each event goes to one of them. */
 function Groups() {
-  const loaded = useLoaded(() => get("/v1/shares?limit=500"), "groups");
+  const loaded = useLoaded(() => getAll("/v1/shares"), "groups");
   const ended = (id) => async () => {
     await api("DELETE", `/v1/shares/${enc(id)}`);
     loaded.again();
     return "ended";
   };
   return html`<h2 class="gap">Groups that share streams</h2>
-    <${Loaded} loaded=${loaded} empty="No clients share a stream.">${({ items }) => html`<${Rows} caption="Groups" rows=${items} sorts columns=${[
+    <${Loaded} loaded=${loaded} empty="No clients share a stream.">${({ items, total }) => html`<${Rows} caption="Groups" rows=${items} total=${total} finds=${(row) => `${row.name} ${row.streams.join(" ")}`} sorts columns=${[
       ["name"], ["streams", "share", { view: (row) => html`<${Filter} ...${row} />` }],
       ["held", "taken, not done", { number: true }], ["given_most", "given most often", { number: true }], ["events", "done", { number: true }],
       ["created_at", "since", { view: (row) => html`<${Ago} at=${row.created_at} />` }],
@@ -82,9 +82,9 @@ function Groups() {
 }
 
 function Requests() {
-  const loaded = useLoaded(() => get("/v1/requests?limit=100"), "requests");
+  const loaded = useLoaded(() => getAll("/v1/requests"), "requests");
   return html`<h2 class="gap">Requests of devices</h2>
-    <${Loaded} loaded=${loaded} empty="No device asks for anything.">${({ items }) => html`<${Rows} caption="Requests" rows=${items} sorts columns=${[
+    <${Loaded} loaded=${loaded} empty="No device asks for anything.">${({ items, total }) => html`<${Rows} caption="Requests" rows=${items} total=${total} finds=${(row) => `${row.device} ${row.name}`} sorts columns=${[
       ["device", "device", { view: ({ device }) => html`<a href=${`#/devices/${enc(device)}`}>${device}</a>` }], ["name"], ["state"],
       ["received_at", "asked", { view: (row) => html`<${Ago} at=${row.received_at} />` }],
     ]} />`}<//>`;

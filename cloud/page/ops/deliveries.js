@@ -1,7 +1,7 @@
 /* Deliveries: every event of streams to a webhook; the list with what can be done, and the form that makes one. */
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
-import { api, enc, get } from "./api.js";
+import { api, enc, getAll } from "./api.js";
 import { Ago, Do, Loaded, Rows, State, useLoaded } from "./ui.js";
 
 const OFFERED = 12; /* streams that stand as buttons below the field; all others are typed */
@@ -33,7 +33,7 @@ export function Deliveries() {
     <div class="gap"><${DeliveryForm} key=${chosen?.id ?? "new"} row=${row} typed=${typed} made=${made} setMade=${setMade} leave=${() => setChosen(null)} again=${loaded.again} /></div>`;
 }
 
-const useDeliveries = () => useLoaded(() => get("/v1/deliveries?limit=500"), "deliveries");
+const useDeliveries = () => useLoaded(() => getAll("/v1/deliveries"), "deliveries");
 
 export function DeliveryList() {
   return html`<${List} loaded=${useDeliveries()} />`;
@@ -91,7 +91,7 @@ function DeliveryForm({ row, typed, made, setMade, leave, again }) {
   const [form, setForm] = row ? changed : typed;
   const [fault, setFault] = useState("");
   const [isBusy, setBusy] = useState(false);
-  const streams = useLoaded(() => get("/v1/streams?limit=500"), "streams", 30_000);
+  const streams = useLoaded(() => getAll("/v1/streams"), "streams", 30_000);
   const field = (key) => ({ value: form[key], onInput: ({ target }) => setForm((before) => ({ ...before, [key]: target.value })) });
   const offered = (streams.data?.items ?? []).map(({ name }) => name).filter((name) => !form.streams.split(/[\s,]+/).includes(name)).slice(0, OFFERED);
   const keep = async (event) => {

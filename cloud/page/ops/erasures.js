@@ -3,7 +3,7 @@
 import { html, useState } from "../vendor/htm/standalone.module.js";
 import { whole } from "../live/format.js";
 import { api, enc, get } from "./api.js";
-import { Ago, Do, Facts, Loaded, Rows, useLoaded } from "./ui.js";
+import { Ago, Do, Facts, kept, Loaded, More, Rows, useLoaded } from "./ui.js";
 
 const STEPS = {
   queries: "removing queries", scan: "finding the last of it in each topic", topics: "deleting topics",
@@ -13,15 +13,18 @@ const STEPS = {
 const said = ({ step, detail }) => `${STEPS[step]}${detail ? `; waits for ${detail}` : ""}`;
 const sum = (cuts, name) => whole(cuts.reduce((all, cut) => all + cut[name], 0));
 
-export function Erasures() {
-  const loaded = useLoaded(() => get("/v1/erasures?limit=100"), "erasures");
+const SHOWN = 100; /* of one page */
+
+export function Erasures({ params }) {
+  const path = `/v1/erasures?${new URLSearchParams({ limit: SHOWN, ...kept(params, ["after"]) })}`;
+  const loaded = useLoaded(() => get(path), path);
   return html`<p class="quiet">A stream is erased from its page under <a href="#/streams">Streams</a>, what a device sent from its page under <a href="#/devices">Devices</a>.</p>
     <${Loaded} loaded=${loaded} empty="Nothing was erased.">${(items) => html`<${Rows} caption="Erasures" rows=${items} columns=${[
       ["name", "what", { view: ({ id, what, name }) => html`<a href=${`#/erasures/${enc(id)}`}>${what} ${name}</a>` }],
       ["step", "how far", { view: said }],
       ["asked_at", "asked", { view: ({ asked_at }) => html`<${Ago} at=${asked_at} />` }],
       ["asked_by", "by"],
-    ]} />`}<//>`;
+    ]} /><${More} path="#/erasures" params=${params} next=${items.length === SHOWN ? items.at(-1).id : null}>Older<//>`}<//>`;
 }
 
 export function Erasure({ name: id }) {

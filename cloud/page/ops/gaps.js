@@ -2,14 +2,14 @@
 
 import { html, useEffect, useRef, useState } from "../vendor/htm/standalone.module.js";
 import { whole } from "../live/format.js";
-import { enc, get } from "./api.js";
+import { enc, get, getAll } from "./api.js";
 import { Ago, Chips, Do, kept, linkTo, Loaded, Rows, useLoaded } from "./ui.js";
 
 const AT_ONCE = 200; /* gaps of one stream */
 
 export function Gaps({ params }) {
   const chosen = kept(params, ["stream", "device"]);
-  const loaded = useLoaded(() => get("/v1/streams?limit=500"), "streams of gaps", 60_000);
+  const loaded = useLoaded(() => getAll("/v1/streams"), "streams of gaps", 60_000);
   return html`<p class="quiet">Each loss is said, with the device, how many readings and why. A gap of 0 readings is not known yet, or may still be filled: what comes late is shown once.</p>
     ${chosen.device && html`<p class="chips"><a class="chosen" href=${linkTo("#/gaps", params, { device: "" })}>of ${chosen.device} ×</a></p>`}
     <${Loaded} loaded=${loaded} empty="No stream yet.">${({ items }) => html`

@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "../vendor/htm/standalone.module.js";
 import { Live, Series } from "../live/model.js";
-import { get } from "./api.js";
+import { get, getAll } from "./api.js";
 
 export const LOOK_MS = 1_000; /* between two questions for what came */
 const HIDDEN_FACTOR = 10; /* so much slower while nobody looks */
@@ -68,11 +68,11 @@ export function useModels({ names, owned = [], device, minutes }) {
   }
   const followed = owned.map(([one, source, field, devices]) => [one, source, field, new Set(devices)]);
   const begin = async () => {
-    const [found, streams] = await Promise.all([get("/v1/queries?limit=500"), get("/v1/streams?limit=500")]);
-    const queries = new Map(found.items.map((one) => [one.name, one.keys]));
+    const [found, streams] = await Promise.all([getAll("/v1/queries"), getAll("/v1/streams")]);
+    const queries = new Map(found.items.map((one) => [one.name, one]));
     const fields = new Map(streams.items.map((one) => [one.name, one.fields]));
     /* A query that does not run yet has no keys: each of its texts is taken for one. */
-    live.current.know(names.map((name) => ({ name, kind: queries.has(name) ? "query" : "stream", fields: fields.get(name), keys: queries.get(name)?.length ? queries.get(name) : null })));
+    live.current.know(names.map((name) => ({ name, kind: queries.has(name) ? "query" : "stream", fields: fields.get(name), units: queries.get(name)?.units, keys: queries.get(name)?.keys.length ? queries.get(name).keys : null })));
   };
   const take = (event) => {
     live.current.take(event, event.received_at ?? Date.now());

@@ -28,10 +28,11 @@ export function Overview() {
       <${Tile} label="clients reading" figure=${found.clients} beside=${`${found.leases} sleeping`} href="#/clients" />
       <${Tile} label="refused in this hour" figure=${Object.values(found.dead_letters).reduce((sum, n) => sum + n, 0)} href="#/letters" />
     </div>
-    ${found.parts.length === 0 && html`<p class="card quiet">No supervisor tells of parts here: <code>edgewake up</code> does.</p>`}
+    ${found.parts.length === 0 && html`<p class="card quiet">No part has told of itself yet: each does every five seconds, and the supervisor of <code>edgewake up</code> for all of its own.</p>`}
     ${found.parts.length > 0 && html`<${Rows} caption="Parts" sorts rows=${found.parts.map((part) => ({ ...part, name: part.part }))} columns=${[
       ["part"],
-      ["state", "state", { view: ({ state }) => html`<${State} state=${state} />` }],
+      ["state", "state", { view: ({ state, detail }) => html`<span title=${detail}><${State} state=${state} /></span>` }],
+      ["host", "machine", { view: ({ host }) => host ?? "–" }],
       ["uptime_s", "up", { number: true, view: ({ uptime_s }) => duration(uptime_s) }],
       ["restarts", "restarts", { number: true }],
       ["cpu_percent", "processor %", { number: true }],

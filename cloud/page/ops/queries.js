@@ -2,7 +2,7 @@
 
 import { html } from "../vendor/htm/standalone.module.js";
 import { age, counted, local, rate, whole } from "../live/format.js";
-import { api, enc, get } from "./api.js";
+import { api, enc, get, getAll } from "./api.js";
 import { Sql } from "./editor.js";
 import { History } from "./history.js";
 import { Plan } from "./query_plan.js";
@@ -11,9 +11,9 @@ import { Repairs } from "./repairs.js";
 import { Ago, At, bytes, Do, Facts, Loaded, Rows, State, useLoaded } from "./ui.js";
 
 export function Queries() {
-  const loaded = useLoaded(() => get("/v1/queries?limit=500"), "queries");
+  const loaded = useLoaded(() => getAll("/v1/queries"), "queries");
   return html`<p><a class="button" href="#/queries/new">New query</a></p>
-    <${Loaded} loaded=${loaded} empty="No query is registered.">${({ items }) => html`<${Rows} caption="Queries" rows=${items} sorts columns=${[
+    <${Loaded} loaded=${loaded} empty="No query is registered.">${({ items, total }) => html`<${Rows} caption="Queries" rows=${items} total=${total} finds=${(row) => `${row.name} ${row.streams.join(" ")}`} sorts columns=${[
       ["name", "query", { view: ({ name }) => html`<a href=${`#/queries/${enc(name)}`}>${name}</a>` }],
       ["state", "state", { view: (row) => html`<${State} state=${row.state} />` }],
       ["readings_per_s", "readings", { number: true, view: (row) => (row.readings_per_s ? rate(row.readings_per_s) : "–") }],

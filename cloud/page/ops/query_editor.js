@@ -2,7 +2,7 @@
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
 import { columnsOf, Table } from "../live/cards.js";
-import { clock } from "../live/format.js";
+import { clock, unitSaid } from "../live/format.js";
 import { api, enc, get } from "./api.js";
 import { faultsOf, SqlEditor } from "./editor.js";
 import { costOf, Steps } from "./query_plan.js";
@@ -61,12 +61,12 @@ function Form({ first, name }) {
     ${state.preview && html`<${Preview} preview=${state.preview} />`}`;
 }
 
-function Preview({ preview: { rows, is_cut: isCut, minutes } }) {
+function Preview({ preview: { rows, units, is_cut: isCut, minutes } }) {
   const span = SPANS.find(([one]) => one === minutes)[1];
   const columns = columnsOf(rows);
   const hasWindows = rows.some((row) => row.window_end);
   return html`<section class="card"><h2>Preview <small>of the last ${span}; nothing is registered</small></h2>${rows.length === 0
     ? html`<p class="quiet">No row of the last ${span}.</p>`
-    : html`<div class="console"><${Table} rows=${rows.map((row) => ({ ...(hasWindows && { "window to": clock(row.window_end) }), ...row }))} columns=${[...(hasWindows ? ["window to"] : []), ...columns]} isFinal=${(row) => row.complete !== false} caption="Preview" /></div>
+    : html`<div class="console"><${Table} rows=${rows.map((row) => ({ ...(hasWindows && { "window to": clock(row.window_end) }), ...row }))} columns=${[...(hasWindows ? ["window to"] : []), ...columns]} isFinal=${(row) => row.complete !== false} unitOf=${(name) => unitSaid(units[name] ?? "")} caption="Preview" /></div>
       <p class="quiet">${isCut ? `The first ${rows.length} rows; there are more. ` : ""}${rows.some((row) => row.complete === false) ? "Pale: its window began before this time, so it lacks readings." : ""}</p>`}</section>`;
 }

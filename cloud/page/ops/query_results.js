@@ -1,7 +1,7 @@
 /* Results of a query: the newest revision of each window and group, a chart, and what came too late. */
 
 import { html, useRef } from "../vendor/htm/standalone.module.js";
-import { cell, clock, moment, whole, words } from "../live/format.js";
+import { cell, clock, moment, unitSaid, whole, words } from "../live/format.js";
 import { columnsOf } from "../live/cards.js";
 import { Chart } from "../live/detail.js";
 import { Series } from "../live/model.js";
@@ -47,19 +47,20 @@ export function Results({ query }) {
   kept.current.keys = query.keys;
   const shown = kept.current.shown;
   const columns = columnsOf(shown.map(({ newest }) => newest));
+  const unitOf = (one) => unitSaid(query.units[one] ?? "");
   const isNumber = (one) => shown.some(({ newest }) => typeof newest[one] === "number");
   const numbers = columns.filter((one) => isNumber(one) && !query.keys.includes(one));
   const steps = numbers.length ? stepsOf(shown, numbers[0]) : [];
   const isOpen = ({ window_end: end, final }) => !final && (watermark === null || (end ?? 0) > watermark);
   const rows = shown.map(({ id, newest, before }) => ({ id, newest, before, isOpen: isOpen(newest) }));
   return html`${fault && html`<p class="card wrong" role="alert">${fault}; what you see is of before.</p>`}
-    ${steps.length > 1 && html`<section class="card"><h2>${words(numbers[0])} <small>mean of its windows, with least and most</small></h2><${Chart} steps=${steps} name=${numbers[0]} /></section>`}
+    ${steps.length > 1 && html`<section class="card"><h2>${words(numbers[0])} <small>${[unitOf(numbers[0]), "mean of its windows, with least and most"].filter(Boolean).join(", ")}</small></h2><${Chart} steps=${steps} name=${numbers[0]} /></section>`}
     <section class="card"><h2>Newest results <small>${watermark ? html`final up to <${At} at=${watermark} />` : "nothing is final yet"}</small></h2>${rows.length === 0
       ? html`<p class="quiet">No result in the last 15 minutes. A window is told when its first readings are computed.</p>`
       : html`<div class="console results"><${Rows} caption="Newest results" rows=${rows} columns=${[
           ["window_end", "window to", { view: ({ newest }) => html`<${At} at=${newest.window_end} />` }],
-          ...columns.map((one) => [one, words(one), { number: isNumber(one), view: ({ newest }) => cell(newest[one], one) }]),
-          ["state", "state", { view: (row) => html`<${Standing} row=${row} columns=${numbers} />` }],
+          ...columns.map((one) => [one, words(one), { unit: unitOf(one), number: isNumber(one), view: ({ newest }) => cell(newest[one], one) }]),
+          ["state", "state", { view: (row) => html`<${Standing} row=${row} columns=${numbers} unitOf=${unitOf} />` }],
         ]} /></div>`}
       <p class="actions"><a class="button" href=${`#/boards?${new URLSearchParams({ source: name, ...(numbers.length && { field: numbers[0] }) })}`}>Put on a board</a><a class="button" href=${`#/ask?sql=${enc(`SELECT * FROM "${name}" ORDER BY window_end DESC LIMIT 100`)}`}>Ask in SQL</a>
         <a class="button" href=${`#/queries/new?text=${enc(`-- name: ${name}_more\n-- description: Of the results of ${name}\nSELECT * FROM ${name}\n`)}`}>Use these results in a query</a></p>
@@ -67,11 +68,11 @@ export function Results({ query }) {
 }
 
 /** Open, final or corrected; what was said before on a press. */
-function Standing({ row: { isOpen, before }, columns }) {
+function Standing({ row: { isOpen, before }, columns, unitOf }) {
   const said = isOpen ? "open" : before.some((one) => one.final) ? "corrected" : "final";
   if (before.length === 0) return html`<span class="standing" data-state=${said}>${said}</span>`;
   return html`<details class="standing" data-state=${said}><summary>${said} <small>${before.length + 1} revisions</small></summary>
-    <ul>${before.map((one) => html`<li><small>${one.revision}</small> ${columns.map((name) => `${words(name)} ${cell(one[name], name)}`).join(", ")}</li>`)}</ul></details>`;
+    <ul>${before.map((one) => html`<li><small>${one.revision}</small> ${columns.map((name) => [words(name), cell(one[name], name), unitOf(name)].filter(Boolean).join(" ")).join(", ")}</li>`)}</ul></details>`;
 }
 
 function stepsOf(shown, field) {

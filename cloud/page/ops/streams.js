@@ -1,8 +1,8 @@
 /* Streams: the list, and one of them with its fields and how to read it. */
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
-import { rate, value, whole } from "../live/format.js";
-import { api, enc, get } from "./api.js";
+import { rate, unitSaid, value, whole } from "../live/format.js";
+import { api, enc, get, getAll } from "./api.js";
 import { Console } from "./console.js";
 import { Erase } from "./erasures.js";
 import { Look } from "./gaps.js";
@@ -12,8 +12,8 @@ import { Breaks, Do, Facts, Loaded, Rows, useDraft, useLoaded } from "./ui.js";
 const recordsOf = ({ partitions }) => partitions.reduce((sum, p) => sum + p.next - p.first, 0);
 
 export function Streams() {
-  const loaded = useLoaded(() => get("/v1/streams?limit=500"), "streams");
-  return html`<${Loaded} loaded=${loaded} empty="No stream yet. The first reading makes one.">${({ items }) => html`<${Rows} caption="Streams" rows=${items} sorts columns=${[
+  const loaded = useLoaded(() => getAll("/v1/streams"), "streams");
+  return html`<${Loaded} loaded=${loaded} empty="No stream yet. The first reading makes one.">${({ items, total }) => html`<${Rows} caption="Streams" rows=${items} total=${total} finds=${(row) => `${row.name} ${row.description} ${Object.keys(row.fields).join(" ")}`} sorts columns=${[
     ["name", "stream", { view: ({ name }) => html`<a href=${`#/streams/${enc(name)}`}>${name}</a>` }],
     ["readings_per_s", "readings", { number: true, view: (row) => (row.readings_per_s ? rate(row.readings_per_s) : "–") }],
     ["kept", "records kept", { number: true, by: recordsOf, view: (row) => whole(recordsOf(row)) }],
@@ -85,7 +85,7 @@ function Fields({ stream }) {
   const number = (of) => ({ number: true, view: ({ held }) => (held ? value(of(held)) : "–") });
   return html`<${Rows} caption="Fields" rows=${rows} columns=${[
       ["name", "field", { view: (row) => html`<a href=${`#/summaries/${enc(`${stream.name}.${row.name}`)}`} title="what it held">${row.name}</a>` }],
-      ["type"], ["unit", "unit", { view: ({ unit }) => unit || "–" }],
+      ["type"], ["unit", "unit", { view: ({ unit }) => unitSaid(unit) || "–" }],
       ["least", "least", number((held) => held.figures.min)], ["mean", "mean", number((held) => held.figures.mean)],
       ["p99", "99 % are at most", number((held) => held.quantiles.find((one) => one.rank === 0.99)?.value)],
       ["distinct", "different", { number: true, view: ({ held }) => html`<${Estimate} of=${held?.distinct} />` }],

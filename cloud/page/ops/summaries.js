@@ -3,24 +3,28 @@
 import { html, useState } from "../vendor/htm/standalone.module.js";
 import { Chart } from "../live/detail.js";
 import { moment, unitSaid, value, whole as wholeNumber, words } from "../live/format.js";
-import { enc, get } from "./api.js";
+import { enc, get, getAll } from "./api.js";
 import { CURVE_RANKS, QuantileCurve } from "./quantile_curve.js";
 import { isTime } from "./range.js";
-import { Facts, linkTo, Loaded, Rows, useLoaded } from "./ui.js";
+import { Facts, kept, linkTo, Loaded, More, Rows, useLoaded } from "./ui.js";
 
 const SPANS = [["1h", "1 h", 3_600_000, "minute"], ["24h", "24 h", 86_400_000, "hour"], ["7d", "7 days", 7 * 86_400_000, "hour"], ["30d", "30 days", 30 * 86_400_000, "day"]];
 const RANKS = [0.01, 0.25, 0.5, 0.75, 0.99]; /* of the table; each is one of the curve's */
 
+const SERIES_SHOWN = 500; /* of one page, as the server allows */
+const idOf = ({ stream, field, devices }) => `${stream}|${field}|${devices}`;
+
 export function Summaries({ params }) {
-  const loaded = useLoaded(() => get("/v1/summaries?limit=500"), "series");
+  const path = `/v1/summaries?${new URLSearchParams({ limit: SERIES_SHOWN, ...kept(params, ["after"]) })}`;
+  const loaded = useLoaded(() => get(path), path);
   const [find, setFind] = useState("");
   return html`<p class="actions"><label>Find <input type="search" placeholder="stream or field" value=${find} onInput=${({ target }) => setFind(target.value)} /></label></p>
     <${Loaded} loaded=${loaded} empty="Nothing is summed up yet: the first minute of a stream is there a minute after its first reading.">${(series) => html`
-      <${Rows} caption="What is summed up" rows=${series.filter((one) => `${one.stream} ${one.field} ${one.devices}`.includes(find.trim())).map((one) => ({ id: `${one.stream}|${one.field}|${one.devices}`, ...one }))} columns=${[
+      <${Rows} caption="What is summed up" rows=${series.filter((one) => `${one.stream} ${one.field} ${one.devices}`.includes(find.trim())).map((one) => ({ id: idOf(one), ...one }))} columns=${[
         ["stream", "stream", { view: (row) => html`<a href=${`#/streams/${enc(row.stream)}`}>${row.stream}</a>` }],
         ["field", "field", { view: (row) => html`<a href=${`#/summaries/${enc(`${row.stream}.${row.field}`)}?devices=${enc(row.devices)}`}>${words(row.field)}</a>` }],
         ["devices", "of", { view: ({ devices }) => devices || "all devices" }],
-      ]} />`}<//>`;
+      ]} /><${More} path="#/summaries" params=${params} next=${series.length === SERIES_SHOWN ? idOf(series.at(-1)) : null}>More: those behind these<//>`}<//>`;
 }
 
 const BESIDE = [["", "alone"], ["before", "the time before"], ["day", "a day before"], ["week", "a week before"], ["month", "30 days before"]];
@@ -37,7 +41,7 @@ export function SummaryPage({ name, params }) {
   const end = isTime(Number(beside)) ? Number(beside) : null;
   const other = end === null ? backOf(beside, span) : now - end;
   const link = (more) => linkTo(`#/summaries/${enc(name)}`, params, { span: key, ...more });
-  const { data: streams } = useLoaded(() => get("/v1/streams?limit=500"), "units", 60_000);
+  const { data: streams } = useLoaded(() => getAll("/v1/streams"), "units", 60_000);
   const unit = unitSaid(streams?.items.find((one) => one.name === stream)?.fields[field]?.unit ?? "");
   const asked = { path: `/v1/summaries/${enc(stream)}/${enc(field)}`, field, unit, devices, span, step, text };
   const count = (event) => {

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useState } from "../vendor/htm/standalone.module.js";
 import { isLong } from "../live/cards.js";
-import { age, cell, clock, moment, words } from "../live/format.js";
+import { age, cell, clock, moment, whole, words } from "../live/format.js";
 
 export const AGAIN_MS = 3_000;
 
@@ -50,28 +50,54 @@ export function Loaded({ loaded, empty, children }) {
   return html`${wrong}${isEmpty && empty ? html`<p class="card quiet">${empty}</p>` : children(data)}`;
 }
 
-/** A table. `columns`: [name, heading, options]; options: number, wraps (a text of several lines), view(row), by(row): what it is sorted by, where the row itself has no such value.
-    `sorts`: a press on a heading sorts what is here, so only where all of it is; `order`: {by, link(name)} where the server sorts. */
-export function Rows({ rows, columns, caption, sorts, order }) {
+/** A table. `columns`: [name, heading, options]; options: number, unit (behind the heading), wraps (a text of several lines), view(row), by(row): what it is sorted by, where the row itself has no such value.
+    `sorts`: a press on a heading sorts what is here, so only where all of it is; `order`: {by, link(name)} where the server sorts;
+    `finds(row)`: the text by which a row of a long list is found; `total`: of how many these are. */
+export function Rows({ rows, columns, caption, sorts, order, finds, total = rows.length }) {
   const [sorted, setSorted] = useState(null);
+  const [most, setMost] = useState(ROWS_SHOWN);
+  const [find, setFind] = useState("");
   const keyOf = ([name, , { by } = {}], row) => (by ? by(row) : row[name]);
   const chosen = sorted && columns.find(([name]) => name === sorted.name);
-  const shown = chosen ? rows.toSorted((a, b) => sorted.way * compared(keyOf(chosen, a), keyOf(chosen, b))) : rows;
+  const isLongList = finds && rows.length > FIND_FROM;
+  const found = isLongList && find ? rows.filter((row) => has(finds(row), find)) : rows;
+  const inOrder = chosen ? found.toSorted((a, b) => sorted.way * compared(keyOf(chosen, a), keyOf(chosen, b))) : found;
+  const shown = inOrder.slice(0, most);
+  const left = inOrder.length - shown.length;
   const press = (column) => () => setSorted(sorted?.name === column[0] ? { ...sorted, way: -sorted.way } : { name: column[0], way: column[2]?.number ? -1 : 1 });
   const head = (column) => {
-    const [name, heading, { number } = {}] = column;
-    const text = heading ?? words(name);
+    const [name, heading, { number, unit } = {}] = column;
+    const text = unit ? html`${heading ?? words(name)} <small>${unit}</small>` : (heading ?? words(name));
     if (order?.link(name)) return html`<th scope="col" role="columnheader" class=${number ? "n" : ""} aria-sort=${order.by === name ? (name === "device" ? "ascending" : "descending") : null}><a href=${order.link(name)}>${text}</a></th>`;
     const isSortable = sorts && name && rows.some((row) => ["number", "string"].includes(typeof keyOf(column, row)));
     if (!isSortable) return html`<th scope="col" role="columnheader" class=${number ? "n" : ""}>${text}</th>`;
     const way = sorted?.name === name ? { 1: "ascending", [-1]: "descending" }[sorted.way] : null;
     return html`<th scope="col" role="columnheader" class=${number ? "n" : ""} aria-sort=${way}><button type="button" class="sort" onClick=${press(column)}>${text}</button></th>`;
   };
-  return html`<div class="card scroll rows" tabindex="0" role="region" aria-label=${caption}><table role="table">
+  return html`${isLongList && html`<p class="actions"><label>Find <input type="search" aria-label=${`Find in ${caption}`} value=${find} onInput=${({ target }) => setFind(target.value)} /></label><small role="status">${find ? `${whole(found.length)} of ${whole(total)}` : whole(total)}</small></p>`}
+  <div class="card scroll rows" tabindex="0" role="region" aria-label=${caption}><table role="table">
     <thead role="rowgroup"><tr role="row">${columns.map(head)}</tr></thead>
-    <tbody role="rowgroup">${shown.map((row) => html`<tr role="row" key=${row.id ?? row.name ?? row.device ?? row.offset}>${columns.map(([name, heading, { number, view, wraps } = {}]) =>
-      html`<td role="cell" class=${number ? "n" : wraps || isLong(row[name]) ? "w" : ""} data-label=${heading ?? words(name)}>${view ? view(row) : cell(row[name])}</td>`)}</tr>`)}</tbody>
-  </table></div>`;
+    <tbody role="rowgroup">${shown.map((row) => html`<tr role="row" key=${row.id ?? row.name ?? row.device ?? row.offset}>${columns.map(([name, heading, { number, unit, view, wraps } = {}]) =>
+      html`<td role="cell" class=${number ? "n" : wraps || isLong(row[name]) ? "w" : ""} data-label=${[heading ?? words(name), unit].filter(Boolean).join(", ")}>${view ? view(row) : cell(row[name])}</td>`)}</tr>`)}</tbody>
+  </table></div>
+  ${left > 0 && html`<p class="actions"><button type="button" onClick=${() => setMost(most + ROWS_SHOWN)}>Show ${Math.min(ROWS_SHOWN, left)} more</button><small>and ${whole(left)} more</small></p>`}
+  ${left === 0 && total > rows.length && html`<p class="quiet">and ${whole(total - rows.length)} more, which this page does not list</p>`}`;
+}
+
+const ROWS_SHOWN = 500; /* of a list, before somebody asks for more */
+const FIND_FROM = 30; /* a list of more has a field that finds */
+const has = (text, find) => text.toLowerCase().includes(find.trim().toLowerCase());
+
+const CHOICES_FIND_FROM = 50; /* a choice among more has a field that finds */
+
+/** A choice among names, or among `groups` of them, [heading, names]; among many a field finds. `text`: what stands before it. */
+export function Choice({ label, text = label, names, groups = [["", names]], none, required, value, onInput }) {
+  const [find, setFind] = useState("");
+  const isLongList = groups.reduce((sum, [, of]) => sum + of.length, 0) > CHOICES_FIND_FROM;
+  const options = (of) => of.filter((one) => !find || one === value || has(one, find)).map((one) => html`<option value=${one}>${one}</option>`);
+  return html`${isLongList && html`<label>find <input type="search" class="short" aria-label="Find a name" value=${find} onInput=${({ target }) => setFind(target.value)} /></label>`}
+    <label>${text} <select required=${required} aria-label=${label} value=${value} onChange=${onInput}>
+      ${none && html`<option value="">${none}</option>`}${groups.map(([heading, of]) => (heading ? html`<optgroup label=${heading}>${options(of)}</optgroup>` : options(of)))}</select></label>`;
 }
 
 /** Numbers by size, texts by their language, and what is not there at the end of what begins with the least. */

@@ -12,6 +12,7 @@ from typing import Protocol
 from edgewake.cloud.push.counting.tally import Counter
 from edgewake.cloud.rights.principal import Principal
 from edgewake.protocol.leases.lease import Subscription
+from edgewake.protocol.ops.publication import Publication
 
 
 class Watch(Protocol):
@@ -25,6 +26,18 @@ class Watch(Protocol):
         Raises CursorError, FilterError, LookupError (an unknown stream), TooManyFilters or
         Unavailable.
         """
+
+    async def published(self, name: str, reader: Principal) -> Publication:
+        """A publication for which this reader may be woken, and which it may read.
+
+        Raises UnknownPublication or Unavailable.
+        """
+
+    async def check_sets(self, subscription: Subscription, reader: Principal) -> None:
+        """Raises FilterError where the filter is wrong, or uses a set that the reader may not."""
+
+    def has_changed(self, publication: str, version: int) -> bool:
+        """Is a publication another one than in this version, or is it gone?"""
 
     def add(self, counter: Counter, cursor: str) -> None:
         """Count from `cursor` on.

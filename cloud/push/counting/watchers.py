@@ -37,6 +37,7 @@ from edgewake.protocol.clock import Clock
 from edgewake.protocol.cursor import Cursor, CursorCodec, stream_hash
 from edgewake.protocol.errors import CursorError, EdgewakeError, FilterError, Unavailable
 from edgewake.protocol.leases.lease import Subscription
+from edgewake.protocol.ops.publication import Publication
 
 log = logging.getLogger("edgewake.push")
 
@@ -129,6 +130,23 @@ class Watchers:
         )
         if refused is not None:
             raise TooManyFilters(refused)
+
+    async def published(self, name: str, reader: Principal) -> Publication:
+        """See the port."""
+        await self._hub.catalogue.find_publication(name, reader, Action.WAKE)
+        return await self._hub.catalogue.find_publication(name, reader)
+
+    async def check_sets(self, subscription: Subscription, reader: Principal) -> None:
+        """See the port."""
+        await self._hub.check_filters(subscription, reader)
+
+    def has_changed(self, publication: str, version: int) -> bool:
+        """See the port. While nothing is read yet, nothing has changed."""
+        catalogue = self._hub.catalogue
+        if catalogue.named is None or not catalogue.looked.is_set():
+            return False
+        found = catalogue.named.publication(publication)
+        return found is None or found.version != version
 
     def add(self, counter: Counter, cursor: str) -> None:
         """See the port."""

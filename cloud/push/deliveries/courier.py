@@ -32,6 +32,7 @@ from edgewake.cloud.log.following.subscriber import ViewEnded
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.request import OnGap, Request, RequestError
 from edgewake.cloud.log.subscription import Plan, Positions
+from edgewake.cloud.push.chosen import check_whole, kept, rate_of
 from edgewake.cloud.push.deliveries import delivery_state
 from edgewake.cloud.push.deliveries.reading import Batch, Reading
 from edgewake.cloud.push.guarded_tasks import Spawn
@@ -101,6 +102,9 @@ class Courier:
         self._is_dirty = False
         """Is there more to store than was stored?"""
         self._kept_s = self._clock.monotonic_s()
+        self._rate: float | None = None
+        """Events a second at most, as its publication allows now."""
+        self._paced_until_s = float("-inf")
 
     # Its life
 
@@ -170,8 +174,11 @@ class Courier:
 
     async def _open(self) -> Reading:
         hub, delivery = self._services.hub, self.delivery
+        wanted = kept(hub, delivery)
+        check_whole(wanted.publication, "a delivery")
+        self._rate = rate_of(wanted, delivery.max_rate)
         reader = lease_rights.reader_of(delivery.right, delivery.streams, Action.READ)
-        plan = await hub.open(delivery.subscription, reader, is_kept=True)
+        plan = await hub.open(wanted, reader, is_kept=True)
         try:
             on_gap = OnGap(delivery.on_gap)
             asked = Request(plan.subscription, delivery.cursor, on_gap=on_gap, goes_on=True)
@@ -184,8 +191,13 @@ class Courier:
 
     async def _deliver_next(self, reading: Reading) -> bool:
         """The next batch, if there is one; False: what was read is of no use any more."""
+        await self._keep_pace()
         delivery = self.delivery
+        if delivery.state is not DeliveryState.ACTIVE:
+            return False
         most = min(delivery.events_max, delivery.events_at_once or delivery.events_max)
+        if self._rate is not None:  # those of a second, so that they come as evenly as they can
+            most = max(1, min(most, int(self._rate)))
         batch = await reading.next(most, delivery.wait_s)
         to = self._encoded(batch.to)
         # Between reading and calling: what a reader may not see any more is not sent.
@@ -197,7 +209,17 @@ class Courier:
             return True
         self.delivery = delivery_state.begun(self.delivery, to, now=self._clock.now_ms())
         await self._store()
+        if self._rate is not None:
+            self._paced_until_s = self._clock.monotonic_s() + len(batch.events) / self._rate
         return await self._send(batch)
+
+    async def _keep_pace(self) -> None:
+        """Until the events before have had their time; the right is looked at meanwhile."""
+        while (left_s := self._paced_until_s - self._clock.monotonic_s()) > 0:
+            await self._clock.sleep(min(left_s, RIGHT_S))
+            await self._check_right()
+            if self.delivery.state is not DeliveryState.ACTIVE:
+                return
 
     async def _keep_progress(self, to: str) -> None:
         if to != self.delivery.cursor:

@@ -23,8 +23,17 @@ from weakref import WeakValueDictionary
 from edgewake.cloud.calls import own_headers, sealing, webhook
 from edgewake.cloud.calls.sealing import Endpoint
 from edgewake.cloud.client_share import Bound
-from edgewake.cloud.log.request import RequestError, normal
+from edgewake.cloud.log.request import RequestError
+from edgewake.cloud.log.wanted import Wanted
 from edgewake.cloud.push.beginning import begin
+from edgewake.cloud.push.chosen import (
+    check_wake,
+    check_whole,
+    chosen,
+    kept,
+    names_of,
+    publication_of,
+)
 from edgewake.cloud.push.deliveries import delivery_state
 from edgewake.cloud.push.deliveries.courier import Courier, Services, Writer
 from edgewake.cloud.push.guarded_tasks import GuardedTasks
@@ -183,8 +192,8 @@ class Deliveries:
 
         One that `must_be_new` changes no other; asked for again with the secret that it has, it is
         the one that was made. When this returns it is in Kafka. Raises Standby, Elsewhere,
-        DeliveryExists, TooManyDeliveries, EndpointRefused, UnknownStream, CursorError, FilterError,
-        RequestError or Unavailable.
+        DeliveryExists, TooManyDeliveries, EndpointRefused, UnknownStream, UnknownPublication,
+        CursorError, FilterError, RequestError or Unavailable.
         """
         owner, partition = self._owners(reader, client)
         async with partition.lock(owner):
@@ -193,10 +202,9 @@ class Deliveries:
             url = str(asked.url)
             headers = own_headers.after(asked.headers, url, _known_target(old))
             host = await self._services.caller.check(url)
-            wanted = normal(
-                Subscription(streams=asked.streams, where=asked.where, select=asked.select)
-            )
-            await self._services.hub.check(wanted.streams, reader, Action.WAKE)
+            wanted = await chosen(self._services.hub, asked, reader)
+            check_whole(wanted.publication, "a delivery")
+            await check_wake(self._services.hub, wanted, reader)
             cursor = await begin(
                 self._services.hub,
                 wanted,
@@ -207,7 +215,7 @@ class Deliveries:
                 now_ms=self._clock.now_ms(),
             )
             made, secrets = self._secrets(asked.secret, old)
-            right = lease_rights.right_of(reader, wanted.streams, Action.READ, where=wanted.where)
+            right = _right_of(reader, wanted)
             # Only now, when nothing can be refused any more: an endpoint waits for no request that
             # comes to nothing.
             if old is not None:
@@ -221,6 +229,10 @@ class Deliveries:
                 streams=wanted.streams,
                 where=wanted.where,
                 select=wanted.select,
+                publication=publication_of(wanted),
+                devices=names_of(wanted.devices),
+                sample=wanted.sample,
+                per=wanted.per,
                 on_gap=asked.on_gap,
                 cursor=cursor,
                 # A batch in hand is from its cursor on: from another one it would be other events.
@@ -231,6 +243,7 @@ class Deliveries:
                 events_max=asked.events_max,
                 events_at_once=None,
                 wait_s=asked.wait_s,
+                max_rate=asked.max_rate,
                 right=right,
             )
             courier = old or Courier(delivery, partition.writer, self._services)
@@ -249,7 +262,7 @@ class Deliveries:
     ) -> None:
         """Raises TooManyDeliveries, DeliveryExists or RequestError."""
         if old is None:
-            self._check_room(owner)
+            self._check_room(owner, reader)
             return
         if must_be_new and not _has_secret(old, asked.secret):
             raise DeliveryExists(f"you have a delivery named {name}: choose another name")
@@ -282,9 +295,11 @@ class Deliveries:
         made = webhook.make_secret(self._random_bytes)
         return made, made
 
-    def _check_room(self, owner: str) -> None:
+    def _check_room(self, owner: str, reader: Principal) -> None:
         owners = [courier.delivery.owner for courier in self._all()]
-        refused = self._bound.refusal(total=len(owners), held=owners.count(owner))
+        held = owners.count(owner)
+        refused = reader.limits.refusal("deliveries_max", held)
+        refused = refused or self._bound.refusal(total=len(owners), held=held)
         if refused is not None:
             raise TooManyDeliveries(refused)
 
@@ -379,14 +394,14 @@ class Deliveries:
         async with partition.lock(owner):
             courier = _there(partition, owner, name)
             self._check_letters(courier, reader)
-            delivery = courier.delivery
-            await self._services.hub.check(delivery.streams, reader)
-            await self._services.hub.check(delivery.streams, reader, Action.WAKE)
-            await self._services.hub.check_filters(normal(delivery.subscription), reader)
+            hub, wanted = self._services.hub, kept(self._services.hub, courier.delivery)
+            check_whole(wanted.publication, "a delivery")
+            if wanted.publication is None:
+                await hub.check(wanted.streams, reader)
+            await check_wake(hub, wanted, reader)
+            await hub.check_filters(wanted, reader)
             await self._stopped(partition, courier, reader)
-            right = lease_rights.right_of(
-                reader, delivery.streams, Action.READ, where=delivery.where
-            )
+            right = _right_of(reader, wanted)
             changed = delivery_state.enabled(courier.delivery, now=self._clock.now_ms())
             await self._changed(partition, courier, changed.but(right=right))
             return courier
@@ -505,6 +520,16 @@ class Deliveries:
         if partition is None:
             raise Elsewhere(number)
         return owner, partition
+
+
+def _right_of(reader: Principal, wanted: Wanted) -> str:
+    return lease_rights.right_of(
+        reader,
+        wanted.streams,
+        Action.READ,
+        where=wanted.where,
+        publication=publication_of(wanted),
+    )
 
 
 def _shows(courier: Courier, reader: Principal) -> bool:

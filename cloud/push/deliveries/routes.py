@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from edgewake.cloud.calls.webhook import Outcome, Taken
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.catalogue import UnknownStream
+from edgewake.cloud.log.named import UnknownPublication
 from edgewake.cloud.log.request import RequestError
 from edgewake.cloud.push.deliveries.courier import Courier
 from edgewake.cloud.push.deliveries.deliveries import (
@@ -57,11 +58,15 @@ class DeliveryView(BaseModel):
     streams: tuple[str, ...]
     where: str | None
     select: str | None
+    publication: str | None
+    devices: tuple[str, ...] | None
+    sample: float | None
     on_gap: str
     endpoint_host: str
     kind: EndpointKind
     events_max: int
     wait_s: float
+    max_rate: float | None
     cursor: str
     """Everything before it was taken, or is a dead letter."""
     batches: int
@@ -154,6 +159,10 @@ def add_to(app: FastAPI, deliveries: Deliveries, clients: Clients) -> None:
     @app.exception_handler(UnknownStream)
     async def unknown(_: Request, error: UnknownStream) -> Response:
         return Problem(422, "unknown_stream", str(error)).response()
+
+    @app.exception_handler(UnknownPublication)
+    async def unpublished(_: Request, error: UnknownPublication) -> Response:
+        return Problem(422, "unknown_publication", str(error)).response()
 
     @app.exception_handler(RequestError)
     async def wrong(_: Request, error: RequestError) -> Response:

@@ -19,8 +19,15 @@ from typing import Final, TypeVar
 
 from edgewake.cloud.client_share import Bound
 from edgewake.cloud.log.hub import Hub
-from edgewake.cloud.log.request import normal
+from edgewake.cloud.log.wanted import Wanted
 from edgewake.cloud.push.beginning import begin
+from edgewake.cloud.push.chosen import (
+    check_unpaced,
+    check_whole,
+    chosen,
+    names_of,
+    publication_of,
+)
 from edgewake.cloud.push.deliveries.courier import Writer
 from edgewake.cloud.push.deliveries.deliveries import owner_of
 from edgewake.cloud.push.groups.sharing import Sharing, Taken
@@ -33,7 +40,6 @@ from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import EdgewakeError, Unavailable
 from edgewake.protocol.leases.group import Ack, GroupRequest, Take
 from edgewake.protocol.leases.group_record import GROUP, Group, decode, encode
-from edgewake.protocol.leases.lease import Subscription
 from edgewake.protocol.leases.lease_record import partition_of
 
 log = logging.getLogger("edgewake.groups")
@@ -132,15 +138,17 @@ class Groups:
         """Make a group, unless the same one exists; is it new?
 
         One that exists shows what `reader` sees from its cursor on, where that is more. Raises
-        Standby, Elsewhere, TooManyGroups, GroupDiffers, UnknownStream, CursorError, FilterError,
-        RequestError or Unavailable.
+        Standby, Elsewhere, TooManyGroups, GroupDiffers, UnknownStream, UnknownPublication,
+        CursorError, FilterError, RequestError or Unavailable.
         """
         owner, partition = self._owners(reader, client)
-        wanted = normal(Subscription(streams=asked.streams, where=asked.where, select=asked.select))
         async with partition.lock:
+            wanted = await chosen(self._hub, asked, reader)
+            check_whole(wanted.publication, "a group")
+            check_unpaced(wanted.publication)
             old = _find(partition, owner, name)
             if old is not None:
-                if normal(old.group.subscription) != wanted:
+                if not _is_of(old.group, wanted):
                     raise GroupDiffers(
                         f"{name} shares other streams, or with another filter or other columns: "
                         "delete it first, or choose another name"
@@ -150,7 +158,7 @@ class Groups:
                 if lease_rights.sees_more(reader, kept, wanted.streams, Action.READ):
                     await _written(old.widen(_right_of(reader, wanted)))
                 return old, False
-            self._check_room(owner)
+            self._check_room(owner, reader)
             now = self._clock.now_ms()
             cursor = await begin(
                 self._hub,
@@ -167,6 +175,10 @@ class Groups:
                 streams=wanted.streams,
                 where=wanted.where,
                 select=wanted.select,
+                publication=publication_of(wanted),
+                devices=names_of(wanted.devices),
+                sample=wanted.sample,
+                per=wanted.per,
                 cursor=cursor,
                 right=_right_of(reader, wanted),
                 created_at=now,
@@ -266,10 +278,11 @@ class Groups:
                 "/v1/groups tells"
             )
 
-    def _check_room(self, owner: str) -> None:
+    def _check_room(self, owner: str, reader: Principal) -> None:
         groups: Sequence[Sharing] = list(self._all())
         held = sum(one.group.owner == owner for one in groups)
-        refused = self._bound.refusal(total=len(groups), held=held)
+        refused = reader.limits.refusal("groups_max", held)
+        refused = refused or self._bound.refusal(total=len(groups), held=held)
         if refused is not None:
             raise TooManyGroups(refused)
 
@@ -300,8 +313,28 @@ def _there(partition: _Partition, owner: str, name: str) -> Sharing:
     return found
 
 
-def _right_of(reader: Principal, wanted: Subscription) -> str:
-    return lease_rights.right_of(reader, wanted.streams, Action.READ, where=wanted.where)
+def _is_of(group: Group, wanted: Wanted) -> bool:
+    """Does it share the same, of a publication the streams that this had when it was made?"""
+    told = (group.streams, group.publication, group.where, group.select, group.devices)
+    return (*told, group.sample, group.per) == (
+        wanted.streams,
+        publication_of(wanted),
+        wanted.where,
+        wanted.select,
+        names_of(wanted.devices),
+        wanted.sample,
+        wanted.per,
+    )
+
+
+def _right_of(reader: Principal, wanted: Wanted) -> str:
+    return lease_rights.right_of(
+        reader,
+        wanted.streams,
+        Action.READ,
+        where=wanted.where,
+        publication=publication_of(wanted),
+    )
 
 
 async def _written(work: Awaitable[T]) -> T:

@@ -38,6 +38,9 @@ class GroupView(BaseModel):
     streams: tuple[str, ...]
     where: str | None
     select: str | None
+    publication: str | None
+    devices: tuple[str, ...] | None
+    sample: float | None
     cursor: str
     """Everything before it is done."""
     held: int
@@ -161,6 +164,9 @@ def _view(sharing: Sharing) -> GroupView:
         streams=stored.streams,
         where=stored.where,
         select=stored.select,
+        publication=stored.publication,
+        devices=stored.devices,
+        sample=stored.sample,
         cursor=stored.cursor,
         held=sharing.held,
         waiting=sharing.waiting,

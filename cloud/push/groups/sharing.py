@@ -25,6 +25,8 @@ from edgewake.cloud.log.request import OnGap, Request, RequestError
 from edgewake.cloud.log.resume import LOSSES
 from edgewake.cloud.log.steps import Steps, item
 from edgewake.cloud.log.subscription import Plan, Start
+from edgewake.cloud.log.wanted import Wanted
+from edgewake.cloud.push.chosen import check_unpaced, check_whole, kept
 from edgewake.cloud.push.deliveries.courier import Writer
 from edgewake.cloud.push.groups.window import Given, Window
 from edgewake.cloud.push.guarded_tasks import Spawn
@@ -272,8 +274,10 @@ class Sharing:
     async def _read(self) -> None:
         """Until nobody takes any more."""
         group = self.group
+        wanted = kept(self._hub, group)
+        _check_published(group, wanted)
         reader = lease_rights.reader_of(group.right, group.streams, Action.READ)
-        plan = await self._hub.open(group.subscription, reader, is_kept=True)
+        plan = await self._hub.open(wanted, reader, is_kept=True)
         try:
             asked = Request(plan.subscription, group.cursor, goes_on=True)
             start = await self._hub.start(plan, asked)
@@ -326,3 +330,18 @@ class Sharing:
             window.passed(subscriber.positions)
             async with self._news:
                 self._news.notify_all()
+
+
+def _check_published(group: Group, wanted: Wanted) -> None:
+    """Raises RequestError where an operator made of a publication what a group cannot share.
+
+    Tokens and places count its streams: with others they would mean other events.
+    """
+    check_whole(wanted.publication, "a group")
+    check_unpaced(wanted.publication)
+    if wanted.streams != group.streams:
+        raise RequestError(
+            "publication",
+            f"publication {group.publication!r} is of other streams now: delete {group.name}, and "
+            "make it again `after` its cursor",
+        )

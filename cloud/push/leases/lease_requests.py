@@ -11,8 +11,8 @@ from typing import Final
 
 from edgewake.cloud.calls import own_headers, webhook
 from edgewake.cloud.calls.sealing import Endpoint, Sealer
-from edgewake.cloud.log.request import normal
-from edgewake.cloud.push.leases import lease_rights, lease_state
+from edgewake.cloud.push.leases import lease_state
+from edgewake.cloud.push.leases.lease_choice import LeaseChoice
 from edgewake.cloud.rights.principal import Principal
 from edgewake.protocol.leases.endpoint_kind import EndpointKind
 from edgewake.protocol.leases.lease import LeaseChange, LeaseEndpoint, LeaseRequest, Webhook
@@ -48,6 +48,7 @@ def new_lease(
     lease_id: str,
     request: LeaseRequest,
     reader: Principal,
+    chosen: LeaseChoice,
     *,
     host: str,
     client: str,
@@ -69,14 +70,13 @@ def new_lease(
         webhook.check_secret(secret)
     headers = _headers_of(asked, None)
     endpoint = Endpoint(_url_of(asked), secret, random_bytes(TOKEN_BYTES).hex(), headers)
-    wanted = normal(request.subscription)
     lease = Lease(
         id=lease_id,
         token_hash=hash_token(endpoint.token),
         request_hash=hash_of(request, reader),
-        streams=wanted.streams,
-        where=wanted.where,
-        select=wanted.select,
+        streams=chosen.wanted.streams,
+        where=chosen.wanted.where,
+        select=chosen.wanted.select,
         cursor=request.cursor,
         endpoint_host=host,
         sealed=sealer.seal(lease_id, endpoint),
@@ -86,8 +86,8 @@ def new_lease(
         created_at=now,
         expires_at=now + request.ttl_s * 1000,
         client=client,
-        right=lease_rights.right_of(reader, wanted.streams, where=wanted.where),
-        condition=lease_rights.condition_of(reader, wanted.streams),
+        right=chosen.right,
+        condition=chosen.condition,
     )
     return lease, endpoint
 

@@ -8,12 +8,15 @@ seen than the lease shows. One that was widened changes nothing: the lease shows
 The devices of a right become a condition beside the client's own `where`, so that the index finds
 the lease. Fields that are not seen are cut out of previews; a filter that names one is refused,
 whether there is such a field or not.
+
+A right to a publication is one to it alone: what it shows of which streams is looked up when it is
+read; a lease, which is counted by one condition, keeps the version that it was asked for with.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -28,13 +31,14 @@ from edgewake.cloud.log.filters.filter_syntax import (
     sets_of,
 )
 from edgewake.cloud.rights.names import Names
-from edgewake.cloud.rights.principal import Action, Grant, Principal, Proof
+from edgewake.cloud.rights.principal import NONE, Action, Grant, Principal, Proof
 from edgewake.cloud.rights.rights import End, Rights
 from edgewake.cloud.rights.scope import Part, Scope
 from edgewake.protocol.errors import FilterError
 from edgewake.protocol.leases.lease import Subscription
 from edgewake.protocol.leases.lease_record import Lease
 from edgewake.protocol.ops.proof import Kind
+from edgewake.protocol.ops.publication import Publication
 
 _ESCAPE: Final = "!"
 _ALL: Final = Scope((Part(None, None),))
@@ -46,14 +50,18 @@ def right_of(
     action: Action = Action.WAKE,
     *,
     where: str | None = None,
+    publication: str | None = None,
+    of: Publication | None = None,
 ) -> str:
     """What is stored; empty for who proves nothing, sees everything and uses no named set.
 
-    `where`: the filter, whose sets it must go on to be allowed to use.
+    `where`: the filter, whose sets it must go on to be allowed to use; `publication`: the one
+    through which the streams are read; `of`: that one, where it counts as it is now.
     """
-    scopes, sets = _scopes(principal, streams, action), sorted(sets_of(where))
-    proof = principal.proof
-    if proof.kind is Kind.ANONYMOUS and _is_all(scopes) and not sets:
+    names, published = _names(streams, publication)
+    scopes = {name: _told(_sees(principal, action, name, published)) for name in names}
+    sets, proof = sorted(sets_of(where)), principal.proof
+    if proof.kind is Kind.ANONYMOUS and _is_all(scopes) and not sets and not published:
         return ""
     expires_at = principal.expires_at
     until = None if expires_at is None else expires_at + round(principal.limits.lease_s * 1000)
@@ -68,6 +76,9 @@ def right_of(
             "expires_at": expires_at,
             "until": until,
             "scopes": scopes,
+            "publication": publication,
+            "version": None if of is None else of.version,
+            "fields": None if of is None or of.fields is None else list(of.fields),
             "sets": sets,
             "claims": principal.claims,
         }
@@ -75,9 +86,23 @@ def right_of(
     return sys.intern(told)
 
 
-def end_of(lease: Lease, rights: Rights, *, now: int) -> End | None:
-    """Why a lease's right holds no longer; None while it does."""
-    return end_of_right(lease.right, lease.streams, rights, now=now)
+def end_of(
+    lease: Lease,
+    rights: Rights,
+    *,
+    now: int,
+    has_changed: Callable[[str, int], bool] = lambda *_: False,
+) -> End | None:
+    """Why a lease's right holds no longer; None while it does.
+
+    `has_changed`: is a publication another one than in this version?
+    """
+    why = end_of_right(lease.right, lease.streams, rights, now=now)
+    name = _publication(lease.right)
+    if why is None and name is not None:
+        version: int = orjson.loads(lease.right)["version"]
+        return End.REVOKED if has_changed(name, version) else None
+    return why
 
 
 def end_of_right(
@@ -104,9 +129,11 @@ def end_of_right(
 
 def _still_shows(held: Principal | None, text: str, streams: Sequence[str], action: Action) -> bool:
     """Does its holder see all that it shows, and may be called for it?"""
-    if held is None or not all(held.may(Action.WAKE, name) for name in streams):
+    if held is None:
         return False
-    return covers(held, text, streams, action)
+    names, published = _names(streams, _publication(text))
+    may_wake = all(_may(held, Action.WAKE, name, published) for name in names)
+    return may_wake and covers(held, text, streams, action)
 
 
 def _holder(
@@ -134,7 +161,21 @@ def condition_of(principal: Principal, streams: Sequence[str]) -> str | None:
 
     Raises FilterError where the right names more than `filter_taken.LISTED_MAX`.
     """
-    text = _condition_of(principal, streams)
+    return _parsed(_condition_of(principal, streams))
+
+
+def condition_of_publication(principal: Principal, publication: Publication) -> str | None:
+    """The condition of a publication, and on the devices of the right to it. Raises FilterError."""
+    scope = principal.scope_of_publication(Action.WAKE, publication.name)
+    on_devices = _parsed(None if scope is None else _condition(scope))
+    own = publication.where
+    if own is None or on_devices is None:
+        return own or on_devices
+    return sys.intern(f"({own}) AND {on_devices}")
+
+
+def _parsed(text: str | None) -> str | None:
+    """A condition on devices, where it can be read. Raises FilterError."""
     if text is None:
         return None
     try:
@@ -176,8 +217,23 @@ def counted(where: str | None, condition: str | None) -> str | None:
 
 def check_fields(principal: Principal, subscription: Subscription) -> None:
     """Raises FilterError where its filters name a field that is not seen of all streams."""
-    all_scopes = [principal.scope(Action.WAKE, name) for name in subscription.streams]
-    scopes = [scope for scope in all_scopes if scope is not None]
+    _check_fields(
+        subscription, [principal.scope(Action.WAKE, name) for name in subscription.streams]
+    )
+
+
+def check_shown_fields(
+    principal: Principal, subscription: Subscription, publication: Publication
+) -> None:
+    """Raises FilterError where its filters name a field that the publication does not show it."""
+    fields = publication.fields
+    shown = Scope((Part(None, None if fields is None else Names.of(fields)),))
+    right = principal.scope_of_publication(Action.WAKE, publication.name)
+    _check_fields(subscription, [shown, right])
+
+
+def _check_fields(subscription: Subscription, found: Sequence[Scope | None]) -> None:
+    scopes = [scope for scope in found if scope is not None]
     nodes: list[Node | None] = []
     if subscription.where is not None:
         # The client's own text is short; what its right names stands beside it.
@@ -193,13 +249,24 @@ def previews(lease: Lease, events: Sequence[Mapping[str, Any]]) -> list[Mapping[
     """Events as the lease shows them."""
     shown = list(events)
     if lease.right:
-        scopes = _shown(lease.right, lease.streams)
+        scopes = _shown_of_streams(lease)
         cuts = [_cut(event, scopes) for event in events]
         shown = [cut for cut in cuts if cut is not None]
+        fields = orjson.loads(lease.right).get("fields")
+        if fields is not None:
+            published = Scope((Part(None, Names.of(fields)),))
+            cuts = [_cut(event, dict.fromkeys(lease.streams, published)) for event in shown]
+            shown = [cut for cut in cuts if cut is not None]
     if lease.select is None:
         return shown
     project = compile_select(lease.select).project
     return [project(fields) for fields in shown]
+
+
+def _shown_of_streams(lease: Lease) -> Mapping[str, Scope | None]:
+    """What is shown of each stream, by a right to it or to its publication."""
+    shown, publication = _shown(lease.right, lease.streams), _publication(lease.right)
+    return shown if publication is None else dict.fromkeys(lease.streams, shown[publication])
 
 
 def _cut(event: Mapping[str, Any], scopes: Mapping[str, Scope | None]) -> Mapping[str, Any] | None:
@@ -210,31 +277,56 @@ def _cut(event: Mapping[str, Any], scopes: Mapping[str, Scope | None]) -> Mappin
 
 def reader_of(text: str, streams: Sequence[str], action: Action) -> Principal:
     """A reader who sees what a right shows, and no more."""
-    sets, grants = Names.of(_sets(text)), []
+    sets, grants, published = Names.of(_sets(text)), [], _publication(text) is not None
     for name, scope in _shown(text, streams).items():
-        parts = (Part(None, None),) if scope is None else scope.parts
-        actions, names = frozenset({action}), Names.of([name])
-        grants += [Grant(actions, names, part.devices, part.fields, sets=sets) for part in parts]
+        of = Names.of([name])
+        of_streams, of_publications = (NONE, of) if published else (of, NONE)
+        grants += [
+            Grant(frozenset({action}), of_streams, part.devices, part.fields, of_publications, sets)
+            for part in ((Part(None, None),) if scope is None else scope.parts)
+        ]
     return Principal("kept", tuple(grants), Proof(Kind.ANONYMOUS))
 
 
 def covers(principal: Principal, text: str, streams: Sequence[str], action: Action) -> bool:
     """May this principal see all that a right shows, by sets that it may use?"""
-    shown = _shown(text, streams)
+    shown, (names, published) = _shown(text, streams), _names(streams, _publication(text))
     return all(map(principal.may_use, _sets(text))) and all(
-        principal.may(action, name) and _shows(principal.scope(action, name), shown[name])
-        for name in streams
+        _may(principal, action, name, published)
+        and _shows(_sees(principal, action, name, published), shown[name])
+        for name in names
     )
 
 
 def sees_more(principal: Principal, text: str, streams: Sequence[str], action: Action) -> bool:
     """Does this principal see what a right does not show?"""
-    shown = _shown(text, streams)
-    return not all(_shows(shown[name], principal.scope(action, name)) for name in streams)
+    shown, (names, published) = _shown(text, streams), _names(streams, _publication(text))
+    return not all(_shows(shown[name], _sees(principal, action, name, published)) for name in names)
+
+
+def _publication(text: str) -> str | None:
+    """The publication that a right is to, if it is to one."""
+    found: str | None = orjson.loads(text).get("publication") if text else None
+    return found
+
+
+def _names(streams: Sequence[str], publication: str | None) -> tuple[Sequence[str], bool]:
+    """What a right is to, by name: streams, or a publication."""
+    return (streams, False) if publication is None else ([publication], True)
+
+
+def _may(principal: Principal, action: Action, name: str, published: bool) -> bool:
+    return principal.may_open(action, name) if published else principal.may(action, name)
+
+
+def _sees(principal: Principal, action: Action, name: str, published: bool) -> Scope | None:
+    if published:
+        return principal.scope_of_publication(action, name)
+    return principal.scope(action, name)
 
 
 def _shown(text: str, streams: Sequence[str]) -> Mapping[str, Scope | None]:
-    """What a right shows of each stream; None: all of it."""
+    """What a right shows of each stream, or of its publication; None: all of it."""
     if not text:
         return dict.fromkeys(streams)
     return {name: _scope(told) for name, told in orjson.loads(text)["scopes"].items()}
@@ -250,19 +342,11 @@ def _sets(text: str) -> list[str]:
     return list(orjson.loads(text)["sets"]) if text else []
 
 
-def _scopes(
-    principal: Principal, streams: Sequence[str], action: Action = Action.WAKE
-) -> dict[str, Any]:
-    """The scope of each stream, as JSON; None: all of it."""
-    found: dict[str, Any] = {}
-    for name in streams:
-        scope = principal.scope(action, name)
-        found[name] = (
-            None
-            if scope is None
-            else [[_listed(part.devices), _listed(part.fields)] for part in scope.parts]
-        )
-    return found
+def _told(scope: Scope | None) -> list[Any] | None:
+    """A scope as JSON; None: all of it."""
+    if scope is None:
+        return None
+    return [[_listed(part.devices), _listed(part.fields)] for part in scope.parts]
 
 
 def _is_all(scopes: Mapping[str, Any]) -> bool:

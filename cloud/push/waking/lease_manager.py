@@ -422,7 +422,8 @@ class LeaseManager:
         None while it holds. Before a wake-up is made, and before anything is told.
         """
         lease = managed.lease
-        why = lease_rights.end_of(lease, self._rights, now=self._clock.now_ms())
+        now, has_changed = self._clock.now_ms(), self._watch.has_changed
+        why = lease_rights.end_of(lease, self._rights, now=now, has_changed=has_changed)
         if why is None or not lease_state.may_be_lost(lease.state):
             return why
         facts = {"event": "push.right_ended", "why": why}

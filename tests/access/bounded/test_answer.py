@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from starlette.responses import Response
+
 from edgewake.cloud.access.bounded.answer import Form, Page, response
 from edgewake.cloud.access.bounded.bodies import Bodies
 
 
-def test_a_page_whose_wait_ran_out_is_kept_by_no_cache() -> None:
+def made(page: Page, form: Form) -> Coroutine[Any, Any, Response]:
+    return response(page, form, Bodies(), "me", resumes=True, is_public=True, if_none_match="")
+
+
+async def test_two_who_ask_for_a_table_at_once_are_sent_one() -> None:
+    page = Page((b'{"n":1}',), "c", live=True)
+    first, second = await asyncio.gather(*(made(page, Form.CSV) for _ in range(2)))
+    assert first.headers["etag"] == second.headers["etag"]
+    (body, _) = page.texts[Form.CSV]
+    assert body.pieces == [b"n\r\n1\r\n"]
+    assert sum(body.takers.values()) == 2
+
+
+async def test_a_page_whose_wait_ran_out_is_kept_by_no_cache() -> None:
     """Nothing is known of what follows: who asks a moment later may find an event."""
     late, whole = (Page((), "c", live=False, is_whole=one) for one in (False, True))
-    kept = [
-        response(
-            page, Form.JSON, Bodies(), "me", resumes=True, is_public=True, if_none_match=""
-        ).headers
-        for page in (late, whole)
-    ]
+    kept = [(await made(page, Form.JSON)).headers for page in (late, whole)]
     assert kept[0]["cache-control"] == "no-store"
     assert "max-age" in kept[1]["cache-control"], "the control"

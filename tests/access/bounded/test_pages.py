@@ -5,6 +5,7 @@ cursor of exactly what they have.
 from __future__ import annotations
 
 import asyncio
+import csv
 import time
 from collections.abc import Callable
 from typing import Any
@@ -129,6 +130,31 @@ async def test_lines_have_the_events_and_last_the_cursor(access_a: Server, feed:
     assert end == {"$event": "end", "cursor": answer.headers["edgewake-cursor"], "live": False}
 
 
+@pytest.mark.parametrize(
+    ("words", "headers"),
+    [
+        ({"format": "csv"}, {}),
+        ({"format": "csv"}, {"Accept": "text/html"}),
+        ({}, {"Accept": "text/csv"}),
+    ],
+)
+async def test_a_spreadsheet_is_given_a_table_and_goes_on_behind_it(
+    access_a: Server, feed: Feed, words: dict[str, Any], headers: dict[str, str]
+) -> None:
+    feed.send(n=3)
+    first = await get(access_a, feed.name, headers=headers, from_="earliest", limit=2, **words)
+    assert first.headers["content-type"] == "text/csv; charset=utf-8"
+    assert first.headers["edgewake-live"] == "false"
+    cursor = first.headers["edgewake-cursor"]
+    second = await get(access_a, feed.name, after=cursor, headers=headers, **words)
+    found = [row for answer in (first, second) for row in csv.DictReader(answer.text.splitlines())]
+    assert [(row["device"], row["n"]) for row in found] == [
+        ("dev-1", "1.0"),
+        ("dev-1", "2.0"),
+        ("dev-1", "3.0"),
+    ]
+
+
 async def test_gaps_and_watermarks_stand_among_the_events(
     access_a: Server, access_b: Server, new_feed: Callable[..., Feed], query_feed: QueryFeed
 ) -> None:
@@ -201,6 +227,7 @@ async def test_a_full_page_may_be_kept_and_the_live_end_is_asked_for_by_its_etag
 @pytest.mark.parametrize(
     ("query", "code"),
     [
+        ({"format": "xlsx"}, "format"),
         ({"limit": "0"}, "limit"),
         ({"limit": "10001"}, "limit"),
         ({"limit": "many"}, "limit"),

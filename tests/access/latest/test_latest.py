@@ -10,15 +10,19 @@ from typing import Any
 import orjson
 import pytest
 
-from edgewake.cloud.access.bounded.rows import ROWS_A_TURN, Choice, Picker
+from edgewake.cloud.access.bounded.rows import ROWS_A_TURN, Choice, Entry, Picker
 from edgewake.cloud.access.latest.latest import Latest
 from edgewake.cloud.access.latest.latest_stores import _told
 from edgewake.cloud.log.decode import DATA, WATERMARK, Decoder, Event, Record
+from edgewake.cloud.log.filters.filter import compile_where
+from edgewake.cloud.log.subscription import published
+from edgewake.cloud.log.wanted import is_in_share
 from edgewake.cloud.rights.names import Names
 from edgewake.cloud.rights.scope import Part, Scope
 from edgewake.protocol.frames import record
 from edgewake.protocol.frames.frame import Frame, encode
 from edgewake.protocol.frames.record import Mode
+from edgewake.protocol.ops.publication import Publication
 from tests.access.latest.copies import rows_of
 
 
@@ -255,3 +259,42 @@ def test_numbers_that_cannot_be_compared_do_not_count() -> None:
     odd = Event(DATA, {"device": "a", "epoch": "x", "seq": 1}, b'{"device":"a","value":0.6}')
     rows = taken(Latest(None), reading("a", 5, 0.5), odd, reading("a", 3, 0.3))
     assert [row["value"] for row in rows] == [0.3], "the last to arrive counts"
+
+
+HARBOUR = Publication(
+    name="harbour",
+    streams=("s",),
+    where="secret = 'x'",
+    fields=("n",),
+    version=1,
+    changed_at=0,
+    changed_by="a test",
+)
+
+
+def picked(asked: Choice, scope: Scope | None = None) -> list[dict[str, Any]]:
+    """Of three rows."""
+    rows = [
+        Entry(device, orjson.dumps({"device": device, "n": n, "secret": secret}))
+        for device, n, secret in (("a", 1, "x"), ("b", 2, "y"), ("c", 3, "x"))
+    ]
+    picker = Picker(asked, scope, is_result=False)
+    return [orjson.loads(row) for row in picker.take_all(rows)]
+
+
+def test_a_publication_chooses_rows_by_what_it_hides_and_its_reader_by_what_it_shows() -> None:
+    through = published(HARBOUR, None)
+    shown = [{"device": "a", "n": 1}, {"device": "c", "n": 3}]
+    assert picked(Choice(published=through)) == shown
+    assert picked(Choice(published=through, where=compile_where("n > 1"))) == shown[1:]
+    assert picked(Choice(published=through, where=compile_where("secret = 'x'"))) == []
+    assert (
+        picked(Choice(published=through), Scope((Part(Names.of(["a", "b"]), None),))) == shown[:1]
+    )
+    assert len(picked(Choice())) == 3, "the control"
+
+
+def test_a_share_of_rows_is_that_of_a_stream() -> None:
+    for share in (0.2, 0.5, 0.8):
+        expected = [one for one in "abc" if is_in_share({"device": one}, ("device",), share)]
+        assert [row["device"] for row in picked(Choice(sample=share))] == expected

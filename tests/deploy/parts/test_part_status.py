@@ -12,13 +12,14 @@ from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.metadata import partition_count
 from edgewake.cloud.kafka.table_reader import TableReader
-from edgewake.deploy.parts.part_status import DECLARED, TOPIC, publish, record_of
+from edgewake.deploy.parts.part_status import DECLARED, publish
 from edgewake.protocol import topics
 from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.frames import record
 from edgewake.protocol.frames.field_type import types_of
 from edgewake.protocol.frames.stream import Stream
+from edgewake.protocol.ops.part_status import SUPERVISOR, record_of
 from tests.deploy.children import part, supervisor, until
 from tests.services import Kafka, run_kafka, wait_until
 
@@ -39,7 +40,7 @@ def states(config: KafkaConfig) -> dict[str, dict[str, object]]:
         for reading in record.readings(record.decode(value)):
             found[str(reading["part"])] = reading
 
-    reader = TableReader(config, "test-parts", {TOPIC: on_change})
+    reader = TableReader(config, "test-parts", {topics.PARTS: on_change})
     try:
         reader.read_all()
     finally:
@@ -68,7 +69,7 @@ async def test_the_state_of_each_part_is_published_also_when_kafka_comes_late(
 
     def is_published() -> bool:
         try:
-            found.update(states(config) if partition_count(client, TOPIC) else {})
+            found.update(states(config) if partition_count(client, topics.PARTS) else {})
         except Unavailable:  # it has only just come
             return False
         return len(found) == 2
@@ -110,5 +111,5 @@ def test_a_line_has_the_declared_fields() -> None:
         "version": "0.1",
         "t": 1_790_000_000_000,
     }
-    frame = record.decode(record_of(fields, 7)).frame
+    frame = record.decode(record_of(SUPERVISOR, fields, 7)).frame
     assert types_of(frame.fields) == {name: info.type for name, info in DECLARED.fields.items()}

@@ -10,9 +10,13 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
+from edgewake.protocol import topics
+from edgewake.protocol.ops.preview import Preview
+from tests.bridge.running import read
 from tests.chromium import LOOKS, accessibility_faults, chromium, open_page
 from tests.ops.alerts.conftest import Alerts
 from tests.ops.alerts.receivers import Mail
+from tests.services import wait_until
 
 pytestmark = [pytest.mark.services, pytest.mark.asyncio(loop_scope="session")]
 
@@ -85,6 +89,84 @@ async def test_a_rule_is_made_tried_told_acknowledged_and_removed(
     page.on("dialog", lambda dialog: dialog.accept())
     await page.get_by_role("button", name="Remove").click()
     await expect(page.get_by_role("link", name="too_hot_here")).to_have_count(0)
+    await page.close()
+
+
+async def test_a_bound_is_chosen_and_stands_as_the_condition(browser: Browser, alerts: Alerts):
+    stream = alerts.stream()
+    alerts.ask("PATCH", f"/v1/streams/{stream}", {"fields": {"temperature": {"unit": "Cel"}}})
+    for ago_s, heat in ((900, 20.0), (600, 33.0), (300, 20.0)):
+        alerts.send(stream, "oven", heat, ago_s=ago_s)
+    page = await enter(browser, alerts)
+    await page.get_by_role("link", name="New rule").click()
+    await page.get_by_label("Stream", exact=True).select_option(stream)
+    await page.get_by_label("It is: field").select_option("temperature")
+    await page.get_by_label("It is: bound").fill("30")
+    await page.get_by_label("And over again below").fill("28")
+    await expect(page.get_by_label("Condition")).to_have_value("temperature > 30")
+    await expect(page.get_by_label("Over when")).to_have_value("temperature < 28")
+    await expect(page.get_by_label("Show the value of")).to_have_value("temperature")
+    trial = page.get_by_role("region", name="Trial")
+    await expect(trial).to_contain_text("1 time in the last hour, 1 alert (3 looks)")
+    await page.get_by_label("It is: is").select_option("below")
+    await expect(page.get_by_label("Condition")).to_have_value("temperature < 30")
+    assert await accessibility_faults(page) == []
+    await page.close()
+
+
+async def test_what_needs_a_query_is_chosen_previewed_and_made_with_it(
+    browser: Browser, alerts: Alerts
+):
+    """The analysis is played by the test: it answers on the topic of previews."""
+    stream = alerts.stream()
+    page = await enter(browser, alerts)
+    await page.get_by_role("link", name="New rule").click()
+    await page.get_by_label("Stream", exact=True).select_option(stream)
+    trial = page.get_by_role("region", name="Trial")
+    await page.get_by_label("One after the other").check()
+    for step, bound in (("First", "60"), ("Then 1", "20")):
+        await page.get_by_label(f"{step}: field").select_option("temperature")
+        await page.get_by_label(f"{step}: bound").fill(bound)
+    await expect(trial).to_contain_text("This can be looked for.")
+    assert await accessibility_faults(page) == []
+    await page.get_by_label("It changes").check()
+    await page.get_by_label("Which field").select_option("temperature")
+    await expect(trial).to_contain_text("This can be looked for.")
+    await page.get_by_label("It is unusual").check()
+    await page.get_by_label("Name of the rule").fill("odd_here")
+    await expect(trial).to_contain_text("This can be looked for.")
+    await trial.get_by_role("button", name="Look at the last hour").click()
+    asked: list[Preview] = []
+
+    def heard() -> bool:
+        found = [one.value() for one in read(alerts.config, topics.PREVIEWS) if one.value()]
+        asked[:] = [one for one in map(Preview.model_validate_json, found) if stream in one.text]
+        return bool(asked)
+
+    wait_until(heard, "a preview is asked for")
+    rows = [
+        {"window_end": 1000 + at, "device": "oven", "temperature": 20.0 + at, "unlikeness": at}
+        for at in (-6, 4, 7)
+    ]
+    answer = asked[0].model_copy(update={"rows": tuple(map(json.dumps, rows))})
+    alerts.put(topics.PREVIEWS, answer.id, answer.model_dump_json().encode())
+    await expect(trial).to_contain_text("2 times in the last hour, 1 device.")
+    await expect(trial.get_by_role("row")).to_have_count(3)
+    await page.get_by_role("button", name="Make the rule").click()
+    await expect(page.get_by_text("It has raised nothing")).to_be_visible()
+    rule = alerts.ask("GET", "/v1/alerts/odd_here")["rule"]
+    assert (rule["query"], rule["stream"], rule["value"]) == (
+        "odd_here_unusual",
+        None,
+        "temperature",
+    )
+    assert rule["when"] == "unlikeness > 5 OR unlikeness < -5"
+    text = alerts.ask("GET", "/v1/queries/odd_here_unusual")["text"]
+    assert 'robust_zscore("temperature", 60)' in text
+    await page.get_by_role("link", name="Edit").click()
+    await expect(page.get_by_label("Query", exact=True)).to_have_value("odd_here_unusual")
+    alerts.ask("DELETE", "/v1/alerts/odd_here", status=204)
+    alerts.ask("DELETE", "/v1/queries/odd_here_unusual", status=204)
     await page.close()
 
 

@@ -163,7 +163,7 @@ async def test_fields_of_a_stream_show_what_they_held_lately(
     visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
 ) -> None:
     stream = unique("s")
-    declare(writer, stream)
+    declare(writer, stream, unit="Cel")
     eventually(lambda: ops.client.get(f"/v1/streams/{stream}"))
     await visit.open(f"#/streams/{stream}")
     await expect(visit.page.get_by_text("Nothing is summed up")).to_be_visible()
@@ -172,7 +172,7 @@ async def test_fields_of_a_stream_show_what_they_held_lately(
     writer.put(topics.MINUTES, held.key, held.encode())
     row = visit.page.get_by_role("region", name="Fields").get_by_role("row", name="speed")
     await expect(row.get_by_role("cell")).to_have_text(
-        ["speed", "number", "km/h", "1", "50.5", "99", "100"]
+        ["speed", "number", "°C", "1", "50.5", "99", "100"]
     )
     found = ops.client.get(f"/v1/streams/{stream}/summary?minutes=15").json()
     assert found["fields"]["speed"]["figures"]["readings"] == 100
@@ -239,6 +239,7 @@ async def test_a_preview_shows_rows_of_the_chosen_time(
     preview = page.get_by_role("region", name="Preview")
     await expect(preview).to_contain_text("car-07")
     await expect(preview).to_contain_text("41.5")
+    await expect(preview.locator("thead th").last).to_have_text("mean km/h")
     await expect(page.get_by_text("of the last hour; nothing is registered")).to_be_visible()
 
 
@@ -260,7 +261,7 @@ class Found:
         """It runs, and says how far it is."""
         told = Progress(
             query=self.name, stream=self.stream, state=QueryState.RUNNING, keys=("road",),
-            updated_at=now_ms() + 1000, **more,
+            measures={"mean": (f"{self.stream}.speed",)}, updated_at=now_ms() + 1000, **more,
         )  # fmt: skip
         self._writer.put(topics.PROGRESS, self.name, told.model_dump_json().encode())
 
@@ -274,7 +275,7 @@ class Found:
 
 
 def declare_road(writer: Writer, name: str) -> None:
-    fields = {one: {"type": "number"} for one in ("speed", "road")}
+    fields = {"speed": {"type": "number", "unit": "Cel"}, "road": {"type": "number"}}
     writer.put(topics.STREAMS, name, json.dumps({"name": name, "fields": fields}).encode())
     writer.put(topics.stream_topic(name), "d", b"{}")
 
@@ -311,7 +312,10 @@ async def test_results_are_the_newest_of_each_window_and_group_with_those_before
     corrected = rows.nth(3)
     await expect(corrected).to_contain_text("corrected")
     await corrected.get_by_text("2 revisions").click()
-    await expect(corrected.get_by_role("listitem")).to_contain_text("mean 30")
+    await expect(corrected.get_by_role("listitem")).to_contain_text("mean 30 °C")
+    await expect(results.get_by_role("columnheader").nth(2)).to_have_text("mean °C")
+    measured = visit.page.get_by_role("heading", name="mean °C, mean of its windows")
+    await expect(measured).to_be_visible()
     late = visit.page.get_by_role("region", name="Late readings")
     await expect(late.get_by_role("row")).to_have_count(2)
     await expect(late).to_contain_text("car-07")
@@ -364,6 +368,15 @@ async def test_a_first_question_has_an_answer_and_its_times_are_local_ones(
     await page.get_by_role("button", name="Ask", exact=True).click()
     await expect(answer.locator("thead th")).to_have_text(["one", "one (2)", "one (3)"])
     await expect(answer.locator("tbody td")).to_have_text(["1", "2", "3"])
+    measured = unique("s")
+    fields = {"speed": {"type": "number", "unit": "km/h"}}
+    row = json.dumps({"name": measured, "fields": fields}).encode()
+    writer.put(topics.STREAMS, measured, row)
+    send(writer, "car-07", measured, speed=41.0)
+    eventually(lambda: ops.client.get(f"/v1/streams/{measured}"))
+    await visit.open(f'#/ask?sql=SELECT max(speed) AS top, count(*) AS n FROM "{measured}"')
+    await page.get_by_role("button", name="Ask", exact=True).click()
+    await expect(answer.locator("thead th")).to_have_text(["top km/h", "n"])
     assert visit.complaints == []
 
 

@@ -14,8 +14,8 @@ from edgewake.cloud.ops.services.problems import (
 )
 from edgewake.cloud.ops.services.queries import QueryView
 from edgewake.cloud.ops.tables.devices import DevicePresence, DeviceView
+from edgewake.cloud.ops.tables.part_table import PartView
 from edgewake.cloud.ops.tables.past import Happening
-from edgewake.cloud.ops.tables.tables import PartView
 from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.stream import FieldInfo, Stream
 from edgewake.protocol.ops.query import QueryState

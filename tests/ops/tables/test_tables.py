@@ -4,7 +4,8 @@ import pytest
 
 from edgewake.cloud.ops.tables.devices import AGENT_OFFLINE_AFTER_MS
 from edgewake.cloud.ops.tables.flow import delay_s
-from edgewake.cloud.ops.tables.tables import PARTS_MAX, Change, OpsTables, TopicOffsets
+from edgewake.cloud.ops.tables.part_table import PARTS_MAX
+from edgewake.cloud.ops.tables.tables import Change, OpsTables, TopicOffsets
 from edgewake.protocol import topics
 from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.frames import record as records

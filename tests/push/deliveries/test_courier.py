@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from edgewake.cloud.calls import webhook
 from edgewake.cloud.calls.sealing import Endpoint, Sealer
+from edgewake.cloud.push.chosen import kept
 from edgewake.cloud.push.deliveries.courier import AGAIN_S, Courier, Services
 from edgewake.cloud.push.deliveries.delivery_state import REFUSALS_MAX
 from edgewake.cloud.push.guarded_tasks import GuardedTasks
@@ -131,7 +132,7 @@ class World:
     async def cursor(self, offset: int = 0) -> str:
         """The cursor before a record."""
         hub = self.memory.hub
-        plan = await hub.open(self.delivery.subscription, ANYBODY)
+        plan = await hub.open(kept(hub, self.delivery), ANYBODY)
         try:
             return hub.codec.encode(plan.cursor((((offset, 0),),)))
         finally:
@@ -144,7 +145,7 @@ class World:
                 return
             await turns()
             self.clock.advance(0.25)
-        raise AssertionError("it never holds")
+        raise AssertionError(f"it never holds: {self.courier.delivery}, {self.courier.trouble}")
 
 
 @asynccontextmanager

@@ -146,6 +146,21 @@ def in_order(calls: list[Received]) -> bool:
     return all(found == sorted(found) for found in of.values())
 
 
+async def test_a_delivery_keeps_to_its_pace_and_leaves_none_out(
+    push: Service, stream: Readings
+) -> None:
+    stream.add(30)
+    async with receiving() as receiver:
+        name, _ = await made(push, stream, receiver.url, max_rate=10)
+        began_s = time.monotonic()
+        await until(receiver, 30)
+        assert time.monotonic() - began_s > 1.5
+        assert sorted(numbers(receiver.calls)) == list(range(1, 31))
+        assert in_order(receiver.calls)
+        assert max(len(json.loads(call.body)["events"]) for call in receiver.calls) <= 10
+        assert (await ask(push, "GET", f"/{name}"))["max_rate"] == 10
+
+
 async def test_every_event_comes_once_in_order_and_signed(push: Service, stream: Readings) -> None:
     stream.add(100)
     async with receiving() as receiver:

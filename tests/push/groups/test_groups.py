@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.log.wanted import is_in_share
 from edgewake.cloud.push.groups.groups import KEPT_S, SWEEP_S, Groups
 from edgewake.protocol.leases.group_record import Group, encode
 from tests.push.builders import ManualClock, MemoryRows, has_slept, random_bytes
@@ -118,6 +119,24 @@ async def test_each_event_is_done_by_one_of_many(push: Service, stream: Readings
     assert await take(push, name, wait_s=0) == []
     stream.add(1)
     assert numbers(await take(push, name)) == [301]
+
+
+async def test_a_group_is_of_some_devices_or_a_share_of_them(
+    push: Service, stream: Readings
+) -> None:
+    stream.add(30)
+    share = [n for n in range(3) if is_in_share({"device": f"dev-{n}"}, ("device",), 0.5)]
+    assert share == [2]
+    name = await made(push, stream, sample=0.5)
+    assert {n % 3 for n in numbers(await take_so_many(push, name, 10))} == {2}
+    assert await take(push, name, wait_s=0) == []
+    name = await made(push, stream, devices=["dev-1"])
+    assert {n % 3 for n in numbers(await take_so_many(push, name, 10))} == {1}
+    assert await take(push, name, wait_s=0) == []
+    body = {"streams": [stream.stream], "from": "earliest"}
+    assert (await ask(push, "PUT", name, body | {"devices": ["dev-1"]}))["devices"] == ["dev-1"]
+    await ask(push, "PUT", name, body, expected=409)  # of all devices it is another one
+    await ask(push, "PUT", name, body | {"per": "n"}, expected=422)
 
 
 async def test_a_worker_that_dies_loses_nothing_and_says_nothing_twice(

@@ -32,6 +32,7 @@ from edgewake.protocol.errors import FilterError
 from edgewake.protocol.leases.lease import LeaseRequest, Subscription
 from edgewake.protocol.leases.lease_record import Lease, decode, encode
 from edgewake.protocol.ops.proof import Kind
+from edgewake.protocol.ops.publication import Publication
 from tests.push.builders import ManualClock
 from tests.push.builders import lease as a_lease
 from tests.rights.forge import AUDIENCE, ISSUER, NOW_S, Maker, key_set, write
@@ -334,3 +335,108 @@ def test_a_repeated_request_of_another_is_another() -> None:
     )
     others = [ANYBODY, someone(("s", None, None)), Principal("b", (), Proof(Kind.KEY, b"2"))]
     assert len({hash_of(request, reader) for reader in others}) == 3
+
+
+def reader(*publications: str, devices: tuple[str, ...] | None = None) -> Principal:
+    both = frozenset({Action.READ, Action.WAKE})
+    of = None if devices is None else Names.of(devices)
+    grant = Grant(both, Names.of([]), of, None, Names.of(publications))
+    return Principal("reader", (grant,), Proof(Kind.KEY, b"1"))
+
+
+def test_a_right_to_a_publication_is_to_it_alone_whatever_streams_it_has() -> None:
+    text = lease_rights.right_of(reader("p"), ("s",), Action.READ, publication="p")
+    for streams in (("s",), ("other",)):
+        kept = lease_rights.reader_of(text, streams, Action.READ)
+        assert kept.may_open(Action.READ, "p")
+        assert not kept.may_open(Action.READ, "q")
+        assert not kept.may(Action.READ, "s")
+        assert lease_rights.covers(reader("p"), text, streams, Action.READ)
+        assert not lease_rights.covers(reader("q"), text, streams, Action.READ)
+        assert not lease_rights.covers(someone(("s", None, None)), text, streams, Action.READ)
+
+
+def test_a_narrower_right_to_a_publication_shows_less() -> None:
+    wide, narrow = reader("p"), reader("p", devices=("car-1",))
+    text = lease_rights.right_of(narrow, ("s",), Action.READ, publication="p")
+    scope = lease_rights.reader_of(text, ("s",), Action.READ).scope_of_publication(Action.READ, "p")
+    assert scope is not None
+    assert (scope.sees("car-1"), scope.sees("car-2")) == (True, False)
+    assert lease_rights.covers(wide, text, ("s",), Action.READ)
+    assert lease_rights.sees_more(wide, text, ("s",), Action.READ)
+    assert not lease_rights.sees_more(narrow, text, ("s",), Action.READ)
+    of_wide = lease_rights.right_of(wide, ("s",), Action.READ, publication="p")
+    assert not lease_rights.covers(narrow, of_wide, ("s",), Action.READ)
+
+
+def test_what_anybody_may_open_is_kept_as_a_right_to_it() -> None:
+    """Without one a delivery would be one of the streams themselves."""
+    text = lease_rights.right_of(ANYBODY, ("s",), Action.READ, publication="p")
+    assert not lease_rights.reader_of(text, ("s",), Action.READ).may(Action.READ, "s")
+
+
+HARBOUR = Publication(
+    name="p",
+    streams=("s",),
+    where="zone = 'north'",
+    fields=("n",),
+    version=3,
+    changed_at=0,
+    changed_by="a test",
+)
+
+
+def published_lease(who: Principal, **more: Any) -> Lease:
+    right = lease_rights.right_of(who, ("s",), publication="p", of=HARBOUR)
+    return a_lease("l1").but(streams=("s",), right=right, **more)
+
+
+def test_a_lease_of_a_publication_counts_what_that_chooses_of_what_its_reader_sees() -> None:
+    everything = lease_rights.condition_of_publication(reader("p"), HARBOUR)
+    some = lease_rights.condition_of_publication(reader("p", devices=("car-1",)), HARBOUR)
+    for device, zone, in_all, in_some in (
+        ("car-1", "north", True, True),
+        ("car-2", "north", True, False),
+        ("car-1", "south", False, False),
+    ):
+        assert passes(everything, device=device, zone=zone) is in_all
+        assert passes(some, device=device, zone=zone) is in_some
+    bare = HARBOUR.model_copy(update={"where": None})
+    assert lease_rights.condition_of_publication(reader("p"), bare) is None
+
+
+def test_its_filter_names_what_the_publication_shows_and_nothing_else() -> None:
+    for where in ("n > 1", "device = 'car-1'"):
+        own = Subscription(streams=("s",), where=where)
+        lease_rights.check_shown_fields(reader("p"), own, HARBOUR)
+    for hidden in (
+        Subscription(streams=("s",), where="zone = 'north'"),
+        Subscription(streams=("s",), select="zone"),
+    ):
+        with pytest.raises(FilterError, match="zone"):
+            lease_rights.check_shown_fields(reader("p"), hidden, HARBOUR)
+
+
+def test_its_previews_show_what_the_publication_shows() -> None:
+    event = {"stream": "s", "device": "car-1", "n": 1, "zone": "north"}
+    other = event | {"device": "car-2"}
+    lease = published_lease(reader("p", devices=("car-1",)))
+    assert lease_rights.previews(lease, [event, other]) == [
+        {"stream": "s", "device": "car-1", "n": 1}
+    ]
+
+
+def test_it_ends_where_its_publication_is_another_one() -> None:
+    lease, rights = published_lease(reader("p")), Rights(ANYBODY_CONFIG, ManualClock(0))
+    asked: list[tuple[str, int]] = []
+
+    def end(changed: bool) -> End | None:
+        def has_changed(name: str, version: int) -> bool:
+            asked.append((name, version))
+            return changed
+
+        kept = lease.but(right=lease_rights.right_of(ANYBODY, ("s",), publication="p", of=HARBOUR))
+        return lease_rights.end_of(kept, rights, now=0, has_changed=has_changed)
+
+    assert (end(False), end(True)) == (None, End.REVOKED)
+    assert asked == [("p", 3)] * 2
