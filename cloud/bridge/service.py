@@ -94,9 +94,7 @@ async def run(
         await asyncio.to_thread(maps.look)
     filters = () if maps is None else maps.maps.filters
     tracer = open_tracer(config.traces, part="bridge", name=config.name)
-    mapper = (
-        None if maps is None else Mapper(maps.maps, config.maps.prefix, config.maps.devices)
-    )
+    mapper = None if maps is None else Mapper(maps.maps, config.maps.prefix, config.maps.devices)
     bridge = Bridge(
         config,
         subscriptions=subscriptions(config.kafka.installation, keys, filters),
