@@ -73,6 +73,9 @@ CHART: Final = "() => document.querySelector('main .uplot canvas') !== null"
 PAST: Final = """() => performance.getEntriesByType("resource")
   .some(({ name, responseEnd }) => name.endsWith("/v1/sql") && responseEnd)"""
 """What came before the page was opened is there, too."""
+LINES: Final = """() => performance.getEntriesByType("resource")
+  .filter(({ name, responseEnd }) => name.includes("select=") && responseEnd).length >= 3"""
+"""The last minutes of the devices of a chart are there, too."""
 SCREENS: Final = {
     "town": Screen(
         "/town",
@@ -80,10 +83,11 @@ SCREENS: Final = {
         "stats.shown.vehicles >= 10 && stats.shown.windows >= 4; }",
         is_town=True,
     ),
-    "shared_board": Screen("/#/boards/town", CHART, is_town=True),
+    "shared_board": Screen("/#/boards/town", LINES, is_town=True),
     "live": Screen("/", "() => document.querySelectorAll('.spark polyline').length > 3", True),
     "live_stream": Screen("/#/streams/vehicle_position", CHART, True),
     "live_query": Screen("/#/queries/top_streets", ROWS, True),
+    "live_device": Screen(f"/#/devices/{EVENTS_DEVICE}", CHART, True),
     "system": Screen("#/", CHART),
     "login": Screen("in", "() => document.querySelector('.login input')", is_login=True),
     "boards": Screen("#/boards", ROWS),
@@ -355,7 +359,14 @@ BOARDS: Final = {
         "cards": [
             card("value", (0, 0, 3, 2), source=POSITION, field="speed_kmh", title="Speed"),
             card("text", (0, 2, 3, 1), text="Above 60 km/h in town: call the depot."),
-            card("chart", (3, 0, 6, 3), source=POSITION, field="speed_kmh", title="Speed"),
+            card(
+                "chart",
+                (3, 0, 6, 3),
+                source=POSITION,
+                field="speed_kmh",
+                devices=[EVENTS_DEVICE, "car-07", "car-12"],
+                title="Speed of the yellow line",
+            ),
             card(
                 "gauge",
                 (9, 0, 3, 3),

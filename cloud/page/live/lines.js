@@ -31,7 +31,7 @@ export function LinesChart({ lines, title, span }) {
     options: (axis) => ({
       axes: [{ ...axis, values: hoursOf(span), space: 70 }, ...units.slice(0, 2).map((unit, i) => ({ ...axis, size: 58, scale: `in ${unit}`, side: i === 0 ? 3 : 1, ...(i > 0 && { grid: { show: false } }) }))],
       scales: { x: { time: true, range: scaleOf(span) } },
-      series: [{}, ...lines.map(({ label, unit }, i) => ({ label, scale: `in ${unit}`, stroke: themeColour(styles[i].colour), width: 2, ...(styles[i].isDashed && { dash: DASH }), points: { show: false } }))],
+      series: [{}, ...lines.map(({ label, unit }, i) => ({ label, scale: `in ${unit}`, stroke: themeColour(styles[i].colour), width: 2, ...(styles[i].isDashed && { dash: DASH }) }))],
     }),
   });
   return html`<div class="chart" ref=${element} role="img" aria-label=${`${title} over time: ${lines.map(({ label }) => label).join(", ")}`}></div>

@@ -32,7 +32,7 @@ export function Overview() {
     ${found.parts.length > 0 && html`<${Rows} caption="Parts" sorts rows=${found.parts.map((part) => ({ ...part, name: part.part }))} columns=${[
       ["part"],
       ["state", "state", { view: ({ state, detail }) => html`<span title=${detail}><${State} state=${state} /></span>` }],
-      ["host", "machine", { view: ({ host }) => host ?? "–" }],
+      ...(found.parts.some(({ host }) => host) ? [["host", "machine", { view: ({ host }) => host ?? "–" }]] : []),
       ["uptime_s", "up", { number: true, view: ({ uptime_s }) => duration(uptime_s) }],
       ["restarts", "restarts", { number: true }],
       ["cpu_percent", "processor %", { number: true }],
