@@ -42,7 +42,7 @@ HELP: Final = {
     "leases": "List the leases of sleeping clients.",
     "ack": "Show how far an acknowledged frame came.",
     "send": "Send one reading of a device.",
-    "map": "Try maps: devices that speak in their own words.",
+    "map": "Try maps of devices' own words, give them to all bridges.",
     "discover": "List what speaks on a broker, and propose maps.",
     "logs": "Show what the parts log.",
     "login": "Print a link into the operations API.",
@@ -98,6 +98,13 @@ OWN: Final = (
     metadata.EntryPoint("jars", "edgewake.deploy.programs.jars_cli:jars", GROUP),
 )
 """Commands of no part: they come with the command itself."""
+ADDED: Final = {
+    "map": tuple(
+        metadata.EntryPoint(name, f"edgewake.cloud.commands.maps:{name}", GROUP)
+        for name in ("push", "back", "show")
+    )
+}
+"""Group → its commands that are of another part: parts never import each other."""
 NEEDED: Final = {
     "edge": ("psutil", "sqlite_utils"),
     "client": ("aiomqtt", "httpx", "rich"),
@@ -185,6 +192,9 @@ def _load(entry: metadata.EntryPoint) -> click.Command:
         raise click.ClickException(missing_library(entry, error)) from error
     if not isinstance(command, click.Command):
         raise click.ClickException(f"{entry.value} is not a command")
+    if isinstance(command, click.Group):
+        for added in filter(is_installed, ADDED.get(entry.name, ())):
+            command.add_command(_load(added), added.name)
     return command
 
 

@@ -308,7 +308,7 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
             "kafka": kafka,
             "feed": {"access_urls": accesses, "streams": ["*"]},  # all of it is this machine's own
             "http": {"port": ports.http, "local": True, "prefix": PREFIX},
-            **({"maps": {"presets": list(plan.presets), "prefix": PREFIX}} if plan.presets else {}),
+            "maps": {"presets": list(plan.presets), "prefix": PREFIX, "pushed": True},
             **({"sparkplug": {"host_id": HOST_ID, "prefix": PREFIX}} if plan.sparkplug else {}),
         },
         "sequencer-1": {

@@ -14,8 +14,9 @@ Kinds: `config MODULE:MODEL` (tables of keys), `sources` (keys of every built-in
 `doc MODULE` (its docstring), `queries` (the built-in ones), `commands` (of `edgewake`), `reasons`
 (of dead letters), `remarks` (of processors), `later` (of the answer), `states` (of a lease),
 `functions` (of queries), `rooms FLOOR…` (folders), `names` (dictionary of packed frames), `presets`
-and `preset-examples` (maps that come with Edgewake), `endpoints FILE…` (routes by their decorators,
-so that no server has to be built). A module is named without the leading `edgewake.`.
+(maps that come with Edgewake), `preset-example PRESET TOPIC` and `preset-fields PRESET…` (what they
+make of messages of the tests), `endpoints FILE…` (routes by their decorators, so that no server has
+to be built). A module is named without the leading `edgewake.`.
 """
 
 from __future__ import annotations
@@ -226,14 +227,24 @@ def _cell(text: str) -> str:
 
 
 def sources() -> str:
-    """The keys of every kind of source that comes with Edgewake, beside those that all have."""
+    """The keys of every kind of source that comes with Edgewake, beside those that all have.
+
+    Those of maps, which many have, stand before them.
+    """
     shared = set(_fields(_load("edge.sources.config:SourceConfig")))
-    lines: list[str] = []
+    mapped = _load("edge.sources.mapping:MappedConfig")
+    lines = [f"**Maps**, at the kinds that say so. {_first_paragraph(mapped)}", ""]
+    rows = {key: field for key, field in _fields(mapped).items() if key not in shared}
+    lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
+    lines += [_row(key, field, attribute_docs(mapped)[key]) for key, field in rows.items()]
+    lines.append("")
     for name in _load("edge.sources.config:BUILT_IN"):
         model = _load("edge.sources.config:kind")(name)
         docs = attribute_docs(model)
-        own = {key: field for key, field in _fields(model).items() if key not in shared}
-        lines += [f'**`type = "{name}"`**: {_first_paragraph(model)}', ""]
+        known = shared | set(rows) if issubclass(model, mapped) else shared
+        own = {key: field for key, field in _fields(model).items() if key not in known}
+        maps = " It may have maps." if issubclass(model, mapped) else ""
+        lines += [f'**`type = "{name}"`**: {_first_paragraph(model)}{maps}', ""]
         plain = {key: field for key, field in own.items() if not list(_models(field.annotation))}
         if plain:
             lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
@@ -330,10 +341,11 @@ def remarks() -> str:
 
 
 def presets() -> str:
-    """The presets: what each is for, and the streams that it gives."""
+    """The presets: what each is for, its page, and the streams that it gives."""
     from edgewake.protocol.maps import presets as shipped
     from edgewake.protocol.maps.compiling import compile_presets
 
+    pages = preset_pages()
     rows = ["| what you have | `presets` | streams |", "|---|---|---|"]
     for name in shipped.names():
         maps = compile_presets([name]).maps
@@ -341,7 +353,8 @@ def presets() -> str:
             "".join(map(_piece, one.stream.pieces)) for one in maps if one.stream
         )
         listed = ", ".join(f"`{stream}`" for stream in streams)
-        rows.append(f"| {_cell(shipped.about(name))} | `{name}` | {listed} |")
+        about = _cell(shipped.about(name))
+        rows.append(f"| {about} | [`{name}`](devices/{pages[name]}) | {listed} |")
     return "\n".join(rows)
 
 
@@ -349,25 +362,82 @@ def _piece(piece: object) -> str:
     return piece if isinstance(piece, str) else "…"
 
 
-def preset_examples() -> str:
-    """One message of each preset as it comes, and the reading that it gives."""
-    found: list[str] = []
-    for folder in sorted((ROOT / "tests/payloads").iterdir()):
-        files = sorted(folder.glob("*.json")) if folder.is_dir() else []
-        said = [one for file in files for one in json.loads(file.read_text())["messages"]]
-        first = next((one for one in said if one["readings"]), None)
-        if first is None:
-            continue
-        payload = first["payload"]
-        text = payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False)
-        reading = first["readings"][0]
-        fields = json.dumps(reading["fields"], ensure_ascii=False)
-        lines = [f"{first['topic']} {text}", f"→ {reading['device']} {reading['stream']} {fields}"]
-        wrapped = [textwrap.fill(one, 120, subsequent_indent="    ") for one in lines]
-        found.append(
-            "\n".join([f"**{folder.name.replace('_', '-')}**", "", "```text", *wrapped, "```"])
-        )
-    return "\n\n".join(found)
+def preset_pages() -> dict[str, str]:
+    """Preset → the file in docs/devices that shows what its streams have."""
+    return {
+        name: page.name
+        for page in sorted((ROOT / "docs/devices").glob("*.md"))
+        for block in BLOCK.finditer(page.read_text())
+        if block["order"].startswith("preset-fields ")
+        for name in block["order"].split()[1:]
+    }
+
+
+NOW_MS = 1_772_355_000_000
+"""When messages of examples come: half an hour after what most of them say."""
+
+
+def _messages(preset: str) -> list[tuple[str, str]]:
+    """Topic and payload of each message that tests/payloads has of a preset."""
+    folder = ROOT / "tests/payloads" / preset.replace("-", "_")
+    said = [one for file in sorted(folder.glob("*.json")) for one in _said(file)]
+    return [(one["topic"], _as_text(one["payload"])) for one in said]
+
+
+def _said(file: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(file.read_text())["messages"]
+    return found
+
+
+def _as_text(payload: object) -> str:
+    return payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False)
+
+
+def preset_example(name: str, topic: str) -> str:
+    """The message of a topic that gives the most fields, as it comes, and what it becomes."""
+    from edgewake.protocol.maps.compiling import compile_presets
+    from edgewake.protocol.maps.preview import lines, preview
+
+    maps = compile_presets([name], needs_names=True)
+    seen = {
+        payload: preview(maps, topic, payload.encode(), now_ms=NOW_MS)
+        for at, payload in _messages(name)
+        if at == topic
+    }
+    payload = max(seen, key=lambda one: sum(len(each.fields) for each in seen[one].stored))
+    came = textwrap.fill(f"{topic} {payload}", 120, subsequent_indent="    ")
+    _, *became = lines(maps, topic, seen[payload], NOW_MS)
+    return "\n".join(["```text", came, *became, "```"])
+
+
+STREAMS_SHOWN = 20
+FIELDS_SHOWN = 16
+
+
+def preset_fields(*names: str) -> str:
+    """Streams and fields with types and units that the messages in tests/payloads become."""
+    from edgewake.protocol.maps.compiling import compile_presets
+    from edgewake.protocol.maps.preview import preview
+
+    streams: dict[str, dict[str, str]] = {}
+    for name in names:
+        maps = compile_presets([name], needs_names=True)
+        for topic, payload in _messages(name):
+            for one in preview(maps, topic, payload.encode(), now_ms=NOW_MS).stored:
+                fields = streams.setdefault(one.stream, {})
+                for field, value in one.fields.items():
+                    if value is not None and not field.endswith("_odd"):
+                        fields.setdefault(field, _field_words(field, value, one.units))
+    rows = ["| stream | fields, as `edgewake streams show` lists them |", "|---|---|"]
+    for stream, fields in list(streams.items())[:STREAMS_SHOWN]:
+        more = [f"and {len(fields) - FIELDS_SHOWN} more"] if len(fields) > FIELDS_SHOWN else []
+        rows.append(f"| `{stream}` | {', '.join([*fields.values()][:FIELDS_SHOWN] + more)} |")
+    return "\n".join(rows)
+
+
+def _field_words(field: str, value: object, units: Mapping[str, str]) -> str:
+    kind = {bool: "boolean", str: "string"}.get(type(value), "number")
+    return f"`{field}` {kind} {units.get(field, '')}".strip()
 
 
 def states() -> str:
@@ -465,7 +535,8 @@ MAKERS: Mapping[str, Callable[..., str]] = {
     "config": config, "doc": doc, "queries": queries, "commands": commands, "reasons": reasons,
     "later": later, "states": states,
     "endpoints": endpoints, "functions": functions, "remarks": remarks, "sources": sources,
-    "names": names, "presets": presets, "preset-examples": preset_examples, "rooms": rooms,
+    "names": names, "presets": presets, "preset-example": preset_example,
+    "preset-fields": preset_fields, "rooms": rooms,
 }  # fmt: skip
 
 

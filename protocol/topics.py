@@ -48,6 +48,7 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.erasures *      what is to be gone for good, and how far that came; key = id and id|part
     ew.boards *        what people put together to look at, key = board
     ew.sets *          named sets that filters use, key = set
+    ew.maps *          maps that operators gave to all bridges, key = version
     ew.publications *  streams, a filter and fields under a name, key = publication
     ew.rules *          alert rules, their destinations, and what people said of alerts;
                        key = rule|name, destination|name, word|id
@@ -115,6 +116,7 @@ PREVIEWS: Final = "ew.previews"
 BOARDS: Final = "ew.boards"
 SETS: Final = "ew.sets"
 PUBLICATIONS: Final = "ew.publications"
+MAPS: Final = "ew.maps"
 ERASURES: Final = "ew.erasures"
 ALERT_RULES: Final = "ew.rules"
 ALERTS: Final = "ew.alerts"
@@ -195,6 +197,7 @@ TABLES: Final = (
     BOARDS,
     SETS,
     PUBLICATIONS,
+    MAPS,
     ERASURES,
     ALERT_RULES,
     ALERTS,

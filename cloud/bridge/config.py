@@ -58,6 +58,10 @@ class MapsConfig(Config):
 
     file: Path | None = None
     """Map file; read again when it changes. None: `presets` alone, or no maps."""
+    pushed: bool = False
+    """true: the maps that operators give to all bridges (`edgewake map push`) are used; those of
+    `file` or `presets` as long as there are none. The broker's access list has to let the bridge
+    read their topics."""
     presets: tuple[str, ...] = ()
     """Maps that come with Edgewake, by name, if no file is given; a file names its own."""
     prefix: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,31})?$")
@@ -73,7 +77,7 @@ class MapsConfig(Config):
     @property
     def are_wanted(self) -> bool:
         """Are there any?"""
-        return self.file is not None or bool(self.presets)
+        return self.file is not None or bool(self.presets) or self.pushed
 
 
 class BridgeConfig(Config):

@@ -110,7 +110,7 @@ class HttpConfig(Config):
 
 
 class ThingsBoardConfig(Config):
-    """ThingsBoard's device and gateway API by MQTT 3.1.1 and 5 (docs/devices.md)."""
+    """ThingsBoard's device and gateway API by MQTT 3.1.1 and 5 (docs/devices/thingsboard.md)."""
 
     host: str = "127.0.0.1"
     """Address to listen on. Any other than this machine's own needs `tokens_file` or

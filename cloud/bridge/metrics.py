@@ -43,6 +43,8 @@ class BridgeMetrics:
     connections: int = 0
     others: int = 0
     """Other bridges on this broker that live."""
+    maps_version: int = 0
+    """The version of the pushed maps in use; 0: none."""
     adopted: int = 0
     """Sessions of dead bridges that this one emptied and ended."""
     readopted: int = 0
@@ -92,6 +94,11 @@ class BridgeMetrics:
             value=self.connections,
         )
         yield gauge("edgewake_bridge_others", "Other bridges on this broker that live", self.others)
+        yield gauge(
+            "edgewake_bridge_maps_version",
+            "Version of the pushed maps in use; 0: none",
+            self.maps_version,
+        )
         yield counter(
             "edgewake_bridge_adopted",
             "Sessions of dead bridges that were emptied and ended",

@@ -14,13 +14,14 @@ from edgewake.cloud.bridge.admission.catalogue import Catalogue
 from edgewake.cloud.bridge.admission.mapped import Mapper
 from edgewake.cloud.bridge.admission.register import Register
 from edgewake.cloud.bridge.bridge import Bridge
-from edgewake.cloud.bridge.config import BridgeConfig, MapsConfig
+from edgewake.cloud.bridge.config import BridgeConfig
 from edgewake.cloud.bridge.flow.backlog import CHECK_S, BacklogCheck
 from edgewake.cloud.bridge.kafka_writer import ALONE, PRODUCER
 from edgewake.cloud.bridge.mqtt.kept import KeptWords
 from edgewake.cloud.bridge.mqtt.mqtt_source import MqttSource
 from edgewake.cloud.bridge.mqtt.subscriptions import client_id, read_keys, subscriptions
 from edgewake.cloud.bridge.outbox import Outbox
+from edgewake.cloud.bridge.pushed_maps import BridgeMaps
 from edgewake.cloud.bridge.thingsboard.firmware import Firmware
 from edgewake.cloud.bridge.thingsboard.memory import Memory
 from edgewake.cloud.bridge.traces import BridgeTraces
@@ -35,7 +36,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import LocalError, Unavailable
-from edgewake.protocol.maps.map_file import LOOK_S, MapFile
+from edgewake.protocol.maps.map_file import LOOK_S
 
 log = logging.getLogger("edgewake.bridge")
 
@@ -53,7 +54,10 @@ _WRITTEN: Final = (
     topics.BRIDGES,
     topics.DOWN,
     topics.ATTRIBUTES,
+    topics.MAPS,
 )
+PUSHED_LOOK_S: Final = 0.25
+"""Seconds between looks at pushed maps: they are in use within a second."""
 
 
 async def run(
@@ -69,8 +73,7 @@ async def run(
     Order at the end: stop reading, wait for Kafka, answer, disconnect. Raises LocalError.
     """
     keys = () if config.mqtt.share_key_file is None else read_keys(config.mqtt.share_key_file)
-    map_file = _map_file(config.maps)
-    filters = () if map_file is None else map_file.maps.filters
+    maps = BridgeMaps(config.maps) if config.maps.are_wanted else None
     catalogue = Catalogue(clock.monotonic_s)
     instance = f"{rng.getrandbits(64):016x}"
     register = Register(
@@ -82,15 +85,16 @@ async def run(
     outbox = Outbox()
     memory = Memory(instance, config.name) if config.speaks_thingsboard else None
     opened = await _unless_stopped(
-        _open_kafka(config, catalogue, register, outbox, memory, clock, Backoff(rng)), stop
+        _open_kafka(config, catalogue, register, outbox, memory, maps, clock, Backoff(rng)), stop
     )
     if opened is None:
         return
     tables = opened
+    if maps is not None:
+        await asyncio.to_thread(maps.look)
+    filters = () if maps is None else maps.maps.filters
     tracer = open_tracer(config.traces, part="bridge", name=config.name)
-    mapper = (
-        None if map_file is None else Mapper(map_file.maps, config.maps.prefix, config.maps.devices)
-    )
+    mapper = None if maps is None else Mapper(maps.maps, config.maps.prefix, config.maps.devices)
     bridge = Bridge(
         config,
         subscriptions=subscriptions(config.kafka.installation, keys, filters),
@@ -139,7 +143,7 @@ async def run(
                 tasks.create_task(_watch_backlog(bridge, backlog, clock), name="backlog"),
                 tasks.create_task(words.run(), name="words"),
                 tasks.create_task(_log_ready(bridge.source, config.name), name="ready"),
-                tasks.create_task(_follow_maps(config, keys, map_file, bridge, clock), name="maps"),
+                tasks.create_task(_follow_maps(config, keys, maps, bridge, clock), name="maps"),
                 *(
                     tasks.create_task(serving, name=name)
                     for name, serving in _doors(config, bridge, outbox, memory, clock, stop)
@@ -158,35 +162,32 @@ async def run(
         await asyncio.to_thread(close, tracer)
 
 
-def _map_file(config: MapsConfig) -> MapFile | None:
-    """Raises ConfigError."""
-    if not config.are_wanted:
-        return None
-    return MapFile(config.file, config.presets, zone=config.zone, needs_names=True)
-
-
 async def _follow_maps(
     config: BridgeConfig,
     keys: Sequence[bytes],
-    map_file: MapFile | None,
+    maps: BridgeMaps | None,
     bridge: Bridge,
     clock: Clock,
 ) -> None:
-    """Other maps are in use as soon as their file is right; what maps found of fields is told."""
-    if map_file is None:
+    """Other maps are in use as soon as they are right; what maps found of fields is told."""
+    if maps is None:
         return
     former: set[str] = set()
+    learned_s = clock.monotonic_s()
     while True:
-        await clock.sleep(LOOK_S)
-        before = map_file.maps
-        if await asyncio.to_thread(map_file.look):
-            former |= {*before.filters} - {*map_file.maps.filters}
-            former -= {*map_file.maps.filters}
+        bridge.metrics.maps_version = maps.version
+        await clock.sleep(PUSHED_LOOK_S if config.maps.pushed else LOOK_S)
+        before = maps.maps
+        if await asyncio.to_thread(maps.look):
+            former |= {*before.filters} - {*maps.maps.filters}
+            former -= {*maps.maps.filters}
             wanted = subscriptions(
-                config.kafka.installation, keys, map_file.maps.filters, sorted(former)
+                config.kafka.installation, keys, maps.maps.filters, sorted(former)
             )
-            bridge.set_maps(map_file.maps, wanted)
-        bridge.learn_announced()
+            bridge.set_maps(maps.maps, wanted)
+        if clock.monotonic_s() - learned_s >= LOOK_S:
+            learned_s = clock.monotonic_s()
+            bridge.learn_announced()
 
 
 async def _hear_kept(
@@ -291,6 +292,7 @@ async def _open_kafka(
     register: Register,
     outbox: Outbox,
     memory: Memory | None,
+    maps: BridgeMaps | None,
     clock: Clock,
     backoff: Backoff,
 ) -> TableReader:
@@ -302,7 +304,7 @@ async def _open_kafka(
     while True:
         try:
             return await asyncio.to_thread(
-                _open_kafka_once, config, catalogue, register, outbox, memory
+                _open_kafka_once, config, catalogue, register, outbox, memory, maps
             )
         except Unavailable as error:
             if not is_logged:
@@ -317,6 +319,7 @@ def _open_kafka_once(
     register: Register,
     outbox: Outbox,
     memory: Memory | None,
+    maps: BridgeMaps | None,
 ) -> TableReader:
     topic_admin.ensure_topics(config.kafka, _WRITTEN)
     _write_row(config, *register.row())
@@ -327,6 +330,8 @@ def _open_kafka_once(
     }
     if memory is not None:
         followers[topics.ATTRIBUTES] = memory.follow
+    if maps is not None and config.maps.pushed:
+        followers[topics.MAPS] = maps.follow
     tables = TableReader(config.kafka, f"{config.name}-tables", followers)
     try:
         tables.read_all()

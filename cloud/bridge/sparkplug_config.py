@@ -11,7 +11,7 @@ from edgewake.protocol.sparkplug.names import checked_id
 
 
 class SparkplugConfig(Config):
-    """A host application of Sparkplug B 3.0 (docs/devices.md).
+    """A host application of Sparkplug B 3.0 (docs/devices/sparkplug.md).
 
     All bridges of a broker have the same: the first of them by name is the host, another one when
     it is gone.

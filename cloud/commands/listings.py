@@ -37,6 +37,7 @@ FIELD_COLUMNS: Final = (
     "classes",
     "values",
     "odd",
+    "rounded",
     "sample",
 )
 LEASE_COLUMNS: Final = ("id", "state", "streams", "endpoint", "count", "failures", "due_at")

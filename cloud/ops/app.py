@@ -25,6 +25,7 @@ from edgewake.cloud.ops.routes import (
     deliveries,
     device_commands,
     devices,
+    maps,
     named,
     overview,
     queries,
@@ -43,9 +44,9 @@ from edgewake.protocol.ops.query import QUERY_CHARS_MAX
 
 BODY_BYTES_MAX = 4 * QUERY_CHARS_MAX
 LARGE_BODY_BYTES_MAX: Final = 1024 * 1024
-LARGE_BODIES: Final = ("/v1/sets/", "/v1/certificates", "/v1/dead-letters/")
+LARGE_BODIES: Final = ("/v1/sets/", "/v1/certificates", "/v1/dead-letters/", "/v1/maps")
 """The most bytes of a body: a set of ten thousand devices, a hundred signing requests, a corrected
-message.
+message, a map file.
 """
 
 
@@ -74,6 +75,7 @@ def make_app(services: Services) -> FastAPI:
         alerts,
         boards,
         named,
+        maps,
         clients,
         deliveries,
         credentials,

@@ -47,6 +47,7 @@ from edgewake.cloud.ops.lookups.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.lookups.push_proxy import PushProxy, PushProxyConfig
 from edgewake.cloud.ops.lookups.retention import RetentionDesk
 from edgewake.cloud.ops.lookups.summary_reads import SummaryReads
+from edgewake.cloud.ops.maps.map_desk import MapDesk
 from edgewake.cloud.ops.routes.shared import Services
 from edgewake.cloud.ops.services.alert_desk import AlertDesk
 from edgewake.cloud.ops.services.alert_levels import look_again_and_again
@@ -301,6 +302,7 @@ def _services(settings: OpsConfig, known: _Known, access: Access) -> Services:
         system=system,
         boards=BoardDesk(writer, tables, clock),
         named=NamedDesk(writer, tables, clock),
+        maps=MapDesk(writer, tables, clock),
         clients=ClientDesk(writer, tables, clock),
         audit=known.audit,
         registry=registry,

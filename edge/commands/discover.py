@@ -98,7 +98,7 @@ def _lines(heard: Survey, found: Found, written: Path | None) -> list[str]:
         lines += [
             f"Sparkplug B: {len(found.nodes)} nodes: {shown}",
             "  read by an agent, edgewake-agent init --source sparkplug, or at the bridges by "
-            "[sparkplug]: docs/devices.md",
+            "[sparkplug]: docs/devices/sparkplug.md",
         ]
     for one in found.proposals:
         kind = "map of its own" if one.table else "preset"

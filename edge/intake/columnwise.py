@@ -16,20 +16,29 @@ from typing import Any, Final
 from edgewake.edge.log.tables.bundle import Bundle
 from edgewake.protocol.frames.event_time import is_ms
 from edgewake.protocol.frames.field_type import FieldType, type_of_kinds
-from edgewake.protocol.frames.frame import STRING_CHARS_MAX, is_suspect
+from edgewake.protocol.frames.frame import STRING_CHARS_MAX, WHOLE_MAX, is_suspect
 
 VALUE_BYTES: Final = 40
 """Memory of a value: its place in the column, and a number, or the head of a text."""
+INT_MIN: Final = -(2**63)
+"""The smallest integer of a reading."""
+INT_MAX: Final = 2**64 - 1
+"""The largest integer of a reading."""
 CHAR_BYTES: Final = 4
 """Memory of a character at most."""
 
 
 def bundle_of(
-    bodies: Sequence[dict[str, Any]], names: tuple[str, ...], now_ms: int
+    bodies: Sequence[dict[str, Any]],
+    names: tuple[str, ...],
+    now_ms: int,
+    *,
+    large: list[str] | None = None,
 ) -> Bundle | None:
     """Make a bundle of objects with the fields `names`; None: check them one by one.
 
-    The names are valid, and may include `t`; it is `now_ms` where it is missing.
+    The names are valid, and may include `t`; it is `now_ms` where it is missing. `large` gets the
+    names of fields with whole numbers beyond WHOLE_MAX.
     """
     if set(map(len, bodies)) != {len(names)}:
         return None
@@ -42,7 +51,7 @@ def bundle_of(
         return None
     types: list[FieldType | None] = []
     texts: list[Sequence[str]] = []
-    for column in columns.values():
+    for name, column in columns.items():
         kinds = frozenset(map(type, column))
         try:
             types.append(type_of_kinds(kinds))
@@ -51,7 +60,7 @@ def bundle_of(
         values = [value for value in column if value is not None] if NoneType in kinds else column
         if types[-1] is FieldType.STRING:
             texts.append(values)
-        elif types[-1] is FieldType.NUMBER and not _are_sound(values, kinds):
+        elif types[-1] is FieldType.NUMBER and not _are_sound(name, values, kinds, large):
             return None
     text_bytes = _text_bytes(texts)
     if text_bytes is None:
@@ -66,14 +75,20 @@ def _columns(bodies: Sequence[dict[str, Any]], names: tuple[str, ...]) -> Iterab
     return zip(*values, strict=True) if len(names) > 1 else [tuple(values)]
 
 
-def _are_sound(numbers: Sequence[Any], kinds: frozenset[type]) -> bool:
-    """Are all numbers finite, and within 64 bits?
+def _are_sound(
+    name: str, numbers: Sequence[Any], kinds: frozenset[type], large: list[str] | None
+) -> bool:
+    """Are all numbers finite, and within 64 bits? `large` gets the name where one is large.
 
     The bounds come first: a sum of larger integers need not fit into a float. If one number is not
     finite, neither is the sum.
     """
-    if int in kinds and not (min(numbers) >= -(2**63) and max(numbers) < 2**64):
-        return False
+    if int in kinds:
+        lowest, highest = min(numbers), max(numbers)
+        if not (lowest >= INT_MIN and highest <= INT_MAX):
+            return False
+        if large is not None and (lowest < -WHOLE_MAX or highest > WHOLE_MAX):
+            large.append(name)
     return float not in kinds or math.isfinite(sum(numbers))
 
 

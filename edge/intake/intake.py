@@ -35,6 +35,7 @@ from edgewake.protocol.frames.frame import (
     STRING_CHARS_MAX,
     TIME_MS_MAX,
     Scalar,
+    is_rounded,
     is_suspect,
     reading_of,
 )
@@ -217,6 +218,8 @@ class Intake:
         """May a reading go the short way at once?"""
         self._book = FieldBook() if book is None else book
         self._book_name = book_name
+        self._has_large = False
+        """Has a number come that may be beyond 2^53?"""
         self._shapes: dict[tuple[str, ...], Shape] = {}
         """Names of fields that are known as good → their types."""
         self._shapes_of = self._book.version
@@ -268,9 +271,14 @@ class Intake:
             return None
         names = tuple(bodies[0])
         shape = self._shape(names)
-        bundle = None if shape is None else bundle_of(bodies, names, self._now_ms())
-        if bundle is None or shape is None or not self._has_types(bundle, shape):
+        if shape is None:
             return None
+        large: list[str] = []
+        bundle = bundle_of(bodies, names, self._now_ms(), large=large)
+        if bundle is None or not self._has_types(bundle, shape):
+            return None
+        for name in large:
+            self._note_rounded({name: bundle.columns[bundle.names.index(name)]})
         if "t" not in names:
             self._book.arrived += len(bodies)
         return bundle
@@ -342,7 +350,14 @@ class Intake:
         fields, odd = self._book.sound(fields)
         for name in odd:
             self.remark(f"odd in {name}")
+        self._note_rounded({name: (value,) for name, value in fields.items()})
         return t, fields
+
+    def _note_rounded(self, columns: Mapping[str, Sequence[Scalar]]) -> None:
+        """Remark whole numbers that keep their digits here, and lose them in SQL and the lake."""
+        for name, column in columns.items():
+            if count := sum(map(is_rounded, column)):
+                self.remark(f"whole numbers beyond 2^53 in {name}: SQL rounds them", count)
 
     def _check_plain(self, body: Mapping[str, Any]) -> Reading | None:
         """Check flat values with known names quickly; None: the full check says what is wrong."""
@@ -358,20 +373,27 @@ class Intake:
         for value, expected in zip(fields.values(), shape, strict=False):
             kind = type(value)
             if kind is float or kind is int:
-                if expected is not _NUMBER or not -9e18 < value < 9e18:  # type: ignore[operator]
+                if expected is not _NUMBER or not (
+                    -9e15 < value < 9e15 or self._is_large(value)  # type: ignore[operator, arg-type]
+                ):
                     return None
             elif kind is str:
                 chars += len(value)  # type: ignore[arg-type]
                 if expected is not _STRING or chars > STRING_CHARS_MAX or is_suspect(value):  # type: ignore[arg-type]
                     return None
-            elif kind is bool:
-                if expected is not _BOOLEAN:
-                    return None
-            elif value is not None:
+            elif value is not None and not (kind is bool and expected is _BOOLEAN):
                 return None
         if len(fields) == len(names):
             self._book.arrived += 1
+        if self._has_large:
+            self._has_large = False
+            self._note_rounded({name: (value,) for name, value in fields.items()})
         return t, fields
+
+    def _is_large(self, value: float) -> bool:
+        """Is a number that may be rounded elsewhere sound here? Then it is looked at once more."""
+        self._has_large = True
+        return -9e18 < value < 9e18
 
     def _now_ms(self) -> int:
         """The time now, within valid bounds: a clock that is far off must not stop the device."""

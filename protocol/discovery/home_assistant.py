@@ -1,7 +1,7 @@
-"""Joins what devices announce to Home Assistant with the fields that their values become. Pure.
+"""Joins what devices announce of their values with the fields that these become. Pure.
 
-An announcement (a reading of the preset's stream `ha_discovery`) says the name, unit and classes of
-one value, on which topic it will come, and by a template where it is in the message there. Which
+An announcement (a reading of one of STREAMS) says the name, unit and classes of one value, on which
+topic it will come, and by a template of Home Assistant where it is in the message there. Which
 field of which stream that is, the maps decide: they are given two messages that the template fits
 and that differ in this value alone, and the field that differs is the one.
 
@@ -21,8 +21,11 @@ from edgewake.protocol.frames.field_names import ODD, UNIT_CHARS_MAX, WORDS_CHAR
 from edgewake.protocol.maps.applying import Mapped, apply
 from edgewake.protocol.maps.rule import Maps
 
-STREAM: Final = "ha_discovery"
-"""Stream of announcements, as the preset `home-assistant` names it."""
+STREAMS: Final = ("ha_discovery", "homie_description")
+"""Streams of announcements, as the presets `home-assistant` and `homie` name them."""
+BESIDE: Final = "."
+"""Begins the topic of a value that comes beside its announcement: `.` stands for the announcement's
+topic without its last level, as in `./engine/speed`."""
 TEMPLATE_CHARS_MAX: Final = 512
 """The most characters of a template that is looked at."""
 DEPTH_MAX: Final = 16
@@ -51,16 +54,18 @@ class Described(NamedTuple):
     """`unit`, `label` and `classes`, as far as they are said."""
 
 
-def described(maps: Maps, announced: Mapped, now_ms: int, *, prefix: str = "") -> Described | None:
-    """The field of an announcement.
+def described(
+    maps: Maps, announced: Mapped, now_ms: int, *, topic: str = "", prefix: str = ""
+) -> Described | None:
+    """The field of an announcement that came on a topic.
 
     None: it is another reading, or no map makes a field of what it announces.
     """
-    if announced.stream != STREAM:
+    if announced.stream not in STREAMS:
         return None
     body = announced.body
     words = _words(body)
-    topic = _topic(body)
+    topic = _topic(body, topic)
     is_whole = body.get("value_template") is None
     matched = _TEMPLATE.fullmatch("{{ value }}" if is_whole else _text(body, "value_template"))
     if not words or not topic or matched is None:
@@ -72,7 +77,7 @@ def described(maps: Maps, announced: Mapped, now_ms: int, *, prefix: str = "") -
         found = [apply(maps, topic, _message(steps, one), now_ms, prefix=prefix) for one in pair]
         readings = [each.readings for each in found]
         for first, second in zip(*readings, strict=False):
-            if first.stream != STREAM and (path := _difference(first.body, second.body)):
+            if first.stream not in STREAMS and (path := _difference(first.body, second.body)):
                 return Described(first.device, first.stream, path, words)
     return None
 
@@ -92,9 +97,11 @@ def _words(body: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _topic(body: Mapping[str, Any]) -> str:
+def _topic(body: Mapping[str, Any], announced_at: str) -> str:
     """Where the values come; `~` at either end stands for the base topic."""
     topic, base = _text(body, "state_topic"), _text(body, "base_topic")
+    if topic == BESIDE or topic.startswith(f"{BESIDE}/"):
+        return announced_at.rpartition("/")[0] + topic.removeprefix(BESIDE)
     if base and topic.startswith("~"):
         return base + topic[1:]
     return topic[:-1] + base if base and topic.endswith("~") else topic

@@ -73,6 +73,9 @@ DEPTH_MAX: Final = 8
 GAP_REASON_CHARS_MAX: Final = 64
 """The longest reason of a loss, characters."""
 COUNTER_MAX: Final = 2**53 - 1
+WHOLE_MAX: Final = 2**53
+"""The largest whole number up to which all are exact in SQL, windows and the lake, whose numbers
+are doubles."""
 """Largest epoch, frame or seq: what every JSON reader keeps exactly."""
 
 ZSTD_FROM_BYTES: Final = 512
@@ -346,6 +349,11 @@ def _check_numbers(fields: Mapping[str, Scalar]) -> None:
 
 
 _NUL_OR_LONE_SURROGATE: Final = re.compile(r"[\x00\ud800-\udfff]")
+
+
+def is_rounded(value: object) -> bool:
+    """Whether it is a whole number that a double cannot hold: SQL and the lake round it."""
+    return type(value) is int and abs(value) > WHOLE_MAX and int(float(value)) != value
 
 
 def is_suspect(text: str) -> bool:

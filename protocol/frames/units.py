@@ -19,6 +19,7 @@ _SPELLINGS: Final = {
     "lx": ("lux", "Lux"),
     "W": ("watt", "Watt", "watts"),
     "Wh": ("W.h", "W*h", "W·h"),
+    "W·min": ("W.min", "W*min", "Wmin"),
     "kWh": ("kW.h", "kW*h", "kW·h", "kwh", "KWh"),
     "MWh": ("MW.h", "MW*h", "MW·h"),
     "VA": ("V.A", "V*A", "V·A"),

@@ -210,9 +210,10 @@ def _device(maps: Maps, text: str, prefix: str) -> str:
 
 
 def _holds(condition: Condition, parts: Mapping[str, str], own: Any) -> bool:
-    value: Any = (
-        parts.get(condition.part, MISSING) if condition.path is None else condition.path.get(own)
-    )
+    path = condition.path
+    if path is not None and path.has_star:  # only asked whether there is any
+        return condition.exists is any(value is not None for _, value in path.walk(own))
+    value: Any = parts.get(condition.part, MISSING) if path is None else path.get(own)
     if condition.exists is not None:
         return condition.exists is (value is not MISSING and value is not None)
     if condition.kind is not None:
@@ -312,6 +313,8 @@ class _Mapping:
         time_ms = None if of.time is None else self._time(of.time, own)
         named: dict[str, Any] = {}
         units = self._units(own)
+        if of.value_units and type(item) is not dict and (unit := self._value_unit(parts)):
+            units |= dict.fromkeys(own, unit)
         for rule in of.fields:
             self._name(rule, parts, own, named, units)
         for path in of.left_out:
@@ -341,6 +344,13 @@ class _Mapping:
             if name in own:
                 units[name] = unit
         return units
+
+    def _value_unit(self, parts: Mapping[str, str]) -> str:
+        """The unit of a message that is one value; empty where the map knows none."""
+        for part, units in self._of.value_units.items():
+            if unit := units.get(parts.get(part, "")):
+                return unit
+        return ""
 
     def _tags(self, parts: Mapping[str, str], own: dict[str, Any]) -> dict[str, Any]:
         tags = self._of.tags.items()
@@ -507,16 +517,15 @@ def _converted(rule: FieldRule, value: Any) -> Scalar:
 def _without_envelope(own: dict[str, Any]) -> dict[str, Any]:
     """Appends `_` to names that would mean something else to an intake."""
     if not own.keys().isdisjoint(_ENVELOPE):
-        for name in _ENVELOPE:
-            if name in own:
-                own[free_name(f"{name}_", own)] = own.pop(name)
+        for name in [one for one in own if one in _ENVELOPE]:  # in their order, not a set's
+            own[free_name(f"{name}_", own)] = own.pop(name)
     return own
 
 
 def not_meant(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Renames fields that a star of a map would name like ours: a tag `device`, a value `t`."""
     found = {name: value for name, value in fields.items() if name not in _MEANT}
-    for name in _MEANT & fields.keys():
+    for name in [one for one in fields if one in _MEANT]:
         found[free_name(f"{name}_", found)] = fields[name]
     return found
 

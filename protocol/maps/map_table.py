@@ -69,6 +69,7 @@ def map_of(row: Mapping[str, Any], number: int, *, zone: tzinfo, base: str | Non
         columns=_columns(table, payload),
         separator=_separator(table),
         value=_text(table, "value", parts),
+        value_units=_value_units(table, parts),
         when=_conditions(table, "when", parts),
         each=each,
         device=_name(table, "device", parts, device_name),
@@ -205,12 +206,12 @@ def _condition(row: Table, parts: Collection[str]) -> Condition:
         raise Wrong(row.where, "expected either `path` or `part`")
     if part and part not in parts:
         raise row.wrong("part", f"{part!r}: expected one of {', '.join(sorted(parts)) or 'none'}")
-    if path is not None and path.has_star:
-        raise row.wrong("path", "expected a path to one value")
     is_, in_ = row.get("is"), row.get("in", list)
     not_, exists, starts = row.get("not"), row.get("exists", bool), row.get("starts", str)
     kind = row.get("kind", str)
     row.done()
+    if path is not None and path.has_star and exists is None:
+        raise row.wrong("path", "expected a path to one value, or `exists` with it")
     if sum(one is not None for one in (is_, in_, not_, exists, starts, kind)) != 1:
         raise Wrong(row.where, "expected one of `is`, `in`, `not`, `exists`, `starts`, `kind`")
     if kind is not None and (kind not in KINDS or path is None):
@@ -298,6 +299,19 @@ def _own_units(fields: Sequence[FieldRule]) -> dict[str, str]:
         if rule.unit and rule.is_plain and not rule.is_apart and not rule.when
         if rule.path.steps == (rule.path.text,) and rule.name.constant == rule.path.text
     }
+
+
+def _value_units(table: Table, parts: Collection[str]) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = table.get("value_units", dict, default={})
+    where = (*table.where, "value_units")
+    for part, units in found.items():
+        if part not in parts:
+            known = ", ".join(sorted(parts)) or "none"
+            raise Wrong((*where, part), f"{part!r}: expected a part of the topic: {known}")
+        is_table = isinstance(units, dict) and len(units) <= VALUES_MAX
+        if not is_table or not all(isinstance(unit, str) for unit in units.values()):
+            raise Wrong((*where, part), 'expected a table of units, such as { power = "W" }')
+    return found
 
 
 def _field(path: str, said: Any, where: tuple[str, ...], parts: Collection[str]) -> FieldRule:

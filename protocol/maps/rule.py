@@ -119,6 +119,8 @@ class Map:
     seq: Path | None = None
     time: TimeAt | None = None
     fields: tuple[FieldRule, ...] = ()
+    value_units: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Part of the topic → word there → unit of a message that is one value."""
     own_units: Mapping[str, str] = field(default_factory=dict)
     """Name of a field of the message → its unit, where nothing else of it is to change."""
     tags: Mapping[str, Text] = field(default_factory=dict)

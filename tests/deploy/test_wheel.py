@@ -168,8 +168,8 @@ COMMANDS: Sequence[Sequence[str]] = (
     ("query", "list"), ("summary",),
     ("alert", "list"), ("board", "list"), ("set", "list"), ("publication", "list"),
     ("delivery", "list"), ("clients", "list"), ("streams", "erasures"), ("map", "presets"),
-    ("logs", "-n", "1"), ("login",), ("config", "get", "room-1"), ("doctor",), ("status",),
-    ("simulate", "town"),
+    ("map", "show"), ("logs", "-n", "1"), ("login",), ("config", "get", "room-1"), ("doctor",),
+    ("status",), ("simulate", "town"),
 )  # fmt: skip
 """Those that ask, each in its shortest form."""
 

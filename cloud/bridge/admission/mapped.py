@@ -18,7 +18,7 @@ import orjson
 
 from edgewake.cloud.bridge.admission.records import is_status
 from edgewake.protocol import topics
-from edgewake.protocol.discovery.home_assistant import STREAM as DISCOVERY
+from edgewake.protocol.discovery.home_assistant import STREAMS as DISCOVERY
 from edgewake.protocol.discovery.home_assistant import Described, described
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.maps.applying import (
@@ -88,7 +88,7 @@ class Mapper:
             one.topic.filter
             for one in self.maps.maps
             if one.presence is not None
-            or (one.stream is not None and one.stream.constant == DISCOVERY)
+            or (one.stream is not None and one.stream.constant in DISCOVERY)
         )
         return reduced(list(wanted))
 
@@ -150,16 +150,16 @@ class Mapper:
             readings = [one._replace(device=device) for one in readings]
         parts = [self._checked(packet, one) for one in readings]
         for one in readings:
-            if one.stream == DISCOVERY:
-                self._note_announced(one, received_at)
+            if one.stream in DISCOVERY:
+                self._note_announced(one, packet.topic, received_at)
             if one.is_there is not None and self._may_name(one.device):
                 parts.append(_status(one))
         for refusal in outcome.refused:
             parts.append(_refused(packet, refusal))
         return parts
 
-    def _note_announced(self, one: Mapped, now_ms: int) -> None:
-        found = described(self.maps, one, now_ms, prefix=self._prefix)
+    def _note_announced(self, one: Mapped, topic: str, now_ms: int) -> None:
+        found = described(self.maps, one, now_ms, topic=topic, prefix=self._prefix)
         if found is None or not found.stream or not self._may_name(found.device):
             return
         key = (found.device, found.stream, found.path)

@@ -26,6 +26,7 @@ from edgewake.cloud.ops.lookups.kafka_lookup import KafkaLookup
 from edgewake.cloud.ops.lookups.push_proxy import PushProxy
 from edgewake.cloud.ops.lookups.retention import RetentionDesk
 from edgewake.cloud.ops.lookups.summary_reads import SummaryReads
+from edgewake.cloud.ops.maps.map_desk import MapDesk
 from edgewake.cloud.ops.services.alert_desk import AlertDesk
 from edgewake.cloud.ops.services.board_desk import BoardDesk
 from edgewake.cloud.ops.services.catalogue_editor import CatalogueEditor
@@ -83,6 +84,7 @@ class Services:
     system: SystemLook
     boards: BoardDesk
     named: NamedDesk
+    maps: MapDesk
     clients: ClientDesk
     audit: AuditLog
     eraser: EraserDesk

@@ -56,6 +56,7 @@ TABLES: Final = (
     topics.BOARDS,
     topics.SETS,
     topics.PUBLICATIONS,
+    topics.MAPS,
     topics.ERASURES,
     topics.ALERT_RULES,
     topics.ALERTS,

@@ -19,6 +19,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.frames.field_names import ODD
 from edgewake.protocol.frames.field_type import FieldType
+from edgewake.protocol.frames.frame import is_rounded
 from edgewake.protocol.frames.record import Record
 from edgewake.protocol.frames.stream import Stream
 from edgewake.protocol.ops.device import TimesSaid
@@ -51,6 +52,9 @@ class FieldLook(BaseModel):
     """Number of values in the scanned readings, without null."""
     odd: int
     """Number of values of another type in the same time."""
+    rounded: int
+    """Number of whole numbers beyond 2^53 among the values, of which SQL and the lake lose digits.
+    """
     sample: str
     """The newest value of another type."""
 
@@ -109,6 +113,7 @@ def look_at(
     """
     values: Counter[str] = Counter()
     odd: Counter[str] = Counter()
+    rounded: Counter[str] = Counter()
     samples: dict[str, str] = {}
     devices: set[str] = set()
     agents: set[str] = set()
@@ -127,6 +132,7 @@ def look_at(
         for name, column in frame.fields.items():
             there = [value for value in column if value is not None]
             values[name] += len(there)
+            rounded[name] += sum(map(is_rounded, there))
             base = name.removesuffix(ODD)
             if there and base != name and base in stream.fields:
                 odd[base] += len(there)
@@ -163,6 +169,7 @@ def look_at(
                 first_device=info.first_device,
                 values=values[name],
                 odd=odd[name],
+                rounded=rounded[name],
                 sample=samples.get(name, ""),
             )
             for name, info in stream.fields.items()

@@ -40,6 +40,7 @@ from edgewake.protocol.ops.named_set import NamedSet
 from edgewake.protocol.ops.preview import Preview
 from edgewake.protocol.ops.problem import ProblemRecord
 from edgewake.protocol.ops.publication import Publication
+from edgewake.protocol.ops.pushed_maps import PushedMaps
 from edgewake.protocol.ops.query import Progress, Registration, units_of
 from edgewake.protocol.ops.repair import Repair
 
@@ -85,6 +86,8 @@ class OpsTables:
     sets: dict[str, NamedSet] = field(default_factory=dict)
     """Named sets, which filters use."""
     publications: dict[str, Publication] = field(default_factory=dict)
+    maps: dict[str, PushedMaps] = field(default_factory=dict)
+    """Version → maps that an operator gave to all bridges."""
     notes: dict[str, DeviceNote] = field(default_factory=dict)
     """People's notes on devices."""
     problems: dict[str, ProblemRecord] = field(default_factory=dict)
@@ -171,6 +174,7 @@ class OpsTables:
                 | topics.BOARDS
                 | topics.SETS
                 | topics.PUBLICATIONS
+                | topics.MAPS
                 | topics.ERASURES
                 | topics.NOTES
                 | topics.PROBLEMS
@@ -236,6 +240,7 @@ class OpsTables:
             topics.BOARDS: (self.boards, Board),
             topics.SETS: (self.sets, NamedSet),
             topics.PUBLICATIONS: (self.publications, Publication),
+            topics.MAPS: (self.maps, PushedMaps),
             topics.NOTES: (self.notes, DeviceNote),
             topics.PROBLEMS: (self.problems, ProblemRecord),
         }

@@ -52,6 +52,7 @@ class ExecConfig(LinesConfig):
     report of gpsd."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.check_columns(self.format)
         if self.silence_s is not None and self.interval_s is not None:
             raise ValueError("silence_s: expected without interval_s, with which timeout_s ends it")
@@ -68,7 +69,7 @@ class Exec:
     def __init__(self, config: ExecConfig, context: SourceContext) -> None:
         self._config = config
         self._clock = context.clock
-        self._lines = config.reader(config.format)
+        self._lines = config.reader(config.format, config.message_maps(context))
 
     async def run(self, intake: Intake) -> None:
         interval_s = self._config.interval_s

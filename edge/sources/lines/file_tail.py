@@ -20,6 +20,7 @@ from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.lines.follower import FilePositions, Follower, Taken
 from edgewake.edge.sources.lines.line_format import LineFormat, LinesConfig
+from edgewake.edge.sources.mapping import MessageMaps
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.plain import key
 
@@ -42,9 +43,12 @@ class FileTailConfig(LinesConfig):
     """Seconds between two looks at the file's end."""
 
     def source(self, context: SourceContext) -> FileTail:
-        return FileTail(self, context.clock, position=context.position)
+        return FileTail(
+            self, context.clock, position=context.position, maps=self.message_maps(context)
+        )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.check_columns(self.format)
 
     def owns(self) -> str:
@@ -60,10 +64,15 @@ class FileTail:
     policy = Policy.BLOCK
 
     def __init__(
-        self, config: FileTailConfig, clock: Clock, *, position: Callable[[str], str | None]
+        self,
+        config: FileTailConfig,
+        clock: Clock,
+        *,
+        position: Callable[[str], str | None],
+        maps: MessageMaps | None = None,
     ) -> None:
         self._config = config
-        self._lines = config.reader(config.format)
+        self._lines = config.reader(config.format, maps)
         self._clock = clock
         self._name = f"file_tail:{config.path}"
         self._ask_position = position

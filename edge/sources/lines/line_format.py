@@ -12,15 +12,16 @@ from typing import Annotated, Any, Final
 
 from edgewake.edge.intake.intake import Intake
 from edgewake.edge.log.tables.codec import Reading
-from edgewake.edge.sources.config import SourceConfig
 from edgewake.edge.sources.lines import gpsd, nmea
 from edgewake.edge.sources.lines.json_objects import readings_of_objects
 from edgewake.edge.sources.lines.lines import Line
+from edgewake.edge.sources.mapping import MappedConfig, MessageMaps
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frames.event_time import Say, of_device
 from edgewake.protocol.frames.field_names import put_over
 from edgewake.protocol.plain import Check, Length
 
+TOO_LONG: Final = "a line past its bound"
 COLUMNS_MAX: Final = 200
 """Columns of a line of CSV; a reading may have as many fields."""
 
@@ -42,7 +43,7 @@ def _columns(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-class LinesConfig(SourceConfig):
+class LinesConfig(MappedConfig):
     """A source of lines."""
 
     columns: Annotated[tuple[str, ...], Check(_columns)] = ()
@@ -56,35 +57,53 @@ class LinesConfig(SourceConfig):
         if (line_format is LineFormat.CSV) != bool(self.columns):
             raise ValueError('columns: expected with format = "csv", and with no other')
 
-    def reader(self, line_format: LineFormat) -> LineReader:
-        """Makes readings of lines."""
-        return LineReader(line_format, self.columns, self.separator)
+    def reader(self, line_format: LineFormat, maps: MessageMaps | None = None) -> LineReader:
+        """Makes readings of lines, by maps where there are any."""
+        return LineReader(line_format, self.columns, self.separator, maps)
 
 
 class LineReader:
     """Reads the lines of one source."""
 
     def __init__(
-        self, line_format: LineFormat, columns: Sequence[str] = (), separator: str = ","
+        self,
+        line_format: LineFormat,
+        columns: Sequence[str] = (),
+        separator: str = ",",
+        maps: MessageMaps | None = None,
     ) -> None:
         self._format = line_format
         self._columns = tuple(columns)
         self._separator = separator
         self._parse = PARSERS.get(line_format, self._csv)
+        self._maps = maps
 
     def readings(self, intake: Intake, lines: Sequence[Line]) -> Sequence[Reading]:
         """Return the readings in lines.
 
         Wrong lines are refused and counted, those of unknown kinds are left out.
         """
+        if self._maps is not None:
+            return self._mapped(self._maps, intake, lines)
         if self._format is LineFormat.JSON:
             return readings_of_objects(intake, lines)
         found = (self._reading(intake, line) for line in lines)
         return [reading for reading in found if reading is not None]
 
+    def _mapped(
+        self, maps: MessageMaps, intake: Intake, lines: Sequence[Line]
+    ) -> Sequence[Reading]:
+        bodies: list[Mapping[str, Any]] = []
+        for line in lines:
+            if line.too_long:
+                intake.refuse(RejectReason.OVERSIZE, TOO_LONG)
+            else:
+                bodies += maps.bodies(intake, line.text)
+        return intake.check_all(bodies)
+
     def _reading(self, intake: Intake, line: Line) -> Reading | None:
         if line.too_long:
-            intake.refuse(RejectReason.OVERSIZE, "a line past its bound")
+            intake.refuse(RejectReason.OVERSIZE, TOO_LONG)
             return None
         try:
             is_point = self._format is LineFormat.INFLUX

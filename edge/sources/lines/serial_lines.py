@@ -21,6 +21,7 @@ from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.lines.line_format import LineFormat, LinesConfig
 from edgewake.edge.sources.lines.lines import LineSplitter
+from edgewake.edge.sources.mapping import MessageMaps
 from edgewake.protocol.errors import LocalError
 from edgewake.protocol.plain import key
 
@@ -45,10 +46,11 @@ class SerialLinesConfig(LinesConfig):
     silence_s: float = key(default=60.0, gt=0, le=86_400)
     """Seconds without a byte after which the port is reopened."""
 
-    def source(self, context: SourceContext) -> SerialLines:  # noqa: ARG002
-        return SerialLines(self)
+    def source(self, context: SourceContext) -> SerialLines:
+        return SerialLines(self, self.message_maps(context))
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.check_columns(self.format)
 
     def owns(self) -> str:
@@ -60,9 +62,9 @@ class SerialLines:
 
     policy = Policy.DROP_NEWEST
 
-    def __init__(self, config: SerialLinesConfig) -> None:
+    def __init__(self, config: SerialLinesConfig, maps: MessageMaps | None = None) -> None:
         self._config = config
-        self._lines = config.reader(config.format)
+        self._lines = config.reader(config.format, maps)
 
     async def run(self, intake: Intake) -> None:
         splitter = LineSplitter()

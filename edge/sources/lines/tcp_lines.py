@@ -18,6 +18,7 @@ from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.lines.gpsd import WATCH
 from edgewake.edge.sources.lines.line_format import LineFormat, LinesConfig
 from edgewake.edge.sources.lines.lines import LineSplitter
+from edgewake.edge.sources.mapping import MessageMaps
 from edgewake.protocol.errors import RejectReason, Unavailable
 from edgewake.protocol.plain import key
 
@@ -39,10 +40,11 @@ class TcpLinesConfig(LinesConfig):
     silence_s: float = key(default=60.0, gt=0, le=86_400)
     """Seconds without a byte after which it reconnects."""
 
-    def source(self, context: SourceContext) -> TcpLines:  # noqa: ARG002
-        return TcpLines(self)
+    def source(self, context: SourceContext) -> TcpLines:
+        return TcpLines(self, self.message_maps(context))
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.check_columns(self.format)
 
     def owns(self) -> str:
@@ -54,9 +56,9 @@ class TcpLines:
 
     policy = Policy.BLOCK
 
-    def __init__(self, config: TcpLinesConfig) -> None:
+    def __init__(self, config: TcpLinesConfig, maps: MessageMaps | None = None) -> None:
         self._config = config
-        self._lines = config.reader(config.format)
+        self._lines = config.reader(config.format, maps)
 
     async def run(self, intake: Intake) -> None:
         config = self._config

@@ -16,6 +16,7 @@ from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.lines.line_format import LineFormat, LinesConfig
 from edgewake.edge.sources.lines.lines import Line, LineSplitter
+from edgewake.edge.sources.mapping import MessageMaps
 from edgewake.protocol.errors import RejectReason
 from edgewake.protocol.plain import Check, key
 
@@ -45,10 +46,11 @@ class UdpLinesConfig(LinesConfig):
     report of gpsd."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.check_columns(self.format)
 
-    def source(self, context: SourceContext) -> UdpLines:  # noqa: ARG002
-        return UdpLines(self)
+    def source(self, context: SourceContext) -> UdpLines:
+        return UdpLines(self, self.message_maps(context))
 
     def owns(self) -> str:
         return f"the UDP port {self.port}"
@@ -59,9 +61,9 @@ class UdpLines:
 
     policy = Policy.DROP_NEWEST
 
-    def __init__(self, config: UdpLinesConfig) -> None:
+    def __init__(self, config: UdpLinesConfig, maps: MessageMaps | None = None) -> None:
         self._config = config
-        self._lines = config.reader(config.format)
+        self._lines = config.reader(config.format, maps)
 
     async def run(self, intake: Intake) -> None:
         loop = asyncio.get_running_loop()

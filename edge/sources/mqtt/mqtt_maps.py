@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import mqtt5
+from typing import TYPE_CHECKING, Any
 
 from edgewake.edge.intake.intake import Intake
 from edgewake.edge.things.streams import STREAM
 from edgewake.protocol.discovery.home_assistant import described
 from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.frames.field_names import put_over
-from edgewake.protocol.maps.applying import Mapped, Outcome, apply
+from edgewake.protocol.maps.applying import Mapped, Outcome, ReadEvent, apply
 from edgewake.protocol.maps.compiling import compile_maps, compile_presets
 from edgewake.protocol.maps.contents import binary_event
 from edgewake.protocol.maps.map_file import MapFile
@@ -22,6 +20,9 @@ from edgewake.protocol.maps.path import MISSING
 from edgewake.protocol.maps.rule import Map, Maps
 from edgewake.protocol.maps.topic import Crossing
 from edgewake.protocol.names import THING, THING_ONLINE, THING_SEQ
+
+if TYPE_CHECKING:
+    import mqtt5
 
 
 class SourceMaps:
@@ -94,19 +95,34 @@ class SourceMaps:
             body[STREAM] = stream
         return body
 
+    def takes(self, topic: str) -> bool:
+        """Is there a map of this topic?"""
+        return bool(self._file.maps.route(topic))
+
     def bodies(
         self, intake: Intake, packet: mqtt5.PublishPacket, now_ms: int
     ) -> list[dict[str, Any]]:
+        """`bodies_of` a packet, which may be an event in binary mode."""
+        payload = bytes(packet.payload)
+        event = partial(binary_event, payload, packet.content_type, packet.user_properties)
+        return self.bodies_of(intake, packet.topic, payload, now_ms, event)
+
+    def bodies_of(
+        self,
+        intake: Intake,
+        topic: str,
+        payload: bytes,
+        now_ms: int,
+        event: ReadEvent | None = None,
+    ) -> list[dict[str, Any]]:
         """The objects of this source's stream in a message; what is refused or odd is counted."""
-        topic, payload = packet.topic, bytes(packet.payload)
         maps = self._file.maps
         if not maps.route(topic):  # a subscription of before, which the broker kept
             intake.remark("messages of topics without a map passed over")
             return []
-        event = partial(binary_event, payload, packet.content_type, packet.user_properties)
         outcome = apply(maps, topic, payload, now_ms, event=event)
         own = [one for one in outcome.readings if self._is_own(one.stream)]
-        self._note_announced(outcome.readings, intake, now_ms)
+        self._note_announced(outcome.readings, topic, intake, now_ms)
         if self._is_of_another(outcome):
             return []
         for one in outcome.refused:
@@ -117,10 +133,12 @@ class SourceMaps:
             intake.note_units(reading.units, self.other(reading))
         return [self._body(one) for one in own]
 
-    def _note_announced(self, readings: Sequence[Mapped], intake: Intake, now_ms: int) -> None:
+    def _note_announced(
+        self, readings: Sequence[Mapped], topic: str, intake: Intake, now_ms: int
+    ) -> None:
         """Tell what devices announce of fields that are this source's."""
         for one in readings:
-            found = described(self._file.maps, one, now_ms)
+            found = described(self._file.maps, one, now_ms, topic=topic)
             if found is not None and self._is_own(found.stream):
                 is_other = self._has_streams and found.stream not in ("", self._stream)
                 stream = found.stream if is_other else ""
@@ -158,20 +176,34 @@ class SourceMaps:
         return one.stream is not None and one.stream.constant in self._others
 
 
-def check_presets(presets: Sequence[str], stream: str | None) -> None:
-    """Are there such presets, and do they give this stream? None: any. Raises ValueError."""
+def check_presets(presets: Sequence[str], stream: str | None, *, topic: str = "") -> None:
+    """Are there such presets, and do they give this stream? None: any. Raises ValueError.
+
+    `topic`: the one that all messages have.
+    """
     try:
-        _check_stream(compile_presets(presets), stream)
+        _check(compile_presets(presets), stream, topic)
     except ConfigError as error:
         raise ValueError(str(error)) from error
 
 
-def check_text(text: str, stream: str | None) -> None:
-    """Is it a map file, and does it give this stream? None: any. Raises ValueError."""
+def check_text(text: str, stream: str | None, *, topic: str = "") -> None:
+    """Is it a map file, and does it give this stream? None: any. Raises ValueError.
+
+    `topic`: the one that all messages have.
+    """
     try:
-        _check_stream(compile_maps(text, "maps_text"), stream)
+        _check(compile_maps(text, "maps_text"), stream, topic)
     except ConfigError as error:
         raise ValueError(str(error)) from error
+
+
+def _check(maps: Maps, stream: str | None, topic: str) -> None:
+    """Raises ConfigError."""
+    _check_stream(maps, stream)
+    if topic and not maps.route(topic):
+        listed = ", ".join(maps.filters)
+        raise ConfigError(f"topic: no map takes {topic!r}: expected one of {listed}")
 
 
 def _check_stream(maps: Maps, stream: str | None) -> None:

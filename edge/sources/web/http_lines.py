@@ -43,7 +43,7 @@ class HttpLines:
         self._config = config
         self._clock = context.clock
         self._tls = config.tls()
-        self._lines = LineReader(LineFormat(config.format))
+        self._lines = LineReader(LineFormat(config.format), maps=config.message_maps(context))
 
     async def run(self, intake: Intake) -> None:
         request = self._config.request(("Accept", "*/*"))

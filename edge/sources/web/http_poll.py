@@ -15,7 +15,8 @@ from typing import Final, Literal
 from edgewake.edge.intake.intake import Intake
 from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.config import SourceContext
-from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked, found
+from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked
+from edgewake.edge.sources.mapping import items_of
 from edgewake.edge.sources.web.http_client import answer, not_as_wanted
 from edgewake.edge.sources.web.web_config import WebConfig
 from edgewake.protocol.errors import Rejected
@@ -39,6 +40,11 @@ class HttpPollConfig(WebConfig):
     answer_bytes_max: int = key(default=DOCUMENT_BYTES_MAX, ge=1024, le=16 << 20)
     """Bytes of an answer. A longer one is not taken, and the source waits as after any failure."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.items and self.has_maps:
+            raise ValueError("items: expected without maps, where `each` of a map says it")
+
     def source(self, context: SourceContext) -> HttpPoll:
         return HttpPoll(self, context)
 
@@ -53,6 +59,7 @@ class HttpPoll:
         self._config = config
         self._clock = context.clock
         self._tls = config.tls()
+        self._maps = config.message_maps(context)
         self._tag = context.position(config.position_name()) or ""
 
     async def run(self, intake: Intake) -> None:
@@ -73,7 +80,9 @@ class HttpPoll:
             document = await got.body(bytes_max=self._config.answer_bytes_max, time_s=ANSWER_S)
             tag = usable_tag(got.headers.get("etag", ""))
         try:
-            readings = await checked(intake, found(document, self._config.items))
+            readings = await checked(
+                intake, items_of(intake, document, self._config.items, self._maps)
+            )
         except Rejected as error:
             intake.refuse(error.reason, error.detail)
             return

@@ -17,7 +17,8 @@ from edgewake.edge.intake.intake import Intake
 from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.sources.config import SourceContext
-from edgewake.edge.sources.items import checked, found
+from edgewake.edge.sources.items import checked
+from edgewake.edge.sources.mapping import items_of
 from edgewake.edge.sources.web.http_client import Answer, answer, not_as_wanted
 from edgewake.edge.sources.web.web_config import WebConfig
 from edgewake.protocol.errors import Rejected, Unavailable
@@ -63,6 +64,7 @@ class SsePull:
         self._config = config
         self._clock = context.clock
         self._tls = config.tls()
+        self._maps = config.message_maps(context)
         self._id = context.position(config.position_name()) or ""
         self._committed_s = context.clock.monotonic_s()
         self._asked_ms: int | None = None
@@ -123,7 +125,7 @@ class SsePull:
 
     async def _readings(self, intake: Intake, event: Event) -> Sequence[Reading]:
         try:
-            return await checked(intake, found(event.data.encode()))
+            return await checked(intake, items_of(intake, event.data.encode(), "", self._maps))
         except Rejected as error:
             intake.refuse(error.reason, error.detail)
             return []

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 from edgewake.edge.sources.address import tls_context
-from edgewake.edge.sources.config import SourceConfig
+from edgewake.edge.sources.mapping import MappedConfig
 from edgewake.edge.sources.web.http_client import Request, parse_url
 from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.plain import Check
@@ -26,7 +26,7 @@ def _websocket(text: str) -> str:
     return text
 
 
-class WebConfig(SourceConfig):
+class WebConfig(MappedConfig):
     """A server that is asked."""
 
     url: Annotated[str, Check(_http)]

@@ -33,7 +33,8 @@ from edgewake.edge.intake.intake import Intake
 from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.address import BUFFER_BYTES, connected
 from edgewake.edge.sources.config import SourceContext
-from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked, found
+from edgewake.edge.sources.items import DOCUMENT_BYTES_MAX, checked
+from edgewake.edge.sources.mapping import items_of
 from edgewake.edge.sources.web.http_client import (
     ANSWER_S,
     RETRY_AFTER_MAX_S,
@@ -73,6 +74,11 @@ class WebSocketPullConfig(WebSocketAddress):
     message_bytes_max: int = key(default=DOCUMENT_BYTES_MAX, ge=1024, le=16 << 20)
     """Bytes of a message; a longer one ends the connection."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.items and self.has_maps:
+            raise ValueError("items: expected without maps, where `each` of a map says it")
+
     def source(self, context: SourceContext) -> WebSocketPull:
         return WebSocketPull(self, context)
 
@@ -87,6 +93,7 @@ class WebSocketPull:
         self._config = config
         self._clock = context.clock
         self._tls = config.tls()
+        self._maps = config.message_maps(context)
         self._resume = context.position(config.position_name()) or ""
 
     async def run(self, intake: Intake) -> None:
@@ -113,7 +120,7 @@ class WebSocketPull:
 
     async def _take(self, intake: Intake, message: bytes) -> None:
         try:
-            items = found(message, self._config.items)
+            items = items_of(intake, message, self._config.items, self._maps)
         except Rejected as error:
             if self._config.items and error.reason is RejectReason.SHAPE:
                 intake.remark(f"messages without {self._config.items} passed over")

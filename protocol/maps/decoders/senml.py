@@ -91,7 +91,8 @@ class _Pack:
             {"name": base["bn"], "time": time_s, "fields": {}, "units": {}},
         )
         own["fields"] |= fields
-        if unit := (_of(one, "u", str) if "u" in one else base["bu"]):
+        base_unit = base["bu"] if "v" in one else ""  # a base unit is of numbers, not of texts
+        if unit := (_of(one, "u", str) if "u" in one else base_unit):
             own["units"][own_name] = unit
 
     def _values(self, one: dict[str, Any], name: str) -> dict[str, Any]:

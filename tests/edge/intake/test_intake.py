@@ -196,6 +196,19 @@ def test_seconds_are_converted_and_said_however_many_come_at_once() -> None:
     assert one.remarks == {"t in s": 20}
 
 
+@pytest.mark.parametrize("count", [1, 20])
+def test_whole_numbers_that_sql_rounds_are_taken_and_said_however_many_come(count: int) -> None:
+    """2^53 + 1 and 2^63 + 1 are none that a double can hold; 2^60 is one."""
+    one = intake(Memory())
+    bodies = [{"id": 2**53 + 1, "n": 2**60, "v": 1e17, "big": 2**63 + 1}] * count
+    assert [fields for _, fields in one.check_all(bodies)] == bodies
+    assert one.remarks == {
+        f"whole numbers beyond 2^53 in {name}: SQL rounds them": count for name in ("id", "big")
+    }
+    assert one.check({"id": 7, "n": 2**53}) == (NOW_MS, {"id": 7, "n": 2**53})
+    assert sum(one.remarks.values()) == 2 * count
+
+
 def test_a_named_field_is_the_time_in_whichever_way_readings_come() -> None:
     rule = TimeRule("tst", "s")
     one = Intake("test", Memory(), Policy.BLOCK, FakeClock(NOW_MS), time=rule)

@@ -68,6 +68,12 @@ def test_odd_values_are_counted_with_the_newest_as_a_sample() -> None:
     assert (found.readings, found.devices, found.refused) == (4, 2, 2)
 
 
+def test_whole_numbers_that_sql_rounds_are_counted() -> None:
+    """2^53 + 1 is none that a double can hold, 2^60 is one."""
+    found = look(record("a", [NOW] * 4, temperature=[2**53 + 1, 2**60, -(2**63) + 1, None]))
+    assert [one.rounded for one in found.fields if one.name == "temperature"] == [2]
+
+
 def test_times_of_arrival_are_told_from_those_that_devices_say() -> None:
     gap = Record("a", "home", Mode.ACK, None, NOW, Frame(1, 2, 5, [], {}, Gap("quota", 7)))
     found = look(record("a", [NOW, NOW - 5, NOW + 5], temperature=[1, 2, 3]), gap)

@@ -66,6 +66,36 @@ def test_parts_of_a_device_that_are_announced_together_have_each_their_own() -> 
 
 
 @pytest.mark.parametrize(
+    ("topic", "said", "expected"),
+    [
+        ("homie/car/engine/speed/$unit", "km/h", ["homie/car", "engine_speed", "km/h"]),
+        (
+            "homie/5/car/$description",
+            '{"nodes": {"engine": {"properties": {"speed": {"unit": "km/h"}, "on": {}}}}}',
+            ["homie/5/car", "engine_speed", "km/h"],
+        ),
+        ("homie/car/engine/speed/$datatype", "float", None),
+        ("homie/5/car/$description", '{"nodes": {"engine": {"name": "Engine"}}}', None),
+    ],
+)
+def test_homie_says_the_unit_of_a_property_in_its_attribute_or_its_device_s_description(
+    topic: str, said: str, expected: list[str] | None
+) -> None:
+    maps = compile_presets(["homie"], needs_names=True)
+    outcome = apply(maps, topic, said.encode(), NOW_MS)
+    assert not outcome.refused
+    found = [described(maps, one, NOW_MS, topic=topic) for one in outcome.readings]
+    fields = [one for one in found if one is not None]
+    if expected is None:
+        assert fields == []
+        return
+    base, field, unit = expected
+    assert fields == [Described("car", "homie", field, {"unit": unit})]
+    (reading,) = apply(maps, f"{base}/engine/speed", b"90", NOW_MS).readings
+    assert (reading.stream, reading.body) == ("homie", {field: 90})
+
+
+@pytest.mark.parametrize(
     "change",
     [
         {"val_tpl": "{{ value_json.ENERGY.Total / 1000 }}"},

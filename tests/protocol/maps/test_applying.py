@@ -193,6 +193,45 @@ def test_maps_are_tried_in_order_and_their_conditions_decide() -> None:
     assert streams == [["up"], ["log"], [], [], []]
 
 
+def test_a_part_of_the_topic_says_the_unit_of_a_message_that_is_one_value() -> None:
+    found = maps(
+        """\
+        [[map]]
+        topic = "a/{device}/{kind}/{sub}"
+        device = "{device}"
+        stream = "s"
+        value = "{kind}"
+        [map.value_units]
+        kind = { power = "W" }
+        sub = { peak = "kW" }
+        """
+    )
+    units = {
+        (topic, payload): apply(found, topic, payload, NOW_MS).readings[0].units
+        for topic in ("a/d/power/peak", "a/d/state/peak", "a/d/state/x")
+        for payload in (b"3", b'{"power": 3}')
+    }
+    assert units == {
+        ("a/d/power/peak", b"3"): {"power": "W"},
+        ("a/d/power/peak", b'{"power": 3}'): {},
+        ("a/d/state/peak", b"3"): {"state": "kW"},
+        ("a/d/state/peak", b'{"power": 3}'): {},
+        ("a/d/state/x", b"3"): {},
+        ("a/d/state/x", b'{"power": 3}'): {},
+    }
+
+
+def test_a_condition_asks_whether_there_is_any_by_a_path_with_stars() -> None:
+    head = 'when = { path = "nodes.*.parts.*", exists = %s }\n'
+    full, bare = {"nodes": {"a": {}, "b": {"parts": {"x": 1}}}}, {"nodes": {"a": {"parts": {}}}}
+    taken = {
+        (there, number): bool(of(head % there, one).readings)
+        for there in ("true", "false")
+        for number, one in enumerate((full, bare))
+    }
+    assert taken == {("true", 0): True, ("true", 1): False, ("false", 0): False, ("false", 1): True}
+
+
 def test_names_that_mean_something_to_an_intake_are_fields_of_the_device() -> None:
     found = body(
         'time = "ts"\n', {"device": "other", "seq": 7, "epoch": 1, "t": "x", "ts": 1_790_000_000}

@@ -1,4 +1,4 @@
-"""The examples of docs/maps.md and docs/devices.md do what stands there."""
+"""The examples of docs/maps.md, docs/devices.md and its pages do what stands there."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from edgewake.cloud.bridge.config import BridgeConfig, MapsConfig
 from edgewake.edge.config import AgentConfig
 from edgewake.protocol.config import parse
+from edgewake.protocol.maps import presets
 from edgewake.protocol.maps.compiling import compile_maps, compile_presets
 from edgewake.protocol.maps.preview import lines, preview
 
@@ -44,6 +45,10 @@ def test_presets_at_an_agent_and_at_a_bridge() -> None:
     assert compile_presets(config.presets, zone=config.zone, needs_names=True).filters
 
 
+def test_maps_at_other_sources() -> None:
+    parse(AgentConfig, tomllib.loads(example("maps.md", "maps at other sources", "toml")), "agent")
+
+
 def test_a_bridge_that_takes_http() -> None:
     values = tomllib.loads(example("devices.md", "a bridge that takes HTTP", "toml"))
     config = parse(BridgeConfig, values, "bridge")
@@ -51,11 +56,50 @@ def test_a_bridge_that_takes_http() -> None:
     assert compile_presets(config.http.map_presets, needs_names=True).filters
 
 
+PAGES: Final = sorted((DOCS / "devices").glob("*.md"))
+SECTIONS: Final = ("In Edgewake", "What comes of it", "What is not read")
+EXAMPLE: Final = re.compile(r"<!-- example: ([^>]+) -->\n```toml\n(.*?)```", re.DOTALL)
+
+
 def test_hosts_of_sparkplug() -> None:
-    values = tomllib.loads(example("devices.md", "a host of Sparkplug at the bridges", "toml"))
+    page = "devices/sparkplug.md"
+    values = tomllib.loads(example(page, "a host of Sparkplug at the bridges", "toml"))
     assert parse(BridgeConfig, values, "bridge").sparkplug.host_id == "edgewake"
-    values = tomllib.loads(example("devices.md", "a host of Sparkplug", "toml"))
+    values = tomllib.loads(example(page, "a host of Sparkplug", "toml"))
     parse(AgentConfig, values, "agent")
+
+
+def test_each_preset_has_a_page_to_which_the_table_leads() -> None:
+    table = (DOCS / "devices.md").read_text()
+    for name in presets.names():
+        found = re.search(rf"\[`{name}`\]\(devices/([\w-]+\.md)\)", table)
+        assert found is not None, name
+        text = (DOCS / "devices" / found[1]).read_text()
+        assert re.search(rf"<!-- generated: preset-fields [^>]*\b{name}\b", text), name
+        assert f'"{name}"' in text or f"`{name}`" in text or name == "thingsboard", name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_says_what_to_set_on_both_sides_and_what_is_not_read(page: Path) -> None:
+    found = re.findall(r"(?m)^## (.+)$", page.read_text())
+    assert found[0] in ("On the device", "On the node")
+    assert [one for one in found if one in SECTIONS] == list(SECTIONS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_s_lines_are_configurations(page: Path) -> None:
+    """Those of a bridge compile as there, where each map has to name device and stream."""
+    found = EXAMPLE.findall(page.read_text())
+    assert found
+    for name, text in found:
+        values = tomllib.loads(text)
+        if "source" in values:
+            parse(AgentConfig, values, f"{page.stem}: {name}")
+            continue
+        config = parse(BridgeConfig, values, f"{page.stem}: {name}")
+        for names, zone in ((config.maps.presets, config.maps.zone), (config.http.map_presets, "")):
+            if names:
+                assert compile_presets(names, zone=zone or "UTC", needs_names=True).filters
 
 
 @pytest.mark.parametrize(

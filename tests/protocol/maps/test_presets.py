@@ -86,12 +86,41 @@ def test_a_preset_says_what_it_is_for_and_each_of_its_maps_takes_a_message(prese
             '{"method": "NotifyStatus", "params": {"switch:0": {"apower": 12.5, "output": true}}}',
             {"switch_0_apower": "W"},
         ),
+        (
+            "shelly-gen2",
+            "plus1pm/status/switch:0",
+            '{"id": 0, "apower": 12.5, "voltage": 231.4}',
+            {"apower": "W", "voltage": "V"},
+        ),
+        ("shelly-gen1", "shellies/pm/relay/0/power", "68.42", {"relay_0_power": "W"}),
+        ("shelly-gen1", "shellies/pm/relay/0/energy", "10493", {"relay_0_energy": "W·min"}),
+        ("shelly-gen1", "shellies/em/emeter/1/total", "12.5", {"emeter_1_total": "Wh"}),
+        ("shelly-gen1", "shellies/pm/temperature", "41.27", {"temperature": "°C"}),
+        ("shelly-gen1", "shellies/pm/overtemperature", "0", {}),
+        ("shelly-gen1", "shellies/ht/sensor/humidity", "52.5", {"sensor_humidity": "%"}),
+        ("shelly-gen1", "shellies/ht/sensor/temperature", "21.88", {}),
+        ("shelly-gen1", "shellies/s/ext_temperature/0", "21.5", {"ext_temperature_0": "°C"}),
+        (
+            "rtl-433",
+            "rtl_433/attic/events",
+            '{"model": "X", "temperature_C": 1.5, "rain_rate_mm_h": 2, "uv": 3}',
+            {"temperature": "°C", "rain_rate_mm_h": "mm/h"},
+        ),
+        (
+            "esphome",
+            "ac/climate/bedroom/target_temperature/state",
+            "21",
+            {"bedroom_target_temperature": "°C"},
+        ),
+        ("esphome", "greenhouse/sensor/air/state", "21.3", {}),
     ],
 )
 def test_a_value_has_the_unit_that_its_maker_s_documentation_says(
     preset: str, topic: str, said: str, units: dict[str, str]
 ) -> None:
-    """`voltage` of Zigbee2MQTT is mV of a battery and V of a plug."""
+    """Some have more than one, and so none here: `voltage` of Zigbee2MQTT is mV of a battery and V
+    of a plug, a Shelly H&T sends °C or °F, as it is set, and ESPHome sends the number alone.
+    """
     (one,) = preview(compile_presets([preset]), topic, said.encode(), now_ms=NOW_MS).stored
     assert one.units == units
     assert units.keys() <= one.fields.keys()

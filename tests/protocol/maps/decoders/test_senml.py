@@ -49,6 +49,11 @@ def test_truth_data_and_sums_are_values_too() -> None:
     assert reading["fields"] == {"a": True, "b": "aGk", "c": 1, "c_sum": 9.0}
 
 
+def test_a_base_unit_is_of_numbers_alone() -> None:
+    (reading,) = read({"bu": "A", "n": "a", "v": 1}, {"n": "b", "vb": True}, {"n": "c", "vs": "x"})
+    assert reading["units"] == {"a": "A"}
+
+
 @pytest.mark.parametrize(
     ("record", "why"),
     [({"bver": 11, "v": 1}, "at most 10"), ({"x_": 1, "v": 1}, "must be understood"),

@@ -1,0 +1,1 @@
+"""Maps that an operator gives to all bridges."""
