@@ -36,8 +36,9 @@ from tests.services import (
 )
 
 READY = '"event":"part.ready"'
-RESIDENT_MIB_MAX = 34
-"""Against something heavy that is imported by mistake."""
+RESIDENT_MIB_MAX = 36
+"""Against something heavy that is imported by mistake. `bench-edge` measures: 32 to 33, and now and
+then a megabyte more on a busy machine."""
 
 
 def config(
