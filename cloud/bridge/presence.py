@@ -77,6 +77,17 @@ class BridgePresence:
         """By session: our heartbeat count at its last heartbeat, or when it became known."""
         self._bridges: dict[str, int] = {}
         """By bridge: our heartbeat count at its last heartbeat. Those that are gone are dropped."""
+        self._connected_at = -MISSED_BEATS
+        """Own beats that came back before our connection was made."""
+
+    def connected(self) -> None:
+        """Our connection was made, perhaps to a broker that was restarted.
+
+        Such a broker tells each bridge the last words of the others, which all live: nobody is gone
+        before MISSED_BEATS of ours came back.
+        """
+        self._connected_at = self._beats
+        self._last = dict.fromkeys(self._last, self._beats)
 
     def heard(self, beat: Beat) -> None:
         """A beat came, our own or another's."""
@@ -92,7 +103,7 @@ class BridgePresence:
             self._bridges[beat.bridge] = self._beats
 
     def _gone(self, beat: Beat) -> None:
-        if beat.bridge == self._own:
+        if beat.bridge == self._own or self._beats - self._connected_at < MISSED_BEATS:
             return
         self._bridges.pop(beat.bridge, None)
         for name in beat.sessions:

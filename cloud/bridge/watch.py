@@ -55,6 +55,8 @@ class Watch:
         self._handover = handover
         self._clock = clock
         self._presence = BridgePresence(name)
+        self._connections = 0
+        """Of our own to the broker, the last that was looked at."""
         self._adopting: str | None = None
         self.adoption: Adoption | None = None
         self.adopted = 0
@@ -80,6 +82,9 @@ class Watch:
         """Beat and look after the others, for ever."""
         async with asyncio.TaskGroup() as tasks:
             while True:
+                if self._connections != self._source.connections:
+                    self._connections = self._source.connections
+                    self._presence.connected()
                 self._beat()
                 if self._adopting is not None and self.adoption is not None:
                     self._handover.repeat_claim(self._adopting)

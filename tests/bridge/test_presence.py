@@ -56,6 +56,22 @@ def test_a_last_will_makes_an_orphan_at_once() -> None:
     assert made["a"].others() == ["b"]
 
 
+def test_a_broker_that_was_restarted_makes_nobody_an_orphan() -> None:
+    """It tells each bridge the last words of all, before and after they are connected again."""
+    made = three()
+    for name in NAMES:
+        made["a"].heard(Beat(name, (name,), is_last=True))
+    assert made["a"].orphan(NAMES) == "b", "the control: without another connection"
+    made["a"].connected()
+    made["a"].heard(Beat("c", ("c",), is_last=True))
+    assert made["a"].orphan(NAMES) is None
+    for _ in range(MISSED_BEATS - 1):
+        round_of(made, "a", "b")
+    assert made["a"].orphan(NAMES) is None
+    round_of(made, "a", "b")
+    assert made["a"].orphan(NAMES) == "c", "one that is gone is seen by its silence"
+
+
 def test_a_bridge_that_was_frozen_itself_accuses_nobody() -> None:
     """It heard neither the others nor itself."""
     made = three()

@@ -46,7 +46,7 @@ def test_a_claim_that_names_no_devices_gives_no_rights_at_all(claim: object) -> 
 def test_everything_is_a_role_that_nobody_has_to_declare() -> None:
     assert [name in ROLES for name in ("owner", EVERYTHING, "other")] == [True, True, False]
     assert ROLES.grants(EVERYTHING, {}) == (ALL,)
-    assert (ROLES.limits("owner").leases, ROLES.claims(EVERYTHING)) == (7, frozenset())
+    assert (ROLES.limits("owner").leases_max, ROLES.claims(EVERYTHING)) == (7, frozenset())
 
 
 @pytest.mark.parametrize(
