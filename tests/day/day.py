@@ -15,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -107,6 +108,11 @@ async def until(condition: Callable[[], object], what: str, patience_s: float = 
     while not condition():
         assert time.monotonic() < deadline, f"not within {patience_s:.0f} s: {what}"
         await asyncio.sleep(0.05)
+
+
+def _is_answered(one: Eager) -> bool:
+    """Was something put off, or all taken?"""
+    return bool(one.postponed) or not one.waiting
 
 
 class Day:
@@ -409,9 +415,10 @@ class Day:
         for one in self.families["eager"]:
             assert isinstance(one, Eager)
             deadline = time.monotonic() + PATIENCE_S
-            while not one.postponed:  # on a busy machine it sends no faster than its share
+            while not one.postponed:  # a busy machine may bring a burst as slowly as its share
                 assert time.monotonic() < deadline, "none has to wait"
                 await one.burst(BURST)
+                await until(partial(_is_answered, one), "all is answered")
 
     async def _restart_devices(self) -> None:
         for name in (*CLOCKS, "sparkplug", "sparkplug_bridge", "exec"):
