@@ -12,6 +12,7 @@ from typing import Protocol
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.request import RequestError, normal, request, through
 from edgewake.cloud.log.wanted import Wanted, wanted
+from edgewake.cloud.push.leases import lease_rights
 from edgewake.cloud.rights.principal import Action, Principal
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.leases.chosen import Chosen
@@ -121,6 +122,17 @@ def names_of(devices: frozenset[str] | None) -> tuple[str, ...] | None:
 def publication_of(subscription: Wanted) -> str | None:
     """The name of its publication."""
     return None if subscription.publication is None else subscription.publication.name
+
+
+def right_of(reader: Principal, subscription: Wanted) -> str:
+    """The right to read it, as it is stored."""
+    return lease_rights.right_of(
+        reader,
+        subscription.streams,
+        Action.READ,
+        where=subscription.where,
+        publication=publication_of(subscription),
+    )
 
 
 def rate_of(subscription: Wanted, asked: float | None) -> float | None:

@@ -24,7 +24,6 @@ from edgewake.cloud.calls import own_headers, sealing, webhook
 from edgewake.cloud.calls.sealing import Endpoint
 from edgewake.cloud.client_share import Bound
 from edgewake.cloud.log.request import RequestError
-from edgewake.cloud.log.wanted import Wanted
 from edgewake.cloud.push.beginning import begin
 from edgewake.cloud.push.chosen import (
     check_wake,
@@ -33,6 +32,7 @@ from edgewake.cloud.push.chosen import (
     kept,
     names_of,
     publication_of,
+    right_of,
 )
 from edgewake.cloud.push.deliveries import delivery_state
 from edgewake.cloud.push.deliveries.courier import Courier, Services, Writer
@@ -215,7 +215,7 @@ class Deliveries:
                 now_ms=self._clock.now_ms(),
             )
             made, secrets = self._secrets(asked.secret, old)
-            right = _right_of(reader, wanted)
+            right = right_of(reader, wanted)
             # Only now, when nothing can be refused any more: an endpoint waits for no request that
             # comes to nothing.
             if old is not None:
@@ -401,7 +401,7 @@ class Deliveries:
             await check_wake(hub, wanted, reader)
             await hub.check_filters(wanted, reader)
             await self._stopped(partition, courier, reader)
-            right = _right_of(reader, wanted)
+            right = right_of(reader, wanted)
             changed = delivery_state.enabled(courier.delivery, now=self._clock.now_ms())
             await self._changed(partition, courier, changed.but(right=right))
             return courier
@@ -520,16 +520,6 @@ class Deliveries:
         if partition is None:
             raise Elsewhere(number)
         return owner, partition
-
-
-def _right_of(reader: Principal, wanted: Wanted) -> str:
-    return lease_rights.right_of(
-        reader,
-        wanted.streams,
-        Action.READ,
-        where=wanted.where,
-        publication=publication_of(wanted),
-    )
 
 
 def _shows(courier: Courier, reader: Principal) -> bool:

@@ -27,6 +27,7 @@ from edgewake.cloud.push.chosen import (
     chosen,
     names_of,
     publication_of,
+    right_of,
 )
 from edgewake.cloud.push.deliveries.courier import Writer
 from edgewake.cloud.push.deliveries.deliveries import owner_of
@@ -156,7 +157,7 @@ class Groups:
                 self._check_right(old, reader)
                 kept = old.group.right
                 if lease_rights.sees_more(reader, kept, wanted.streams, Action.READ):
-                    await _written(old.widen(_right_of(reader, wanted)))
+                    await _written(old.widen(right_of(reader, wanted)))
                 return old, False
             self._check_room(owner, reader)
             now = self._clock.now_ms()
@@ -180,7 +181,7 @@ class Groups:
                 sample=wanted.sample,
                 per=wanted.per,
                 cursor=cursor,
-                right=_right_of(reader, wanted),
+                right=right_of(reader, wanted),
                 created_at=now,
                 used_at=now,
             )
@@ -324,16 +325,6 @@ def _is_of(group: Group, wanted: Wanted) -> bool:
         names_of(wanted.devices),
         wanted.sample,
         wanted.per,
-    )
-
-
-def _right_of(reader: Principal, wanted: Wanted) -> str:
-    return lease_rights.right_of(
-        reader,
-        wanted.streams,
-        Action.READ,
-        where=wanted.where,
-        publication=publication_of(wanted),
     )
 
 
