@@ -56,7 +56,7 @@ class Watch:
         self._clock = clock
         self._presence = BridgePresence(name)
         self._connections = 0
-        """Of our own to the broker, the last that was looked at."""
+        """The number of our own connections to the broker when it was last looked at."""
         self._adopting: str | None = None
         self.adoption: Adoption | None = None
         self.adopted = 0

@@ -8,7 +8,6 @@ unless the filter's named sets, or the right, changed meanwhile.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from edgewake.cloud.log.request import OnGap
 from edgewake.cloud.log.resume import LOSSES
 from edgewake.cloud.log.steps import Steps, item
 from edgewake.cloud.log.subscription import Plan, Positions, Start
-from edgewake.protocol.clock import Clock
+from edgewake.protocol.clock import Clock, sleep_or
 from edgewake.protocol.cursor import Position
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.leases.delivery import EVENTS_MAX
@@ -156,6 +155,4 @@ class Reading:
         )
 
     async def _until_news(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._news.wait()
+        await sleep_or(self._clock, seconds, self._news)
