@@ -2,8 +2,8 @@
 
 BTHome version 2 (https://bthome.io/encryption) and Xiaomi's MiBeacon, versions 4 and 5. What comes
 out is an advertisement of the same format that is not encrypted. Both count their advertisements:
-one that is heard again says nothing new, and one with a number that was passed already is a replay. Only
-where a source has keys is this imported, and `cryptography` with it.
+one that is heard again says nothing new, and one with a number that was passed already is a replay.
+Only where a source has keys is this imported, and `cryptography` with it.
 """
 
 from __future__ import annotations
