@@ -1,8 +1,8 @@
 """Tells when a broker has sent everything that it had for a connection.
 
 MQTT has no word for it. But packets come in the order in which a broker sends them, and it sends
-what it has before it answers a ping: when nothing came between the question and the answer, there
-is no more.
+what it has before it answers a ping: when nothing came between the question and the answer, all
+has come.
 """
 
 from __future__ import annotations

@@ -528,9 +528,7 @@ def owner_of(reader: Principal, client: str) -> str:
     return blake2b(text, digest_size=OWNER_BYTES, person=b"delivery owner").hexdigest()
 
 
-def _as_asked(
-    delivery: Delivery, asked: DeliveryRequest, wanted: Wanted, cursor: str
-) -> Delivery:
+def _as_asked(delivery: Delivery, asked: DeliveryRequest, wanted: Wanted, cursor: str) -> Delivery:
     """The delivery with all that was asked for but its endpoint and right."""
     return delivery.but(
         streams=wanted.streams,
