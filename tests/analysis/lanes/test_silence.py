@@ -86,7 +86,9 @@ def wait_in_silence(lane: Lane, condition: Callable[[], object], what: str) -> N
     wait_until(holds, what)
 
 
-@pytest.mark.parametrize("kind", [RepairKind.REPAIR, RepairKind.REBUILD])
+@pytest.mark.parametrize(
+    "kind", [RepairKind.REPAIR, pytest.param(RepairKind.REBUILD, marks=pytest.mark.long)]
+)
 def test_its_windows_become_final_and_can_be_computed_again(
     analysis: Analysis, feed: Feed, kind: RepairKind
 ) -> None:
