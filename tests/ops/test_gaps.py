@@ -12,17 +12,10 @@ from tests.chromium import accessibility_faults, chromium, open_page
 from tests.commands.test_status import run
 from tests.feeds import Feed
 from tests.ops.conftest import Writer
-from tests.ops.service import Ops, running
+from tests.ops.service import Ops
 from tests.ops.test_app import declare, eventually
-from tests.services import Kafka
 
 pytestmark = [pytest.mark.services, pytest.mark.asyncio(loop_scope="session")]
-
-
-@pytest.fixture(scope="module")
-def ops(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ops]:
-    with running(kafka.bootstrap, tmp_path_factory.mktemp("gaps")) as service:
-        yield service
 
 
 @pytest.fixture

@@ -250,7 +250,9 @@ async def test_what_came_before_is_asked_for_until_the_server_answers(live: Visi
     await expect(card.locator(".figure")).to_have_text("19.5")
 
 
-@pytest.mark.parametrize("status", [404, 409, 422, 503])
+@pytest.mark.parametrize(
+    "status", [*(pytest.param(one, marks=pytest.mark.long) for one in (404, 409, 422)), 503]
+)
 async def test_a_list_that_is_refused_says_why_until_it_is_there(live: Visit, status: int) -> None:
     page, detail = live.page, f"no list <b>{status}</b>"
 

@@ -59,6 +59,7 @@ async def test_vehicles_machine_and_parts_appear(visit: Visit, writer: Writer):
         await expect(visit.page.locator("#connection")).to_have_attribute("data-state", "live")
 
 
+@pytest.mark.long
 async def test_a_page_opened_on_a_quiet_system_shows_what_there_was(
     browser: Browser, page_kafka: KafkaConfig, writer: Writer, tmp_path: Path
 ) -> None:
@@ -105,8 +106,10 @@ async def test_nothing_is_asked_of_another_origin(
 
 @pytest.mark.parametrize(
     "end",
-    [lambda server: server.process.stop(), lambda server: server.process.kill()],
-    ids=["SIGTERM", "kill -9"],
+    [
+        pytest.param(lambda server: server.process.stop(), id="SIGTERM", marks=pytest.mark.long),
+        pytest.param(lambda server: server.process.kill(), id="kill -9"),
+    ],
 )
 async def test_goes_on_without_gap_or_repeat_when_the_server_restarts(
     visit: Visit,
