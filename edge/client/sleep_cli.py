@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from edgewake.edge.client import completion
 from edgewake.edge.client.cli import DEFAULT_SERVER, credentials_of, with_credentials
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+    from edgewake.protocol.leases.lease import QuietHours
 
 DEFAULT_PROXY = "http://127.0.0.1:8703"
 
@@ -112,7 +118,7 @@ def sleep(
     from edgewake.edge.client.follow import checked_address
     from edgewake.edge.client.nap import Nap, run
     from edgewake.protocol import installation
-    from edgewake.protocol.leases.lease import QuietHours, Subscription, WakePolicy
+    from edgewake.protocol.leases.lease import Subscription, WakePolicy
 
     found = installation.find()
     servers = servers or found.access or (DEFAULT_SERVER,)
@@ -124,25 +130,15 @@ def sleep(
         raise click.UsageError(f"--server, --proxy: {error}") from error
     try:
         subscription = Subscription(streams=streams, where=where, select=select)
-        hours = None
-        if quiet is not None:
-            begin, _, end = quiet.partition("-")
-            hours = QuietHours(start=begin, end=end, timezone=timezone)
         wake = WakePolicy(
             min_events=min_events,
             max_wait_s=max_wait_s,
             min_interval_s=min_interval_s,
-            quiet=hours,
+            quiet=None if quiet is None else _hours(quiet, timezone),
         )
     except ValidationError as error:
-        first = error.errors()[0]
-        name = {"start": "--quiet", "end": "--quiet", "timezone": "--timezone"}
-        said = name.get(str(first["loc"][0]) if first["loc"] else "", "STREAM")
-        raise click.UsageError(f"{said}: {first['msg']}") from error
-    try:
-        credentials = credentials_of(token_file, headers, ca_file, cert_file, key_file)
-    except (OSError, ValueError) as error:
-        raise click.UsageError(str(error)) from error
+        raise click.UsageError(_said(error)) from error
+    credentials = credentials_of(token_file, headers, ca_file, cert_file, key_file)
     nap = Nap(
         servers,
         proxies,
@@ -155,3 +151,19 @@ def sleep(
         credentials,
     )
     sys.exit(run(nap))
+
+
+def _hours(quiet: str, timezone: str) -> QuietHours:
+    """The hours without wake-ups. Raises ValidationError."""
+    from edgewake.protocol.leases.lease import QuietHours
+
+    begin, _, end = quiet.partition("-")
+    return QuietHours(start=begin, end=end, timezone=timezone)
+
+
+def _said(error: ValidationError) -> str:
+    """The first fault, with the option that it is in."""
+    first = error.errors()[0]
+    name = {"start": "--quiet", "end": "--quiet", "timezone": "--timezone"}
+    option = name.get(str(first["loc"][0]) if first["loc"] else "", "STREAM")
+    return f"{option}: {first['msg']}"

@@ -69,5 +69,5 @@ async def test_gaps_are_looked_for_on_the_page_of_a_stream(ops: Ops, feed: Feed)
         await page.evaluate("(to) => (location.hash = to)", f"#/streams/{feed.name}")
         await page.get_by_role("button", name="Look for gaps").click()
         await expect(page.get_by_role("region", name="Gaps")).to_contain_text("quota")
-        await expect(page.get_by_text("1 gap in its newest")).to_be_visible()
+        await expect(page.get_by_text("1 gap in the newest")).to_be_visible()
         assert await accessibility_faults(page) == []
