@@ -8,15 +8,14 @@ from pathlib import Path
 import click
 
 from edgewake.edge.client import completion
-from edgewake.edge.client.cli import DEFAULT_SERVER, credentials_of, with_credentials
+from edgewake.edge.client.cli import DEFAULT_SERVER, FILE, credentials_of, with_credentials
 
 DEFAULT_PROXY = "http://127.0.0.1:8703"
 
 
 @click.command()
-@click.argument(
-    "streams", nargs=-1, required=True, metavar="STREAM…", shell_complete=completion.streams
-)
+@click.argument("streams", nargs=-1, metavar="[STREAM…]", shell_complete=completion.streams)
+@click.option("--publication", help="In the place of streams: what an operator put together.")
 @click.option(
     "--server",
     "servers",
@@ -33,6 +32,13 @@ DEFAULT_PROXY = "http://127.0.0.1:8703"
 )
 @click.option("--where", help='SQL condition on the fields, e.g. "speed_kmh > 50".')
 @click.option("--select", help='SQL columns, e.g. "device, speed_kmh / 3.6 AS speed_ms".')
+@click.option(
+    "--devices-file",
+    type=FILE,
+    help="A file with up to 1,000 devices, one a line: these alone.",
+)
+@click.option("--sample", type=float, help="A share of all devices, e.g. 0.1.")
+@click.option("--per", help="For --sample: fields that tell what is the same thing.")
 @click.option(
     "--min-events",
     type=click.IntRange(1, 10_000),
@@ -83,10 +89,14 @@ DEFAULT_PROXY = "http://127.0.0.1:8703"
 @with_credentials
 def sleep(
     streams: tuple[str, ...],
+    publication: str | None,
     servers: tuple[str, ...],
     proxies: tuple[str, ...],
     where: str | None,
     select: str | None,
+    devices_file: Path | None,
+    sample: float | None,
+    per: str | None,
     min_events: int,
     max_wait_s: float,
     min_interval_s: float,
@@ -109,7 +119,9 @@ def sleep(
     """
     from pydantic import ValidationError
 
+    from edgewake.edge.client.asked import Options, Published
     from edgewake.edge.client.follow import checked_address
+    from edgewake.edge.client.lease import request_of
     from edgewake.edge.client.nap import Nap, run
     from edgewake.protocol import installation
     from edgewake.protocol.leases.lease import QuietHours, Subscription, WakePolicy
@@ -122,8 +134,14 @@ def sleep(
             checked_address(address)
     except ValueError as error:
         raise click.UsageError(f"--server, --proxy: {error}") from error
+    if bool(streams) == (publication is not None):
+        raise click.UsageError("expected STREAM… or --publication")
+    subscription: Subscription | Published
     try:
-        subscription = Subscription(streams=streams, where=where, select=select)
+        if publication is not None:
+            subscription = Published(publication, where, select)
+        else:
+            subscription = Subscription(streams=streams, where=where, select=select)
         hours = None
         if quiet is not None:
             begin, _, end = quiet.partition("-")
@@ -140,6 +158,17 @@ def sleep(
         said = name.get(str(first["loc"][0]) if first["loc"] else "", "STREAM")
         raise click.UsageError(f"{said}: {first['msg']}") from error
     try:
+        devices = None if devices_file is None else devices_file.read_text("utf-8").split()
+        options = Options(devices, sample, per=per.split(",") if per else ())
+        request_of(subscription, "", wake, options=options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        names = {"devices": "--devices-file", "sample": "--sample", "per": "--per"}
+        said = names.get(str(first["loc"][-1]) if first["loc"] else "", "STREAM")
+        raise click.UsageError(f"{said}: {first['msg']}") from error
+    except ValueError as error:  # too many, or not text
+        raise click.UsageError(f"--devices-file: {error}") from error
+    try:
         credentials = credentials_of(token_file, headers, ca_file, cert_file, key_file)
     except (OSError, ValueError) as error:
         raise click.UsageError(str(error)) from error
@@ -153,5 +182,6 @@ def sleep(
         cursor_file,
         once,
         credentials,
+        options,
     )
     sys.exit(run(nap))
