@@ -117,4 +117,4 @@ def _unexpected(why: object) -> None:
 
 
 if __name__ == "__main__":
-    run(measure, __doc__)
+    run(measure, __doc__, each_alone=True)
