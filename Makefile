@@ -54,7 +54,7 @@ FAULTS := $(addprefix tests/edge/log/test_,damage.py faults.py image.py starvati
 test-faults: $(VENV)/installed-test ## test every fault of the log: each page, truncation, 300 flipped bits, kill -9 at each system call, a failing disk, power loss, out of memory, images, a held log, bad wires, and a Kafka killed in its transactions
 	@EDGEWAKE_FAULTS=all $(RUN)pytest -q -n 2 -m "" $(FAULTS)
 
-test-examples: $(VENV)/installed-test ## test every property of hypothesis with twenty times the examples of `make test`
+test-examples: $(VENV)/installed-test ## test every property of hypothesis with thirty times the examples of `make test`
 	@EDGEWAKE_EXAMPLES=5 $(RUN)pytest -q -n 2 -m "hypothesis and not services"
 
 SCREENS := tests/ops/screens tests/ops/test_boards.py tests/ops/alerts/test_alert_screens.py tests/page/test_live.py

@@ -297,20 +297,7 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
     kafka: Mapping[str, Any] = {"bootstrap": f"127.0.0.1:{ports.kafka}"}
     accesses = [f"http://127.0.0.1:{ports.access(i)}" for i in range(plan.access_servers)]
     all_of_them: dict[str, Mapping[str, Any]] = {
-        "bridge-1": {
-            "name": "bridge-1",
-            "metrics_port": ports.metrics("bridge"),
-            "mqtt": {
-                "host": "127.0.0.1",
-                "port": plan.mqtt_of("bridge"),
-                "share_key_file": str(plan.share_key_file),
-            },
-            "kafka": kafka,
-            "feed": {"access_urls": accesses, "streams": ["*"]},  # all of it is this machine's own
-            "http": {"port": ports.http, "local": True, "prefix": PREFIX},
-            "maps": {"presets": list(plan.presets), "prefix": PREFIX, "pushed": True},
-            **({"sparkplug": {"host_id": HOST_ID, "prefix": PREFIX}} if plan.sparkplug else {}),
-        },
+        "bridge-1": _bridge_config(plan, kafka, accesses),
         "sequencer-1": {
             "name": "sequencer-1",
             "metrics_port": ports.metrics("sequencer"),
@@ -337,18 +324,7 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
             "allow_hosts": ["127.0.0.1"],
             "kafka": kafka,
         },
-        "ops": {
-            "host": "127.0.0.1",
-            "port": ports.ops,
-            "data_dir": str(plan.data / "ops"),
-            "lake_dir": str(plan.data / "lake"),
-            "key_file": str(plan.ops_key_file),
-            "seal_key_file": str(plan.seal_key_file),
-            "alert_hosts": ["127.0.0.1"],
-            "access_urls": accesses,
-            "push": {"url": f"http://127.0.0.1:{ports.push}"},
-            "kafka": kafka,
-        },
+        "ops": _ops_config(plan, kafka, accesses),
         "agent": {
             "device": plan.device,
             "data_dir": str(plan.data / "agent"),
@@ -367,14 +343,46 @@ def configs(plan: Plan, spark_jars: Path | None) -> Mapping[str, Mapping[str, An
             "ops_url": f"http://127.0.0.1:{ports.ops}",
             "kafka": kafka,
         }
-    if plan.faults:
-        all_of_them["ops"] = {
-            **all_of_them["ops"],
-            "faults": {"port": ports.faults, "key_file": str(plan.faults_key_file)},
-        }
     if plan.listen:
         _open_to_the_network(plan, all_of_them)
     return {name: all_of_them[name] for name in plan.names if name in all_of_them}
+
+
+def _bridge_config(
+    plan: Plan, kafka: Mapping[str, Any], accesses: Sequence[str]
+) -> Mapping[str, Any]:
+    return {
+        "name": "bridge-1",
+        "metrics_port": plan.ports.metrics("bridge"),
+        "mqtt": {
+            "host": "127.0.0.1",
+            "port": plan.mqtt_of("bridge"),
+            "share_key_file": str(plan.share_key_file),
+        },
+        "kafka": kafka,
+        "feed": {"access_urls": accesses, "streams": ["*"]},  # all of it is this machine's own
+        "http": {"port": plan.ports.http, "local": True, "prefix": PREFIX},
+        "maps": {"presets": list(plan.presets), "prefix": PREFIX, "pushed": True},
+        **({"sparkplug": {"host_id": HOST_ID, "prefix": PREFIX}} if plan.sparkplug else {}),
+    }
+
+
+def _ops_config(plan: Plan, kafka: Mapping[str, Any], accesses: Sequence[str]) -> Mapping[str, Any]:
+    ports = plan.ports
+    faults = {"port": ports.faults, "key_file": str(plan.faults_key_file)}
+    return {
+        "host": "127.0.0.1",
+        "port": ports.ops,
+        "data_dir": str(plan.data / "ops"),
+        "lake_dir": str(plan.data / "lake"),
+        "key_file": str(plan.ops_key_file),
+        "seal_key_file": str(plan.seal_key_file),
+        "alert_hosts": ["127.0.0.1"],
+        "access_urls": accesses,
+        "push": {"url": f"http://127.0.0.1:{ports.push}"},
+        "kafka": kafka,
+        **({"faults": faults} if plan.faults else {}),
+    }
 
 
 def _open_to_the_network(plan: Plan, configs: dict[str, Mapping[str, Any]]) -> None:

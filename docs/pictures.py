@@ -35,6 +35,7 @@ ARGUMENTS: Final = [
     "--no-sandbox",
     "--disable-gpu",
     "--disable-background-networking",
+    "--lang=en-GB",
 ]
 FOLDER: Final = Path(__file__).with_name("pictures")
 PORT: Final = 18_700
@@ -71,8 +72,11 @@ GROUP BY ALL ORDER BY times DESC LIMIT 20"""
 """A question that takes a while."""
 CHART: Final = "() => document.querySelector('main .uplot canvas') !== null"
 PAST: Final = """() => performance.getEntriesByType("resource")
-  .some(({ name, responseEnd }) => name.endsWith("/v1/sql") && responseEnd)"""
+  .filter(({ name, responseEnd }) => name.endsWith("/v1/sql") && responseEnd).length >= 3"""
 """What came before the page was opened is there, too."""
+OF_DEVICE: Final = """() => performance.getEntriesByType("resource")
+  .some(({ name, responseEnd }) => name.includes("where=device") && responseEnd)"""
+"""What a device sent before is there, too."""
 LINES: Final = """() => performance.getEntriesByType("resource")
   .filter(({ name, responseEnd }) => name.includes("select=") && responseEnd).length >= 3"""
 """The last minutes of the devices of a chart are there, too."""
@@ -87,11 +91,11 @@ SCREENS: Final = {
     "live": Screen("/", "() => document.querySelectorAll('.spark polyline').length > 3", True),
     "live_stream": Screen("/#/streams/vehicle_position", CHART, True),
     "live_query": Screen("/#/queries/top_streets", ROWS, True),
-    "live_device": Screen(f"/#/devices/{EVENTS_DEVICE}", CHART, True),
+    "live_device": Screen(f"/#/devices/{EVENTS_DEVICE}", OF_DEVICE, True),
     "system": Screen("#/", CHART),
     "login": Screen("in", "() => document.querySelector('.login input')", is_login=True),
     "boards": Screen("#/boards", ROWS),
-    "board_form": Screen("#/boards/town?edit=1", "() => document.querySelector('.card-form')"),
+    "board_form": Screen("#/boards/town?edit=1", PAST),
     "board": Screen("#/boards/town", PAST),
     "alerts": Screen("#/alerts", "() => document.querySelector('.raised') !== null"),
     "rule": Screen("#/alerts?new=1&stream=vehicle_position"),
@@ -274,6 +278,7 @@ def take(browser: Browser, system: System, names: Sequence[str], link: str) -> N
             screen = SCREENS[name]
             if screen.is_login:
                 log_out(page)
+            page.goto("about:blank")  # what it asked for before does not count
             start = system.access if screen.is_town else home
             page.goto(start + screen.address.replace("{token}", token))
             page.wait_for_function(screen.is_full, timeout=PATIENCE_S * 1000, polling=200)

@@ -88,24 +88,7 @@ class Agent:
         self._dead: BaseException | None = None
         self._version = version
         self._began_s = clock.monotonic_s()
-        try:
-            self._events = EventLog(
-                config.data_dir,
-                config.log,
-                config.uplink,
-                clock=clock,
-                rng=rng,
-                boot_id=boot_id(),
-                lanes=_lanes(config),
-                local=config.local_streams,
-                on_frames=self._on_frames,
-                on_failure=self._on_failure,
-            )
-        except (sqlite3.Error, OSError) as error:
-            raise LocalError(
-                f"event log in {config.data_dir}: {error}: expected a directory of this agent's "
-                "own on a disk that works"
-            ) from error
+        self._events = self._opened_log(rng)
         self._log_status = self._events.status_at_open
         self._answers = self._events.stream(ANSWERS)
         self._trial = None if settings is None else self._new_trial(settings)
@@ -128,13 +111,36 @@ class Agent:
         self._books: dict[str, FieldBook] = {}
         self._workers = Workers(config, self._events, clock, rng)
         self._rng = rng
-        if self._events.epoch_began:
+
+    def _opened_log(self, rng: random.Random) -> EventLog:
+        """Raises LocalError where its disk does not work."""
+        config = self._config
+        try:
+            events = EventLog(
+                config.data_dir,
+                config.log,
+                config.uplink,
+                clock=self._clock,
+                rng=rng,
+                boot_id=boot_id(),
+                lanes=_lanes(config),
+                local=config.local_streams,
+                on_frames=self._on_frames,
+                on_failure=self._on_failure,
+            )
+        except (sqlite3.Error, OSError) as error:
+            raise LocalError(
+                f"event log in {config.data_dir}: {error}: expected a directory of this agent's "
+                "own on a disk that works"
+            ) from error
+        if events.epoch_began:
             log.info(
                 "epoch %d began: the log was %s",
-                self._events.epoch,
-                self._events.epoch_began,
-                extra={"event": "log.epoch", "epoch": self._events.epoch},
+                events.epoch,
+                events.epoch_began,
+                extra={"event": "log.epoch", "epoch": events.epoch},
             )
+        return events
 
     def _new_trial(self, settings: SettingsFile) -> Trial:
         from edgewake.edge.settings.trial import Trial

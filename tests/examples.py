@@ -1,8 +1,8 @@
 """How many examples hypothesis tries of each property: a share of the full number, so that a run
 stays short.
 
-`make test` tries a quarter of them, `make quick` a seventh, each time others: what one run does not
-meet, one of the next does. `make test-examples` tries five times the full number.
+`make test` tries a seventh of them, each time others: what one run does not meet, one of the next
+does. `make test-examples` tries five times the full number.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ from typing import Final
 
 from hypothesis import HealthCheck, settings
 
-from tests.services import QUICK
-
 MORE: Final = "EDGEWAKE_EXAMPLES"
 """Set by `make test-examples`: the share, e.g. 5."""
 FULL: Final = 100
 """Of a property that says no number of its own."""
-_SHARE: Final = float(os.environ.get(MORE) or (0.15 if os.environ.get(QUICK) else 0.25))
+_SHARE: Final = float(os.environ.get(MORE) or 0.15)
 
 
 def examples(full: int) -> int:

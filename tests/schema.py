@@ -16,7 +16,7 @@ WHOLE = pytest.mark.parametrize(
     [pytest.param(False, id="short"), pytest.param(True, id="whole", marks=pytest.mark.long)],
 )
 """In whole, the coverage phase adds every boundary of the document."""
-EXAMPLES, FEW = 8, 2
+EXAMPLES, FEW = 8, 1
 """Requests of each kind and operation, in whole and in short."""
 
 ANSWER_S = 90

@@ -65,7 +65,13 @@ TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
     SPARK: (SPARK, "tests/deploy/test_nameless_uid.py", "tests/login/"),
     **{
         folder: (folder,)
-        for folder in ("tests/bridge/", "tests/gateways/", "tests/sequencer/", "tests/page/")
+        for folder in (
+            "tests/bridge/",
+            "tests/gateways/",
+            "tests/hostile/",
+            "tests/sequencer/",
+            "tests/page/",
+        )
     },
 }
 """Bundle → how the names of its files begin; the first that fits counts. Files of a folder share
@@ -78,12 +84,17 @@ LONGEST: Final = (
     "tests/ops/",
     "tests/ops/screens/",
     "tests/bridge/",
+    "tests/hostile/",
     "tests/story/test_story.py",
     "tests/analysis/test_truth.py",
     "tests/analysis/test_process.py",
     "tests/sequencer/",
     "tests/page/",
-    "tests/deploy/test_up.py",
+    "tests/deploy/test_first_visit.py",
+    "tests/deploy/test_listen.py",
+    "tests/day/test_day.py",
+    "tests/hiccups/test_hiccups.py",
+    "tests/traces/test_traces.py",
 )
 """Bundles that take half a minute and more. A bundle of a test or two is given out together with
 the next one."""

@@ -25,6 +25,7 @@ nothing. What a principal may not see is answered as what is not there. Errors a
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -125,31 +126,16 @@ def build(
     clients = Clients(config.trusted_proxies)
     tickets = Tickets(clock, partial(secrets.token_urlsafe, TICKET_BYTES))
     app.add_middleware(http_part.BodyLimit, bytes_max=BODY_BYTES_MAX)  # it comes behind the guard
-    app.add_middleware(
-        Guard,
+    _add_guard(
+        app,
+        config,
         rights=rights,
-        door=ReaderDoor(rights, clock),
+        people=people,
         clients=clients,
         tickets=tickets,
-        open_paths=OPEN_PATHS | login_routes.OPEN_PATHS,
-        open_folders=OPEN_FOLDERS,
-        later=lambda: Later(LATER * streams.retry_ms()),
-        reader=None if people is None else people.reader,
+        clock=clock,
+        retry_ms=streams.retry_ms,
     )
-    login_routes.add(app, None if people is None else people.desk, clients)
-    if people is not None:
-        app.add_middleware(Door, desk=people.desk)
-    if config.allow_origins:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=config.allow_origins,
-            allow_methods=["GET", "HEAD", "POST"],
-            allow_headers=ASKED,
-            expose_headers=EXPOSED,
-            max_age=3600,
-        )
-    if rights.anonymous is not None:
-        let_anonymous_in(app)
     EventRoutes(
         hub=hub,
         streams=streams,
@@ -175,6 +161,45 @@ def build(
     _add_operations(app, config, hub=hub, streams=streams, latest=latest, metrics=metrics)
     _add_pages(app)
     return app
+
+
+def _add_guard(
+    app: FastAPI,
+    config: AccessConfig,
+    *,
+    rights: Rights,
+    people: People | None,
+    clients: Clients,
+    tickets: Tickets,
+    clock: Clock,
+    retry_ms: Callable[[], int],
+) -> None:
+    """Let in who shows a key, a session or a ticket; and pages of other origins, where any may."""
+    app.add_middleware(
+        Guard,
+        rights=rights,
+        door=ReaderDoor(rights, clock),
+        clients=clients,
+        tickets=tickets,
+        open_paths=OPEN_PATHS | login_routes.OPEN_PATHS,
+        open_folders=OPEN_FOLDERS,
+        later=lambda: Later(LATER * retry_ms()),
+        reader=None if people is None else people.reader,
+    )
+    login_routes.add(app, None if people is None else people.desk, clients)
+    if people is not None:
+        app.add_middleware(Door, desk=people.desk)
+    if config.allow_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=config.allow_origins,
+            allow_methods=["GET", "HEAD", "POST"],
+            allow_headers=ASKED,
+            expose_headers=EXPOSED,
+            max_age=3600,
+        )
+    if rights.anonymous is not None:
+        let_anonymous_in(app)
 
 
 def _add_operations(

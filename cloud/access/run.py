@@ -13,8 +13,12 @@ import logging
 import random
 import socket
 import sys
+from collections.abc import Coroutine
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
+
+from fastapi import FastAPI
 
 from edgewake.cloud import process_metrics
 from edgewake.cloud.access import app as application
@@ -30,19 +34,18 @@ from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.cursor_keys import KeyFile, state_key_file
 from edgewake.cloud.log.hub import Hub
 from edgewake.cloud.log.hub_bounds import MIB
-from edgewake.cloud.login.reader import people_of
+from edgewake.cloud.login.reader import People, people_of
 from edgewake.cloud.part_words import PartWords
-from edgewake.cloud.rights.config import checked
-from edgewake.cloud.rights.rights import Rights
+from edgewake.cloud.rights.rights import Rights, rights_of
 from edgewake.cloud.traces.events import EventTraces
-from edgewake.cloud.traces.tracer import close, open_tracer
+from edgewake.cloud.traces.tracer import Tracer, close, open_tracer
 from edgewake.cloud.web import http_part, tls
 from edgewake.cloud.web.connections import Connections
 from edgewake.cloud.web.file_limit import raise_file_limit
 from edgewake.cloud.web.host import HostCheck
 from edgewake.protocol import config
 from edgewake.protocol import log as protocol_log
-from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.clock import Clock, SystemClock
 
 log = logging.getLogger("edgewake.access")
 
@@ -89,6 +92,68 @@ async def run(settings: AccessConfig) -> None:
         tune(listener, stall_s=settings.stall_s)
     raise_file_limit()
     sys.setswitchinterval(SWITCH_S)
+    parts = _made(settings)
+    app = _app(settings, parts)
+    async with asyncio.TaskGroup() as tasks:
+        work = parts.lives() | {"ready": _report_ready(parts.hub, is_listening, listeners[0])}
+        background = [
+            tasks.create_task(http_part.named(name, coroutine), name=name)
+            for name, coroutine in work.items()
+        ]
+        await http_part.serve(
+            HostCheck(app, settings.public_names),
+            listeners,
+            encrypted=encrypted,
+            stop=stop,
+            on_ready=is_listening.set,
+            before_close=lambda: _drain(parts.streams),
+            protocol=Protocol,
+            sockets=SocketProtocol,
+            grace_s=HTTP_GRACE_S,
+            connections=_connections(settings),
+        )
+        # Only now: what streams write while they drain comes from the hub, and their leases are
+        # reported as they end.
+        for task in background:
+            task.cancel()
+    close(parts.tracer)
+    log.info("stopped", extra={"event": "part.stopped"})
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What an access server is made of."""
+
+    clock: Clock
+    metrics: Metrics
+    tracer: Tracer | None
+    keys: KeyFile
+    hub: Hub
+    rights: Rights
+    people: People | None
+    streams: OpenStreams
+    latest: LatestStores
+    reports: ClientReports
+    leases: LeaseReports
+    words: PartWords
+
+    def lives(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """What runs until the server stops, by the name of its task."""
+        return {
+            "hub": self.hub.run(),
+            "streams": self.streams.run(),
+            "latest": self.latest.run(),
+            "leases": self.leases.run(),
+            "clients": self.reports.run(),
+            "rights": self.rights.run(),
+            "words": self.words.run(),
+            **({} if self.people is None else {"login": self.people.desk.run()}),
+            "cursor-keys": self.keys.run(self.clock),
+        }
+
+
+def _made(settings: AccessConfig) -> _Parts:
+    """Makes all parts, and connects those that hear of each other. Nothing runs yet."""
     clock, metrics = SystemClock(), Metrics()
     process_metrics.register(
         metrics.registry,
@@ -110,83 +175,52 @@ async def run(settings: AccessConfig) -> None:
         has_named=True,
         traces=None if tracer is None else EventTraces(tracer, clock),
     )
-    rights = Rights(
-        checked(
-            settings.rights,
-            hosts=(settings.host, *settings.also_hosts),
-            public_names=settings.public_names,
-            trusted_proxies=settings.trusted_proxies,
-            has_login=settings.login is not None,
-        ),
-        clock,
-    )
-    people = people_of(settings.login, rights, clock)
+    rights = rights_of(settings, clock)
     streams = OpenStreams(settings, metrics, hub, rights=rights, clock=clock, rng=random.Random())
-    latest = LatestStores(
-        hub,
-        clock,
-        address_share=settings.address_share,
-        answer_bytes_max=settings.answer_bytes_max,
-        stall_s=settings.stall_s,
-        bytes_max=settings.latest_mib * MIB,
-        records_max=settings.latest_records,
-    )
     reports = ClientReports(settings.kafka, settings.name, streams, clock)
     hub.catalogue.on_ending = reports.hear
-    leases = LeaseReports(settings.kafka, settings.name, clock)
-    app = application.build(
-        settings,
-        hub=hub,
-        streams=streams,
-        latest=latest,
-        leases=leases,
-        metrics=metrics,
-        rights=rights,
-        people=people,
+    return _Parts(
         clock=clock,
+        metrics=metrics,
+        tracer=tracer,
+        keys=keys,
+        hub=hub,
+        rights=rights,
+        people=people_of(settings.login, rights, clock),
+        streams=streams,
+        latest=LatestStores(
+            hub,
+            clock,
+            address_share=settings.address_share,
+            answer_bytes_max=settings.answer_bytes_max,
+            stall_s=settings.stall_s,
+            bytes_max=settings.latest_mib * MIB,
+            records_max=settings.latest_records,
+        ),
+        reports=reports,
+        leases=LeaseReports(settings.kafka, settings.name, clock),
+        words=PartWords(
+            settings.kafka,
+            "access",
+            settings.name,
+            clock,
+            why_not_ready=lambda: hub.catalogue.why_unreachable,
+        ),
     )
-    words = PartWords(
-        settings.kafka,
-        "access",
-        settings.name,
-        clock,
-        why_not_ready=lambda: hub.catalogue.why_unreachable,
+
+
+def _app(settings: AccessConfig, parts: _Parts) -> FastAPI:
+    return application.build(
+        settings,
+        hub=parts.hub,
+        streams=parts.streams,
+        latest=parts.latest,
+        leases=parts.leases,
+        metrics=parts.metrics,
+        rights=parts.rights,
+        people=parts.people,
+        clock=parts.clock,
     )
-    async with asyncio.TaskGroup() as tasks:
-        work = {
-            "hub": hub.run(),
-            "streams": streams.run(),
-            "latest": latest.run(),
-            "leases": leases.run(),
-            "clients": reports.run(),
-            "rights": rights.run(),
-            "words": words.run(),
-            **({} if people is None else {"login": people.desk.run()}),
-            "cursor-keys": keys.run(clock),
-            "ready": _report_ready(hub, is_listening, listeners[0]),
-        }
-        background = [
-            tasks.create_task(http_part.named(name, coroutine), name=name)
-            for name, coroutine in work.items()
-        ]
-        await http_part.serve(
-            HostCheck(app, settings.public_names),
-            listeners,
-            encrypted=encrypted,
-            stop=stop,
-            on_ready=is_listening.set,
-            before_close=lambda: _drain(streams),
-            protocol=Protocol,
-            sockets=SocketProtocol,
-            grace_s=HTTP_GRACE_S,
-            connections=_connections(settings),
-        )
-        # Only now: what streams write while they drain comes from the hub, and their leases are
-        # reported as they end.
-        for task in background:
-            task.cancel()
-    close(tracer)
-    log.info("stopped", extra={"event": "part.stopped"})
 
 
 def _connections(settings: AccessConfig) -> Connections:

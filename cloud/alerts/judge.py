@@ -30,7 +30,7 @@ from edgewake.cloud.alerts.telling import unit_of
 from edgewake.cloud.kafka import clients, metadata, offsets, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.leadership import Leadership
-from edgewake.cloud.kafka.table_reader import TableReader
+from edgewake.cloud.kafka.table_reader import read_once
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
 from edgewake.protocol.errors import EdgewakeError, FilterError
@@ -162,16 +162,7 @@ class _Session:
         )
         clients.fence(self._producer, KAFKA_S)
         self._book = Book(judge.new_id, lambda rule: unit_of(rule, judge.streams, judge.progress))
-        table = TableReader(
-            judge.config,
-            "alerts-table",
-            {topics.ALERTS: self._book.load},
-            wait_ms=clients.ONCE_WAIT_MS,
-        )
-        try:
-            table.read_all(idle_s=KAFKA_S)
-        finally:
-            table.close()
+        read_once(judge.config, "alerts-table", {topics.ALERTS: self._book.load}, idle_s=KAFKA_S)
         self._consumer = clients.consumer(judge.config, "alerts-readings")
         self._asker = clients.consumer(judge.config, "alerts-asker")
         self._sources = _Sources(self._book, self._consumer, self._asker)

@@ -14,8 +14,8 @@ import orjson
 from confluent_kafka import Producer
 
 from edgewake.cloud.analysis.config import AnalysisConfig
-from edgewake.cloud.kafka import clients, topic_admin
-from edgewake.cloud.kafka.table_reader import TableReader
+from edgewake.cloud.kafka import topic_admin
+from edgewake.cloud.kafka.table_reader import TableReader, read_once
 from edgewake.cloud.queries.registry import Registry, built_in
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
@@ -84,17 +84,9 @@ class QueryTables:
             TableReader(kafka, "analysis-queries", {topics.QUERIES: self.registry.on_query}),
             TableReader(kafka, "analysis-tables", others),
         ]
-        progress = TableReader(
-            kafka,
-            "analysis-progress",
-            {topics.PROGRESS: self._on_progress},
-            wait_ms=clients.ONCE_WAIT_MS,
-        )
-        try:
-            for reader in (*self._readers, progress):
-                reader.read_all()
-        finally:
-            progress.close()
+        for reader in self._readers:
+            reader.read_all()
+        read_once(kafka, "analysis-progress", {topics.PROGRESS: self._on_progress})
         self._register_built_in()
 
     def poll(self) -> None:

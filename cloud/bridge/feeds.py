@@ -181,8 +181,9 @@ class Feeds:
 
         self._client = self._client or httpx.AsyncClient(
             timeout=httpx.Timeout(CONNECT_S, read=FEED_WAIT_S + CONNECT_S, pool=None),
-            limits=httpx.Limits(),
+            limits=httpx.Limits(),  # none of its own: WAITING_MAX bounds the connections
         )
+        # Any of them, as a cursor is good at each: so the questions are spread.
         url = self._rng.choice(self._config.access_urls).rstrip("/") + "/v1/events"
         words = {
             "stream": list(ask.streams),

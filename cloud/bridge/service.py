@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -31,7 +32,7 @@ from edgewake.cloud.kafka.table_reader import TableReader
 from edgewake.cloud.kafka.up_places import UNANSWERED
 from edgewake.cloud.part_words import PartWords
 from edgewake.cloud.traces.sampling import Sampling
-from edgewake.cloud.traces.tracer import close, gathered, open_tracer
+from edgewake.cloud.traces.tracer import Tracer, close, gathered, open_tracer
 from edgewake.protocol import topics
 from edgewake.protocol.backoff import Backoff
 from edgewake.protocol.clock import Clock
@@ -73,36 +74,24 @@ async def run(
     Order at the end: stop reading, wait for Kafka, answer, disconnect. Raises LocalError.
     """
     keys = () if config.mqtt.share_key_file is None else read_keys(config.mqtt.share_key_file)
-    maps = BridgeMaps(config.maps) if config.maps.are_wanted else None
-    catalogue = Catalogue(clock.monotonic_s)
-    instance = f"{rng.getrandbits(64):016x}"
-    register = Register(
-        site=config.mqtt.site_name,
-        own=config.name,
-        instance=instance,
-        monotonic_s=clock.monotonic_s,
-    )
-    outbox = Outbox()
-    memory = Memory(instance, config.name) if config.speaks_thingsboard else None
-    opened = await _unless_stopped(
-        _open_kafka(config, catalogue, register, outbox, memory, maps, clock, Backoff(rng)), stop
-    )
-    if opened is None:
+    known = _nothing_known(config, clock, rng)
+    tables = await _unless_stopped(_open_kafka(config, known, clock, Backoff(rng)), stop)
+    if tables is None:
         return
-    tables = opened
-    if maps is not None:
+    maps = known.maps
+    if maps is not None:  # before the bridge, which subscribes to what they name
         await asyncio.to_thread(maps.look)
     filters = () if maps is None else maps.maps.filters
-    tracer = open_tracer(config.traces, part="bridge", name=config.name)
     mapper = None if maps is None else Mapper(maps.maps, config.maps.prefix, config.maps.devices)
+    tracer = open_tracer(config.traces, part="bridge", name=config.name)
     bridge = Bridge(
         config,
         subscriptions=subscriptions(config.kafka.installation, keys, filters),
         producer=clients.producer(config.kafka, config.name, **PRODUCER),
         alone=partial(clients.producer, config.kafka, f"{config.name}-alone", **ALONE),
-        catalogue=catalogue,
-        register=register,
-        outbox=outbox,
+        catalogue=known.catalogue,
+        register=known.register,
+        outbox=known.outbox,
         clock=clock,
         rng=rng,
         mapper=mapper,
@@ -110,6 +99,48 @@ async def run(
         if tracer is None
         else BridgeTraces(tracer, Sampling(config.traces, rng), clock),
     )
+    _serve_metrics(config, bridge, tracer, is_alive)
+    backlog = BacklogCheck(config.kafka, f"{config.name}-backlog")
+    words = PartWords(
+        config.kafka, "bridge", config.name, clock, why_not_ready=bridge.health.why_not_ready
+    )
+    try:
+        work = {
+            **dict(_doors(config, bridge, known.outbox, known.memory, clock, stop)),
+            "mqtt": bridge.source.run(),
+            "watch": bridge.watch.run(),
+            "tables": _follow(tables, bridge, known.catalogue, known.register, clock),
+            "backlog": _watch_backlog(bridge, backlog, clock),
+            "words": words.run(),
+            "ready": _log_ready(bridge.source, config.name),
+            "maps": _follow_maps(config, keys, maps, bridge, clock),
+            "kept": _hear_kept(config, bridge, mapper, clock, rng),
+            "sparkplug": _host_sparkplug(config, bridge, clock, rng),
+        }
+        await _serve(bridge, work, stop)
+    finally:
+        backlog.close()
+        tables.close()
+        await asyncio.to_thread(close, tracer)  # which sends what it still has
+
+
+async def _serve(
+    bridge: Bridge, work: Mapping[str, Coroutine[Any, Any, None]], stop: asyncio.Event
+) -> None:
+    """Run `work`, by the names of its tasks, until `stop`; what was read is answered at the end."""
+    async with asyncio.TaskGroup() as tasks:
+        pump = tasks.create_task(bridge.pump(), name="pump")
+        others = [tasks.create_task(one, name=name) for name, one in work.items()]
+        await stop.wait()
+        pump.cancel()
+        await bridge.drain()
+        for task in others:
+            task.cancel()
+
+
+def _serve_metrics(
+    config: BridgeConfig, bridge: Bridge, tracer: Tracer | None, is_alive: Callable[[], bool]
+) -> None:
     metrics_port.serve(
         config.metrics_port,
         lambda: [
@@ -127,39 +158,6 @@ async def run(
         is_alive=is_alive,
         why_not_ready=bridge.health.why_not_ready,
     )
-    backlog = BacklogCheck(config.kafka, f"{config.name}-backlog")
-    words = PartWords(
-        config.kafka, "bridge", config.name, clock, why_not_ready=bridge.health.why_not_ready
-    )
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            pump = tasks.create_task(bridge.pump(), name="pump")
-            others = [
-                tasks.create_task(bridge.source.run(), name="mqtt"),
-                tasks.create_task(bridge.watch.run(), name="watch"),
-                tasks.create_task(
-                    _follow(tables, bridge, catalogue, register, clock), name="tables"
-                ),
-                tasks.create_task(_watch_backlog(bridge, backlog, clock), name="backlog"),
-                tasks.create_task(words.run(), name="words"),
-                tasks.create_task(_log_ready(bridge.source, config.name), name="ready"),
-                tasks.create_task(_follow_maps(config, keys, maps, bridge, clock), name="maps"),
-                *(
-                    tasks.create_task(serving, name=name)
-                    for name, serving in _doors(config, bridge, outbox, memory, clock, stop)
-                ),
-                tasks.create_task(_hear_kept(config, bridge, mapper, clock, rng), name="kept"),
-                tasks.create_task(_host_sparkplug(config, bridge, clock, rng), name="sparkplug"),
-            ]
-            await stop.wait()
-            pump.cancel()
-            await bridge.drain()
-            for task in others:
-                task.cancel()
-    finally:
-        backlog.close()
-        tables.close()
-        await asyncio.to_thread(close, tracer)
 
 
 async def _follow_maps(
@@ -286,15 +284,32 @@ async def _watch_backlog(bridge: Bridge, check: BacklogCheck, clock: Clock) -> N
         await clock.sleep(CHECK_S)
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What a bridge knows from tables of Kafka."""
+
+    catalogue: Catalogue
+    register: Register
+    outbox: Outbox
+    memory: Memory | None
+    maps: BridgeMaps | None
+
+
+def _nothing_known(config: BridgeConfig, clock: Clock, rng: random.Random) -> _Known:
+    maps = BridgeMaps(config.maps) if config.maps.are_wanted else None
+    instance = f"{rng.getrandbits(64):016x}"
+    register = Register(
+        site=config.mqtt.site_name,
+        own=config.name,
+        instance=instance,
+        monotonic_s=clock.monotonic_s,
+    )
+    memory = Memory(instance, config.name) if config.speaks_thingsboard else None
+    return _Known(Catalogue(clock.monotonic_s), register, Outbox(), memory, maps)
+
+
 async def _open_kafka(
-    config: BridgeConfig,
-    catalogue: Catalogue,
-    register: Register,
-    outbox: Outbox,
-    memory: Memory | None,
-    maps: BridgeMaps | None,
-    clock: Clock,
-    backoff: Backoff,
+    config: BridgeConfig, known: _Known, clock: Clock, backoff: Backoff
 ) -> TableReader:
     """Make our topics, register and read the tables, however long Kafka is away.
 
@@ -303,9 +318,7 @@ async def _open_kafka(
     is_logged = False
     while True:
         try:
-            return await asyncio.to_thread(
-                _open_kafka_once, config, catalogue, register, outbox, memory, maps
-            )
+            return await asyncio.to_thread(_open_kafka_once, config, known)
         except Unavailable as error:
             if not is_logged:
                 log.warning("waiting for Kafka: %s", error, extra={"event": "kafka.away"})
@@ -313,32 +326,25 @@ async def _open_kafka(
         await clock.sleep(backoff.next_s())
 
 
-def _open_kafka_once(
-    config: BridgeConfig,
-    catalogue: Catalogue,
-    register: Register,
-    outbox: Outbox,
-    memory: Memory | None,
-    maps: BridgeMaps | None,
-) -> TableReader:
+def _open_kafka_once(config: BridgeConfig, known: _Known) -> TableReader:
     topic_admin.ensure_topics(config.kafka, _WRITTEN)
-    _write_row(config, *register.row())
+    _write_row(config, *known.register.row())
     followers = {
-        topics.STREAMS: catalogue.follow,
-        topics.BRIDGES: register.follow,
-        topics.DOWN: outbox.follow,
+        topics.STREAMS: known.catalogue.follow,
+        topics.BRIDGES: known.register.follow,
+        topics.DOWN: known.outbox.follow,
     }
-    if memory is not None:
-        followers[topics.ATTRIBUTES] = memory.follow
-    if maps is not None and config.maps.pushed:
-        followers[topics.MAPS] = maps.follow
+    if known.memory is not None:
+        followers[topics.ATTRIBUTES] = known.memory.follow
+    if known.maps is not None and config.maps.pushed:
+        followers[topics.MAPS] = known.maps.follow
     tables = TableReader(config.kafka, f"{config.name}-tables", followers)
     try:
         tables.read_all()
     except Unavailable:
         tables.close()
         raise
-    outbox.is_loaded = True
+    known.outbox.is_loaded = True
     return tables
 
 

@@ -49,8 +49,7 @@ def list_alerts(api: OpsApi, rules: bool) -> None:
     if rules:
         print_items(list(api.items("/v1/alerts")), RULE_COLUMNS, as_json=api.as_json)
     else:
-        found = api.ask("GET", "/v1/raised", params={"limit": 500}).json()["items"]
-        print_items(found, RAISED_COLUMNS, as_json=api.as_json)
+        print_items(list(api.items("/v1/raised")), RAISED_COLUMNS, as_json=api.as_json)
 
 
 @alert.command("show")

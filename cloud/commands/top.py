@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -49,7 +50,10 @@ def top(make_api: Callable[[], OpsApi], every_s: float, once: bool) -> None:
     if once:
         Console().print(drawn(look(api), clock.now_ms()))
         return
-    with Live(drawn(look(api), clock.now_ms()), screen=True, auto_refresh=False) as screen:
+    with (
+        contextlib.suppress(KeyboardInterrupt),  # Ctrl + C is how one leaves it
+        Live(drawn(look(api), clock.now_ms()), screen=True, auto_refresh=False) as screen,
+    ):
         while True:
             time.sleep(every_s)
             screen.update(drawn(look(api), clock.now_ms()), refresh=True)

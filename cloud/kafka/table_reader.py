@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from edgewake.cloud.kafka.clients import FOLLOWER_WAIT_MS, consumer
+from edgewake.cloud.kafka.clients import FOLLOWER_WAIT_MS, ONCE_WAIT_MS, consumer
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.protocol.errors import Unavailable
@@ -25,6 +25,21 @@ _TABLE_CONSUMER: Final[dict[str, Any]] = {
     "auto.offset.reset": "earliest",
 }
 _END_CONSUMER: Final[dict[str, Any]] = {"isolation.level": "read_uncommitted"}
+
+
+def read_once(
+    config: KafkaConfig,
+    client_id: str,
+    tables: Mapping[str, Callable[[str, bytes | None], None]],
+    *,
+    idle_s: float = 30.0,
+) -> None:
+    """Read tables to their current ends, and no further; see TableReader. Raises Unavailable."""
+    reader = TableReader(config, client_id, tables, wait_ms=ONCE_WAIT_MS)
+    try:
+        reader.read_all(idle_s=idle_s)
+    finally:
+        reader.close()
 
 
 class TableReader:

@@ -143,20 +143,11 @@ def request(
 
     Raises RequestError.
     """
-    if publication is not None:
-        if streams:
-            raise RequestError(
-                "publication", "publication: it says the streams: expected no others"
-            )
-        streams = (publication,)  # stands for them until it is found
-    if not 0 < len(streams) <= STREAMS_PER_SUBSCRIPTION_MAX:
-        raise RequestError(
-            "streams", f"{len(streams)} streams: expected 1 to {STREAMS_PER_SUBSCRIPTION_MAX}"
-        )
+    names = _named(streams, publication)
     gap_policy = _one_of("on_gap", on_gap, tuple(OnGap))
     fields = _read("per", per, parse_per) or ()
     asked = Wanted(
-        streams=tuple(streams),
+        streams=names,
         where=where,
         select=select,
         devices=_read("devices", devices, parse_devices),
@@ -186,6 +177,24 @@ def request(
         pace,
         publication,
     )
+
+
+def _named(streams: Sequence[str], publication: str | None) -> tuple[str, ...]:
+    """The streams that are wanted; of a publication its name, until it is found.
+
+    Raises RequestError.
+    """
+    if publication is not None:
+        if streams:
+            raise RequestError(
+                "publication", "publication: it says the streams: expected no others"
+            )
+        return (publication,)
+    if not 0 < len(streams) <= STREAMS_PER_SUBSCRIPTION_MAX:
+        raise RequestError(
+            "streams", f"{len(streams)} streams: expected 1 to {STREAMS_PER_SUBSCRIPTION_MAX}"
+        )
+    return tuple(streams)
 
 
 V = TypeVar("V")

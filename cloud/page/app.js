@@ -2,9 +2,10 @@
    touched at a fixed pace, so that a burst of a thousand events costs one redraw. */
 
 import { HostChart } from "./chart.js";
-import { byId, number, say, setUpTheme } from "./dom.js";
+import { byId, say, setUpTheme } from "./dom.js";
 import { Feed } from "./feed.js";
 import { Gaps } from "./gaps.js";
+import { whole } from "./live/format.js";
 import { showOperations } from "./operations.js";
 import { Parts } from "./parts.js";
 import { Results } from "./results.js";
@@ -76,15 +77,18 @@ function renderConnection() {
   say(byId("connection-spoken"), words);
 }
 
+/** 642 ms, 1.4 s. */
+const delaySaid = (ms) => (ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`);
+
 function renderHeader(now) {
   rates.push([now, tally.events]);
   while (rates.length > 2 && now - rates[0][0] > RATE_OVER_MS) rates.shift();
   const seconds = (now - rates[0][0]) / 1000;
-  say(byId("rate"), seconds ? number((tally.events - rates[0][1]) / seconds) : "–");
-  say(byId("events"), tally.events.toLocaleString("en"));
+  say(byId("rate"), seconds ? whole((tally.events - rates[0][1]) / seconds) : "–");
+  say(byId("events"), whole(tally.events));
   const delay = tally.delay();
-  say(byId("delay"), delay ? `${number(delay.p50)} ms` : "–");
-  say(byId("delay-95"), delay ? `95 % < ${number(delay.p95)} ms` : "");
+  say(byId("delay"), delay ? delaySaid(delay.p50) : "–");
+  say(byId("delay-95"), delay ? `95 % < ${delaySaid(delay.p95)}` : "");
 }
 
 function render() {

@@ -75,6 +75,24 @@ export function setUpTheme(button) {
   system.addEventListener("change", () => chosen ?? use(ofSystem()));
 }
 
+const SCROLLS = ".scroll, .board-text, .states, pre";
+const MORE_LOOK_MS = 500;
+
+/** Say on all that scrolls where there is more of it (`data-more`: above, below, left, right): the style sheets show it there. */
+export function tellMore(root) {
+  const look = () => {
+    for (const one of root.querySelectorAll(SCROLLS)) {
+      const more = [
+        one.scrollTop > 1 && "above", one.scrollTop + one.clientHeight < one.scrollHeight - 1 && "below",
+        one.scrollLeft > 1 && "left", one.scrollLeft + one.clientWidth < one.scrollWidth - 1 && "right",
+      ].filter(Boolean).join(" ");
+      if ((one.dataset.more ?? "") !== more) one.dataset.more = more;
+    }
+  };
+  root.addEventListener("scroll", look, { capture: true, passive: true });
+  setInterval(look, MORE_LOOK_MS);
+}
+
 /** A part of an address as its text; one that was cut in the middle of a character stays as it is, and names nothing. */
 export function decode(part) {
   try {

@@ -43,8 +43,8 @@ from edgewake.cloud.push.proxy import Proxy
 from edgewake.cloud.push.waking.relay import WAITING_MAX as RELAYED_MAX
 from edgewake.cloud.push.waking.services import Services
 from edgewake.cloud.push.waking.waker import PROOFS_PER_SESSION
-from edgewake.cloud.rights.config import RightsConfig, checked
-from edgewake.cloud.rights.rights import Rights
+from edgewake.cloud.rights.config import RightsConfig
+from edgewake.cloud.rights.rights import Rights, rights_of
 from edgewake.cloud.web import http_part, tls
 from edgewake.cloud.web.connections import CONNECTIONS_MAX, Connections
 from edgewake.cloud.web.file_limit import raise_file_limit
@@ -221,7 +221,7 @@ def _made(settings: PushConfig, registry: CollectorRegistry) -> _Parts:
         clock=clock,
     )
     metrics.behind.set_function(lambda: watch.behind)
-    rights = _rights(settings, clock)
+    rights = rights_of(settings, clock)
     session_s = settings.session_timeout_s
     share = settings.address_share
     proxy = Proxy(
@@ -269,20 +269,6 @@ def _made(settings: PushConfig, registry: CollectorRegistry) -> _Parts:
             clock,
             why_not_ready=lambda: "" if proxy.is_ready else _progress(member, proxy),
         ),
-    )
-
-
-def _rights(settings: PushConfig, clock: Clock) -> Rights:
-    """Who may ask for what. Raises ConfigError where others reach this part and nothing says so."""
-    return Rights(
-        checked(
-            settings.rights,
-            hosts=(settings.host, *settings.also_hosts),
-            public_names=settings.public_names,
-            trusted_proxies=settings.trusted_proxies,
-            has_login=settings.login is not None,
-        ),
-        clock,
     )
 
 

@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from edgewake.cloud.rights import reader_keys, revoked, tokens
-from edgewake.cloud.rights.config import RightsConfig
+from edgewake.cloud.rights.config import RightsConfig, checked
 from edgewake.cloud.rights.issuers import Fetch, KeySet, fetch
 from edgewake.cloud.rights.principal import Grant, Limits, Principal, Proof
 from edgewake.cloud.rights.roles import NoRights, Roles
@@ -49,6 +49,35 @@ CLOSED_MAX: Final = 1_000
 """Times of expiry that are kept of what is open no more: who makes a token for each request, good
 for a day, would fill the memory with them. As many again as are open, so that it is seldom looked
 through."""
+
+
+class Serving(Protocol):
+    """What a part's configuration says of who reaches it."""
+
+    @property
+    def rights(self) -> RightsConfig | None: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def also_hosts(self) -> tuple[str, ...]: ...
+    @property
+    def public_names(self) -> tuple[str, ...]: ...
+    @property
+    def trusted_proxies(self) -> tuple[str, ...]: ...
+    @property
+    def login(self) -> object | None: ...
+
+
+def rights_of(settings: Serving, clock: Clock) -> Rights:
+    """Who may ask for what. Raises ConfigError where others reach this part and nothing says so."""
+    found = checked(
+        settings.rights,
+        hosts=(settings.host, *settings.also_hosts),
+        public_names=settings.public_names,
+        trusted_proxies=settings.trusted_proxies,
+        has_login=settings.login is not None,
+    )
+    return Rights(found, clock)
 
 
 class End(StrEnum):

@@ -13,8 +13,10 @@ import click
 from edgewake.edge.client import completion
 
 if TYPE_CHECKING:
+    from edgewake.edge.client.asked import Published
     from edgewake.edge.client.credentials import Credentials
     from edgewake.edge.client.follow import OnGap
+    from edgewake.protocol.leases.lease import Subscription
 
 
 FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
@@ -132,35 +134,20 @@ def tail(
     Several are merged. Reconnects and resumes by itself. Gaps, warnings and reconnects are shown on
     standard error.
     """
-    from pydantic import ValidationError
-
-    from edgewake.edge.client.asked import Options, Published
+    from edgewake.edge.client.asked import Options
     from edgewake.edge.client.follow import Follower
     from edgewake.edge.client.tail import Tail, run
     from edgewake.protocol import installation
-    from edgewake.protocol.leases.lease import Subscription
 
     servers = servers or installation.find().access or (DEFAULT_SERVER,)
-    if bool(streams) == (publication is not None):
-        raise click.UsageError("expected STREAM… or --publication")
-    subscription: Subscription | Published
-    try:
-        if publication is not None:
-            subscription = Published(publication, where, select)
-        else:
-            subscription = Subscription(streams=streams, where=where, select=select)
-    except ValidationError as error:
-        raise click.UsageError(f"STREAM: {error.errors()[0]['msg']}") from error
+    subscription = subscription_of(streams, publication, where, select)
     try:
         devices = None if devices_file is None else devices_file.read_text("utf-8").split()
         fields = per.split(",") if per else ()
         options = Options(devices, sample, conflate_ms, max_rate, fields, slow)
     except ValueError as error:  # too many, or not text
         raise click.UsageError(f"--devices-file: {error}") from error
-    try:
-        credentials = credentials_of(token_file, headers, ca_file, cert_file, key_file)
-    except (OSError, ValueError) as error:
-        raise click.UsageError(str(error)) from error
+    credentials = credentials_of(token_file, headers, ca_file, cert_file, key_file)
     try:
         Follower(servers, subscription)
     except ValueError as error:
@@ -183,6 +170,25 @@ def tail(
     )
 
 
+def subscription_of(
+    streams: tuple[str, ...], publication: str | None, where: str | None, select: str | None
+) -> Subscription | Published:
+    """What is read, of streams or of a publication. Raises UsageError."""
+    from pydantic import ValidationError
+
+    from edgewake.edge.client.asked import Published
+    from edgewake.protocol.leases.lease import Subscription
+
+    if bool(streams) == (publication is not None):
+        raise click.UsageError("expected STREAM… or --publication")
+    try:
+        if publication is not None:
+            return Published(publication, where, select)
+        return Subscription(streams=streams, where=where, select=select)
+    except ValidationError as error:
+        raise click.UsageError(f"STREAM: {error.errors()[0]['msg']}") from error
+
+
 def credentials_of(
     token_file: Path | None,
     headers: tuple[str, ...],
@@ -190,7 +196,20 @@ def credentials_of(
     cert_file: Path | None,
     key_file: Path | None,
 ) -> Credentials:
-    """What the options say is shown to servers. Raises OSError and ValueError."""
+    """What the options say is shown to servers. Raises UsageError."""
+    try:
+        return _credentials(token_file, headers, ca_file, cert_file, key_file)
+    except (OSError, ValueError) as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _credentials(
+    token_file: Path | None,
+    headers: tuple[str, ...],
+    ca_file: Path | None,
+    cert_file: Path | None,
+    key_file: Path | None,
+) -> Credentials:
     from edgewake.edge.client.credentials import Credentials, TokenFile
 
     token = os.environ.get("EDGEWAKE_TOKEN") if token_file is None else TokenFile(token_file)

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from edgewake.edge.client import completion
-from edgewake.edge.client.cli import DEFAULT_SERVER, FILE, credentials_of, with_credentials
+from edgewake.edge.client.cli import (
+    DEFAULT_SERVER,
+    FILE,
+    credentials_of,
+    subscription_of,
+    with_credentials,
+)
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+    from edgewake.edge.client.asked import Options, Published
+    from edgewake.protocol.leases.lease import QuietHours, Subscription, WakePolicy
 
 DEFAULT_PROXY = "http://127.0.0.1:8703"
 
@@ -119,12 +132,10 @@ def sleep(
     """
     from pydantic import ValidationError
 
-    from edgewake.edge.client.asked import Options, Published
     from edgewake.edge.client.follow import checked_address
-    from edgewake.edge.client.lease import request_of
     from edgewake.edge.client.nap import Nap, run
     from edgewake.protocol import installation
-    from edgewake.protocol.leases.lease import QuietHours, Subscription, WakePolicy
+    from edgewake.protocol.leases.lease import WakePolicy
 
     found = installation.find()
     servers = servers or found.access or (DEFAULT_SERVER,)
@@ -134,44 +145,20 @@ def sleep(
             checked_address(address)
     except ValueError as error:
         raise click.UsageError(f"--server, --proxy: {error}") from error
-    if bool(streams) == (publication is not None):
-        raise click.UsageError("expected STREAM… or --publication")
-    subscription: Subscription | Published
+    subscription = subscription_of(streams, publication, where, select)
     try:
-        if publication is not None:
-            subscription = Published(publication, where, select)
-        else:
-            subscription = Subscription(streams=streams, where=where, select=select)
-        hours = None
-        if quiet is not None:
-            begin, _, end = quiet.partition("-")
-            hours = QuietHours(start=begin, end=end, timezone=timezone)
         wake = WakePolicy(
             min_events=min_events,
             max_wait_s=max_wait_s,
             min_interval_s=min_interval_s,
-            quiet=hours,
+            quiet=None if quiet is None else _hours(quiet, timezone),
         )
+        options = _options(subscription, devices_file, sample, per, wake)
     except ValidationError as error:
-        first = error.errors()[0]
-        name = {"start": "--quiet", "end": "--quiet", "timezone": "--timezone"}
-        said = name.get(str(first["loc"][0]) if first["loc"] else "", "STREAM")
-        raise click.UsageError(f"{said}: {first['msg']}") from error
-    try:
-        devices = None if devices_file is None else devices_file.read_text("utf-8").split()
-        options = Options(devices, sample, per=per.split(",") if per else ())
-        request_of(subscription, "", wake, options=options)
-    except ValidationError as error:
-        first = error.errors()[0]
-        names = {"devices": "--devices-file", "sample": "--sample", "per": "--per"}
-        said = names.get(str(first["loc"][-1]) if first["loc"] else "", "STREAM")
-        raise click.UsageError(f"{said}: {first['msg']}") from error
+        raise click.UsageError(_said(error)) from error
     except ValueError as error:  # too many, or not text
         raise click.UsageError(f"--devices-file: {error}") from error
-    try:
-        credentials = credentials_of(token_file, headers, ca_file, cert_file, key_file)
-    except (OSError, ValueError) as error:
-        raise click.UsageError(str(error)) from error
+    credentials = credentials_of(token_file, headers, ca_file, cert_file, key_file)
     nap = Nap(
         servers,
         proxies,
@@ -185,3 +172,42 @@ def sleep(
         options,
     )
     sys.exit(run(nap))
+
+
+def _options(
+    subscription: Subscription | Published,
+    devices_file: Path | None,
+    sample: float | None,
+    per: str | None,
+    wake: WakePolicy,
+) -> Options:
+    """What of it, where a lease takes that. Raises ValueError and ValidationError."""
+    from edgewake.edge.client.asked import Options
+    from edgewake.edge.client.lease import request_of
+
+    devices = None if devices_file is None else devices_file.read_text("utf-8").split()
+    options = Options(devices, sample, per=per.split(",") if per else ())
+    request_of(subscription, "", wake, options=options)
+    return options
+
+
+def _hours(quiet: str, timezone: str) -> QuietHours:
+    """The hours without wake-ups. Raises ValidationError."""
+    from edgewake.protocol.leases.lease import QuietHours
+
+    begin, _, end = quiet.partition("-")
+    return QuietHours(start=begin, end=end, timezone=timezone)
+
+
+def _said(error: ValidationError) -> str:
+    """The first fault, with the option that it is in."""
+    first = error.errors()[0]
+    names = {
+        **dict.fromkeys(("start", "end"), "--quiet"),
+        "timezone": "--timezone",
+        "devices": "--devices-file",
+        "sample": "--sample",
+        "per": "--per",
+    }
+    option = next((names[one] for one in map(str, first["loc"]) if one in names), "STREAM")
+    return f"{option}: {first['msg']}"

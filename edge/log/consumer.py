@@ -198,6 +198,7 @@ class Consumer:
 
     def _meet_things(self) -> None:
         """Follow the streams of things that came after this was registered."""
+        # A log never has fewer streams than before, so their number alone tells of new ones.
         if self._writer.store.stream_count == self._known:
             return
         names = self._writer.store.stream_names
@@ -326,6 +327,7 @@ class Consumer:
         store = self._writer.store
         for stream, tail in self._tails.items():
             at = self._cursor[stream]
+            # While a damaged log is salvaged an earlier reading may yet be found.
             if store.last(stream) > at and not store.is_salvaging and not tail.has_after(at):
                 yield stream
 

@@ -20,7 +20,7 @@ from edgewake.edge.status import VALUE_CHARS_MAX, VALUES_MAX
 REFRESH_S: Final = 5
 """Seconds after which the browser loads the page again."""
 STYLE: Final = """
-:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }
+:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; background: Canvas }
 body { max-width: 60rem; margin: 0 auto; padding: 1rem }
 h1 { font-size: 1.4rem; margin: 0 } h2 { font-size: 1rem; margin: 1.5rem 0 .3rem }
 table { border-collapse: collapse; width: 100% }
@@ -29,6 +29,7 @@ th { font-weight: 600 }
 tr { border-bottom: 1px solid color-mix(in srgb, currentColor 20%, transparent) }
 td.n { text-align: right; font-variant-numeric: tabular-nums }
 .bad { color: #c02020; font-weight: 600 } .good { color: #18794e }
+@media (prefers-color-scheme: dark) { .bad { color: #ff8f93 } .good { color: #3ecf8e } }
 code, td { overflow-wrap: anywhere } td.n { overflow-wrap: normal }
 @media (max-width: 30rem) { th, td { font-size: .85rem; padding-right: .5rem } }
 """
@@ -54,7 +55,7 @@ def render(status: Mapping[str, Any], latest: Mapping[str, Mapping[str, Any]]) -
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="refresh" content="{REFRESH_S}"><title>{device} – Edgewake</title>
-<style>{STYLE}</style></head><body>
+<style>{STYLE}</style></head><body><main>
 <h1>{device}</h1>
 <p id="state">{_state(status)}</p>
 <h2>What is measured</h2>
@@ -66,7 +67,7 @@ def render(status: Mapping[str, Any], latest: Mapping[str, Mapping[str, Any]]) -
 {_table("waiting", ("stream", "readings", "asked to wait"), waiting)}
 <h2>What was lost</h2>
 <p id="lost">{_lost(status["log"]["lost"])}</p>{_one_way(status.get("uplink", {}))}
-</body></html>
+</main></body></html>
 """
 
 

@@ -108,7 +108,7 @@ async def test_a_stop_ends_those_who_wait(
                 assert await stream.chunk() is None
 
 
-@pytest.mark.parametrize("checkpoint", ["event", "id"])
+@pytest.mark.parametrize("checkpoint", ["event", pytest.param("id", marks=pytest.mark.long)])
 async def test_signs_of_life_are_events_where_they_are_asked_for(
     access_a: Server, feed: Feed, checkpoint: str
 ) -> None:

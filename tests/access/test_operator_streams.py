@@ -59,12 +59,14 @@ def told(answer: httpx.Response, name: str) -> tuple[int, str, dict[str, str]]:
     return answer.status_code, text.replace(',"near"', ""), headers
 
 
-@pytest.mark.parametrize("name", HIDDEN)
+@pytest.mark.parametrize(
+    "name", [HIDDEN[0], *(pytest.param(one, marks=pytest.mark.long) for one in HIDDEN[1:])]
+)
 @pytest.mark.parametrize(
     "path",
     [
         "/v1/streams/{}/events?from=earliest",
-        "/v1/events?stream={}&from=earliest",
+        pytest.param("/v1/events?stream={}&from=earliest", marks=pytest.mark.long),
         "/v1/events?stream={}&stream={}x&from=earliest",
         "/v1/latest/{}",
     ],
@@ -106,6 +108,7 @@ async def test_one_of_them_among_others_is_not_there_either(access_a: Server, fe
                 assert refused.status == 404
 
 
+@pytest.mark.long
 async def test_the_control_an_ordinary_stream_is_served_by_the_same_doors(
     access_a: Server, feed: Feed
 ) -> None:

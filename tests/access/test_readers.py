@@ -156,6 +156,7 @@ FOLLOW = """name => {
 }"""
 
 
+@pytest.mark.long
 async def test_a_browser_s_eventsource_resumes_by_itself_when_the_server_dies_and_comes_back(
     access_directory: Path,
     kafka_config: KafkaConfig,

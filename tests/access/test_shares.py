@@ -115,6 +115,7 @@ async def test_an_attacker_with_500_filters_leaves_the_server_to_others(
             )
 
 
+@pytest.mark.long
 async def test_the_control_without_shares_one_attacker_shuts_the_server(
     access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path, feed: Feed
 ) -> None:

@@ -52,8 +52,10 @@ STATE_MIB = 64
 """Memory of the state in the tests' session."""
 ALL_LANES = os.environ.get("EDGEWAKE_LANES") == "all"
 """Set by `make test-lanes`: tests that take long for each kind of lane try all kinds."""
-BOTH_STORES = pytest.mark.parametrize("state_store", ["memory", "rocksdb"])
-"""For a test whose results must not depend on what keeps the state."""
+BOTH_STORES = pytest.mark.parametrize(
+    "state_store", ["memory", pytest.param("rocksdb", marks=pytest.mark.long)]
+)
+"""For a test whose results must not depend on what keeps the state. All others use the first."""
 T0 = 1_790_000_040_000
 """The beginning of a minute."""
 _names = itertools.count()

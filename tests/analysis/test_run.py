@@ -270,6 +270,7 @@ def fill(ballast: Path) -> None:
                 raise
 
 
+@pytest.mark.long
 def test_of_two_analyses_one_ends_and_the_results_are_right(
     analysis: Analysis, feed: Feed, tmp_path: Path
 ) -> None:
@@ -371,6 +372,7 @@ def test_a_source_that_goes_on_over_what_retention_took_says_nothing(
     assert "complete" not in last
 
 
+@pytest.mark.long
 def test_a_query_on_a_stream_whose_last_one_was_removed_long_ago_begins_with_what_is_kept(
     analysis: Analysis, feed: Feed
 ) -> None:
@@ -404,6 +406,7 @@ def set_paused(feed: Feed, name: str, *, paused: bool) -> None:
     feed.flush()
 
 
+@pytest.mark.long
 def test_a_session_goes_on_after_a_pause_and_leaves_nothing_when_its_query_is_removed(
     analysis: Analysis, feed: Feed
 ) -> None:

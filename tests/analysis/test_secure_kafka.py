@@ -47,10 +47,11 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
 @pytest.mark.parametrize(
     "config",
     [
-        lambda kafka: kafka.with_password(SaslMechanism.SCRAM_SHA_512),
-        lambda kafka: kafka.with_certificate(),
+        pytest.param(lambda kafka: kafka.with_password(SaslMechanism.SCRAM_SHA_512), id="password"),
+        pytest.param(
+            lambda kafka: kafka.with_certificate(), id="certificate", marks=pytest.mark.long
+        ),
     ],
-    ids=["password", "certificate"],
 )
 def test_a_query_reads_and_writes(
     spark: SparkSession,

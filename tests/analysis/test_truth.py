@@ -37,7 +37,7 @@ from tests.services import Process, part, wait_until
 
 FIELDS: Final = ("humidity", "smoke", "temp")
 IS_WHOLE: Final = bool(os.environ.get("EDGEWAKE_TRUTH"))
-LINES: Final = None if IS_WHOLE else 80_000
+LINES: Final = None if IS_WHOLE else 40_000
 STRIDE: Final = 1 if IS_WHOLE else 10
 READINGS: Final = 25
 """Of a frame."""

@@ -97,6 +97,7 @@ async def test_two_bridges_share_the_load(here: World) -> None:
     assert acked("b-share-2") > 50
 
 
+@pytest.mark.long
 async def test_a_bridge_killed_between_kafka_and_acknowledgement_loses_nothing(here: World) -> None:
     """Control: `ew.up` does hold repeats; after the sequencer there are none and the order is
     right.

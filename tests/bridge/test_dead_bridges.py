@@ -39,7 +39,13 @@ SENT_DOWN = 'edgewake_bridge_sent_down_total{kind="message"}'
 ADOPTED = 'edgewake_bridge_adopted_total{kind="session"}'
 
 
-@pytest.mark.parametrize("fault", [Process.kill, Process.freeze], ids=["killed", "frozen"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(Process.kill, id="killed", marks=pytest.mark.long),
+        pytest.param(Process.freeze, id="frozen"),
+    ],
+)
 async def test_a_bridge_that_is_gone_for_good_delays_nobody_and_loses_nothing(
     here: World, fault: Callable[[Process], None]
 ) -> None:
@@ -78,6 +84,7 @@ async def test_a_bridge_that_is_gone_for_good_delays_nobody_and_loses_nothing(
     assert gone.is_running() is (fault is Process.freeze)
 
 
+@pytest.mark.long
 async def test_the_control_without_adoption_loses_and_delays(here: World) -> None:
     """The survivor does not know the dead bridge's session: it is registered for another broker."""
     gone = here.bridge("b-control-1", site="elsewhere")

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import mqtt5
 import orjson
+import pytest
 import tomli_w
 
 from edgewake.protocol import topics
@@ -165,6 +166,7 @@ async def test_a_device_follows_what_its_own_right_names(here: World, tmp_path: 
         assert {event["device"] for event in found} == {"car-2"}
 
 
+@pytest.mark.long
 async def test_all_follow_alike_only_where_the_bridge_says_so(here: World, tmp_path: Path) -> None:
     async with fed(here, tmp_path, key=WHOLE_KEY, own_rights=False) as streams:
         found = shown(await Follower(here, "car-1").first_events(streams.cars))
@@ -173,6 +175,7 @@ async def test_all_follow_alike_only_where_the_bridge_says_so(here: World, tmp_p
         assert '"feed.alike"' in here.parts[-1].output()
 
 
+@pytest.mark.long
 async def test_a_key_that_may_not_ask_for_devices_feeds_none(here: World, tmp_path: Path) -> None:
     async with fed(here, tmp_path, key=WHOLE_KEY) as streams:
         chunk = await Follower(here, "car-1").follow(streams.cars)

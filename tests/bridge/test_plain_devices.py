@@ -71,7 +71,13 @@ def micropython(here: World, name: str, stream: str = "weather_micropython") -> 
 
 
 @pytest.mark.services
-@pytest.mark.parametrize("kind", [arduino, micropython], ids=["arduino", "micropython"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(arduino, id="arduino", marks=pytest.mark.long),
+        pytest.param(micropython, id="micropython"),
+    ],
+)
 async def test_each_reading_arrives_once_though_bridge_and_device_die_and_its_state_is_known(
     here: World, kind: object
 ) -> None:
@@ -95,7 +101,11 @@ async def test_each_reading_arrives_once_though_bridge_and_device_die_and_its_st
 
 @pytest.mark.services
 @pytest.mark.parametrize(
-    ("kind", "field"), [(arduino, "raw"), (micropython, "value")], ids=["arduino", "micropython"]
+    ("kind", "field"),
+    [
+        pytest.param(arduino, "raw", id="arduino"),
+        pytest.param(micropython, "value", id="micropython", marks=pytest.mark.long),
+    ],
 )
 async def test_a_value_of_another_type_holds_no_device_up(
     here: World, kind: object, field: str

@@ -160,6 +160,7 @@ async def test_a_node_of_sparkplug_is_heard_by_its_certificate_and_in_no_other_n
         assert not read(node_config(own_kafka), topics.UP, device="sp-g.node-9")
 
 
+@pytest.mark.long
 def test_where_nothing_is_retained_the_bridge_says_what_the_host_needs(
     own_kafka: Kafka, tmp_path: Path
 ) -> None:

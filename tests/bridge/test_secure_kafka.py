@@ -70,8 +70,8 @@ def wrong(secure: SecureKafka, what: str, folder: Path) -> KafkaConfig:
     ("what", "named"),
     [
         ("password", "kafka.security.username, .password_file"),
-        ("ca", "kafka.security.ca_file"),
-        ("certificate", "kafka.security.cert_file"),
+        pytest.param("ca", "kafka.security.ca_file", marks=pytest.mark.long),
+        pytest.param("certificate", "kafka.security.cert_file", marks=pytest.mark.long),
     ],
 )
 def test_what_is_wrong_is_said_in_one_sentence_that_names_the_key_and_no_secret(

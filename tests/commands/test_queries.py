@@ -158,6 +158,7 @@ def test_a_file_that_does_not_fit_the_catalogue_is_refused_with_its_reason(
     assert "did you mean sum?" in function
 
 
+@pytest.mark.long
 def test_a_query_is_registered_before_its_stream_is_there_and_a_check_says_that_it_is_not(
     ops: Ops, writer: Writer, query_file: Path
 ) -> None:
@@ -329,6 +330,7 @@ def answer(writer: Writer, asked: dict[str, Any], **more: Any) -> None:
     writer.put(topics.REPAIRS, after.id, after.model_dump_json().encode())
 
 
+@pytest.mark.long
 def test_a_repair_is_asked_for_waited_for_and_kept_with_who_asked_and_what_changed(
     ops: Ops, writer: Writer, query_file: Path
 ) -> None:

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
-from collections.abc import Iterator
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,8 +23,10 @@ from rich.console import Console
 from edgewake.cloud.commands.common.problems import sentence
 from edgewake.cloud.commands.top import PROBLEMS_MAX, ROWS_MAX, busiest, drawn, hop_row, slowest
 from tests.commands.test_status import run
-from tests.ops.service import Ops, running
-from tests.services import Kafka
+from tests.ops.conftest import Writer
+from tests.ops.service import KEY, Ops, running
+from tests.ops.test_app import declare
+from tests.services import PATIENCE_S, Kafka
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +104,62 @@ def test_it_draws_a_running_system_once(ops: Ops):
     assert shown.returncode == 0, shown.stderr
     assert "slowest queries" in shown.stdout
     assert "overview" in json.loads(run(ops, "top", "--once", "--json").stdout)
+
+
+class Screen:
+    """A terminal of its own, and what a command draws on it."""
+
+    def __init__(self, ops: Ops, *arguments: str) -> None:
+        self.primary, terminal = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 70, 160, 0, 0))
+        environment = {
+            "EDGEWAKE_OPS_URL": ops.url,
+            "EDGEWAKE_OPS_KEY": KEY,
+            "PATH": "/usr/bin",
+            "TERM": "xterm",
+        }
+        command = [sys.executable, "-m", "edgewake.deploy.cli", *arguments]
+        self.process = subprocess.Popen(
+            command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment
+        )
+        os.close(terminal)
+        self.seen = ""
+
+    def until(self, text: str) -> None:
+        """Read on until this was drawn."""
+        deadline = time.monotonic() + PATIENCE_S
+        while text not in self.seen:
+            assert time.monotonic() < deadline, f"{text!r} was not drawn: {self.seen[-2000:]}"
+            self._read()
+
+    def _read(self) -> None:
+        if select.select([self.primary], [], [], 0.2)[0]:
+            self.seen += os.read(self.primary, 65_536).decode(errors="replace")
+
+    def end(self) -> int:
+        """As Ctrl + C does; what it exits with."""
+        deadline = time.monotonic() + PATIENCE_S
+        self.process.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):  # nobody is at its other end any more
+            while time.monotonic() < deadline:
+                self._read()
+        os.close(self.primary)
+        self.process.kill()
+        return self.process.wait()
+
+
+@pytest.mark.services
+def test_on_a_terminal_it_is_drawn_again_and_leaves_the_screen_as_it_was(
+    ops: Ops, writer: Writer, unique: Callable[[str], str]
+):
+    stream = unique("seen_later")
+    screen = Screen(ops, "top", "--every", "0.5")
+    screen.until("slowest queries")
+    assert "\x1b[?1049h" in screen.seen, "it has a screen of its own"
+    assert stream not in screen.seen
+    declare(writer, stream)
+    screen.until(stream)
+    assert screen.end() == 0
+    assert screen.seen.count("\x1b[?1049l") == 1
+    assert "Traceback" not in screen.seen
+    assert "Aborted" not in screen.seen

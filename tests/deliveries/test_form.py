@@ -248,6 +248,7 @@ async def test_what_is_wrong_stands_at_the_form_and_what_was_typed_stays(
     await expect(page.get_by_label("Streams", exact=True)).to_have_value(stream.stream)
 
 
+@pytest.mark.long
 async def test_a_server_without_a_proxy_or_with_a_wrong_key_says_what_it_needs(
     kafka: Kafka, tmp_path: Path, stream: Readings
 ) -> None:

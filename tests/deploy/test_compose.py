@@ -537,7 +537,14 @@ def test_the_images_hold_no_requirement_of_the_demo() -> None:
 
 
 @pytest.mark.parametrize(
-    "part", ["bridge.bridge", "sequencer.sequencer", "access.run", "push.run", "ops.run"]
+    "part",
+    [
+        "bridge.bridge",
+        "sequencer.sequencer",
+        pytest.param("access.run", marks=pytest.mark.long),
+        pytest.param("push.run", marks=pytest.mark.long),
+        "ops.run",
+    ],
 )
 def test_the_servers_need_no_library_of_the_analysis(part: str) -> None:
     code = (

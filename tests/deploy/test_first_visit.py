@@ -1,4 +1,5 @@
-"""The first visit as docs/first-visit.md tells it: each step of the page is done as it stands.
+"""The demo as `make demo` runs it, and the first visit as docs/first-visit.md tells it: each step
+of the page is done as it stands.
 
 The page is read, not repeated here. A step that this file cannot do fails, and so does a page whose
 words and the screen's differ.
@@ -6,7 +7,9 @@ words and the screen's differ.
 
 from __future__ import annotations
 
+import json
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -14,15 +17,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import urljoin, urlsplit
 
 import httpx
 import pytest
 from playwright.async_api import Locator, Page, expect
+from prometheus_client.parser import text_string_to_metric_families
 
-from edgewake.deploy.plan import Ports
+from edgewake.deploy.plan import Plan, Ports
 from tests.chromium import chromium, open_page
-from tests.deploy.test_up import command, port_base
-from tests.services import Process
+from tests.deploy.test_up import command, descendants, lives, port_base
+from tests.services import PATIENCE_S, Process, wait_until
 
 pytestmark = pytest.mark.services
 
@@ -147,18 +152,33 @@ class Visitor:
             assert one.first in self._terminal, one
 
 
-@pytest.fixture
-def system(tmp_path: Path) -> Iterator[tuple[Process, Ports]]:
-    base = port_base()
-    with Process(command(tmp_path / "data", base), tmp_path / "log") as process:
+@dataclass(frozen=True)
+class Demo:
+    """What `make demo` starts."""
+
+    process: Process
+    ports: Ports
+    data: Path
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """It ends when it is asked to, and nothing of it is left."""
+    folder, base = tmp_path_factory.mktemp("demo"), port_base()
+    with Process(command(folder / "data", base), folder / "log") as process:
         process.wait_for("Edgewake is running.", timeout_s=300)
-        yield process, Ports(base)
+        yield Demo(process, Ports(base), folder / "data")
+        below = descendants(process.pid)
+        process.signal(signal.SIGTERM)
+        wait_until(lambda: not process.is_running(), "it ended")
+        assert process.stop() == 0
+    assert not any(map(lives, below))
 
 
 async def test_every_step_of_the_first_visit_does_what_the_page_says(
-    system: tuple[Process, Ports],
+    demo: Demo,
 ) -> None:
-    process, ports = system
+    process, ports = demo.process, demo.ports
     began_s = time.monotonic()
     async with chromium() as browser:
         page = await open_page(browser, viewport={"width": 1440, "height": 900})
@@ -192,3 +212,103 @@ async def _until_live(page: Page, ports: Ports) -> float:
     httpx.post(address, json={"temperature": 26.5}, timeout=SHOWN_S_MAX).raise_for_status()
     await expect(card.locator(".figure")).to_have_text("26.5")
     return time.monotonic() - began_s
+
+
+def events(url: str, count: int) -> Iterator[dict[str, object]]:
+    """The first readings or results of an SSE stream; events with a name of their own (progress,
+    gap) are something else.
+    """
+    name = ""
+    wait_until(
+        lambda: urlsplit(url).path.split("/")[3] in httpx.get(urljoin(url, "/v1/streams")).text,
+        f"{url} is known",
+    )
+    with httpx.stream("GET", url, timeout=httpx.Timeout(120.0)) as response:
+        assert response.status_code == 200, response.read()
+        for line in response.iter_lines():
+            if line.startswith("event: "):
+                name = line.removeprefix("event: ")
+            elif not line:
+                name = ""
+            elif line.startswith("data: {") and not name:
+                yield json.loads(line.removeprefix("data: "))
+                count -= 1
+                if not count:
+                    return
+
+
+def test_everything_shows_its_results(demo: Demo) -> None:
+    """Page, raw readings, windowed results, a query added, the operations API behind its key; and
+    each part says what it is. That all of it stops is seen at the end of the fixture.
+    """
+    ports = demo.ports
+    page, ops = f"http://127.0.0.1:{ports.access(0)}", f"http://127.0.0.1:{ports.ops}"
+    assert "<html" in httpx.get(f"{page}/").text
+    assert {"device", "cpu_percent"} <= set(
+        next(events(f"{page}/v1/streams/host_metrics/events", 1))
+    )
+    assert next(events(f"{page}/v1/streams/vehicle_position/events", 1))["street"]
+    window = next(events(f"{page}/v1/streams/host_10s/events", 1))
+    assert {"device", "metric", "mean", "window_start", "revision"} <= set(window)
+    names = Plan(data=demo.data, ports=ports).names
+    states = {
+        event["part"]: event["state"]
+        for event in events(f"{page}/v1/streams/part_status/events", 20)
+    }
+    assert states == dict.fromkeys(names, "ready")
+    ours = {name.removesuffix("-1") for name in names} & PARTS_WITH_METRICS
+    assert ours == PARTS_WITH_METRICS
+    check_what_each_part_is(ports)
+    key = (demo.data / "secrets" / "ops.key").read_text().strip()
+    assert key not in demo.process.output()
+    assert httpx.get(f"{ops}/v1/devices").status_code == 401
+    assert (
+        httpx.get(f"{ops}/v1/devices", headers={"Authorization": f"Bearer {key}"}).status_code
+        == 200
+    )
+    add_example(ops, key)
+    assert {"device", "times", "fastest"} <= set(
+        next(events(f"{page}/v1/streams/fast_vehicles/events", 1))
+    )
+
+
+PARTS_WITH_METRICS = {"bridge", "sequencer", "analysis", "lake", "access", "push", "ops"}
+
+
+def check_what_each_part_is(ports: Ports) -> None:
+    """Each says to Prometheus what it is and how long it runs."""
+    metrics = {one: ports.metrics(one) for one in ("bridge", "sequencer", "analysis", "lake")}
+    metrics |= {"access": ports.access(0), "push": ports.push, "ops": ports.ops}
+    assert metrics.keys() == PARTS_WITH_METRICS
+    for part, port in metrics.items():
+        text = httpx.get(f"http://127.0.0.1:{port}/metrics").raise_for_status().text
+        told = {
+            sample.name: sample
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+        build = told["edgewake_build_info"]
+        assert (build.labels["part"], build.value) == (part, 1)
+        assert build.labels["version"]
+        assert 0 < told["edgewake_uptime_seconds"].value < 3600
+
+
+def add_example(ops: str, key: str) -> None:
+    """The query of the README, beside the built-in ones."""
+    command = [
+        sys.executable,
+        "-m",
+        "edgewake.deploy.cli",
+        "query",
+        "--ops",
+        ops,
+        "--key",
+        key,
+        "add",
+        "deploy/examples/fast_vehicles.sql",
+    ]
+    command += ["--wait", str(int(PATIENCE_S))]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -49,6 +49,7 @@ def contents(wheel: Path) -> dict[str, bytes]:
         }
 
 
+@pytest.mark.long
 def test_an_sdist_gives_the_same_wheel(installed: Installed, tmp_path: Path) -> None:
     for name in ("sdist", "wheel", "source"):
         (tmp_path / name).mkdir()

@@ -196,6 +196,7 @@ def test_a_device_without_mqtt_sends_by_the_printed_line_until_it_is_revoked(her
     wait_until(lambda: post(*line)[0] == 401, "it is shut out", timeout_s=60)
 
 
+@pytest.mark.long
 def test_a_device_of_thingsboard_gets_its_token_by_a_code_and_sends(here: Here) -> None:
     code = json.loads(here.here("devices", "claim", "--json", "--prefix", "tb-").stdout)["code"]
     at = ("-h", here.network.near, "-p", str(here.base + 13), "--cafile", here.trusted, "-q", "1")
@@ -280,6 +281,7 @@ def test_a_device_is_added_and_revoked_within_a_minute_also_where_it_is_connecte
     assert "has a password already" in again.stderr
 
 
+@pytest.mark.long
 def test_several_devices_are_shut_out_at_once(here: Here, tmp_path: Path) -> None:
     """One that has nothing is said, and keeps no other one in."""
     names = tmp_path / "names.csv"
@@ -371,6 +373,7 @@ def test_a_plug_that_speaks_in_its_own_words_is_seen_by_its_preset(here: Here) -
     wait_until(lambda: "home-plug" in here.latest("tasmota_sensor"), "the plug is seen")
 
 
+@pytest.mark.long
 def test_a_node_of_sparkplug_finds_its_host_and_is_seen(here: Here) -> None:
     words = shlex.split(printed_line(here.said))
     login = words[1 : words.index("-q")]
@@ -545,6 +548,7 @@ def test_a_fleet_gets_certificates_from_a_file(here: Here, tmp_path: Path) -> No
     wait_until(lambda: "meter-119" in here.latest("meters"), "it is seen")
 
 
+@pytest.mark.long
 def test_an_agent_comes_in_by_a_code_with_a_key_of_its_own_and_loses_nothing_when_revoked(
     here: Here, tmp_path: Path
 ) -> None:

@@ -352,7 +352,14 @@ def test_a_name_that_is_no_device_gets_no_certificate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["ca", "server", "ops", "cursor", "devices-ca", "keys", "authority"]
+    "name",
+    [
+        "devices-ca",
+        *(
+            pytest.param(one, marks=pytest.mark.long)
+            for one in ("ca", "server", "ops", "cursor", "keys", "authority")
+        ),
+    ],
 )
 def test_a_device_with_the_name_of_a_file_of_ours_gets_a_certificate_and_no_key_of_ours(
     tmp_path: Path, name: str
@@ -379,6 +386,7 @@ def test_no_device_has_the_session_of_a_part(tmp_path: Path) -> None:
         ), arguments
 
 
+@pytest.mark.long
 def test_a_certificate_that_ends_soon_is_renewed_with_its_key_and_a_good_one_stays(
     tmp_path: Path,
 ) -> None:

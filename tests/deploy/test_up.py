@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -12,13 +11,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urljoin, urlsplit
 
-import httpx
 import psutil
-from prometheus_client.parser import text_string_to_metric_families
 
-from edgewake.deploy.plan import Plan, Ports
 from tests.services import PATIENCE_S, Process, free_ports, port_is_open, wait_until
 
 MQTT, KAFKA = 10, 20
@@ -180,110 +175,3 @@ def test_a_part_that_is_killed_comes_back(tmp_path: Path) -> None:
         broker.kill()
         process.wait_for("mosquitto again", timeout_s=PATIENCE_S)
         assert port_is_open(base + MQTT)
-
-
-def events(url: str, count: int) -> Iterator[dict[str, object]]:
-    """The first readings or results of an SSE stream; events with a name of their own (progress,
-    gap) are something else.
-    """
-    name = ""
-    wait_until(
-        lambda: urlsplit(url).path.split("/")[3] in httpx.get(urljoin(url, "/v1/streams")).text,
-        f"{url} is known",
-    )
-    with httpx.stream("GET", url, timeout=httpx.Timeout(120.0)) as response:
-        assert response.status_code == 200, response.read()
-        for line in response.iter_lines():
-            if line.startswith("event: "):
-                name = line.removeprefix("event: ")
-            elif not line:
-                name = ""
-            elif line.startswith("data: {") and not name:
-                yield json.loads(line.removeprefix("data: "))
-                count -= 1
-                if not count:
-                    return
-
-
-def test_everything_starts_shows_results_and_stops(tmp_path: Path) -> None:
-    """The demo as `make demo` runs it: page, raw readings, windowed results, a query added, the
-    operations API behind its key.
-    """
-    base = port_base()
-    page, ops = f"http://127.0.0.1:{base}", f"http://127.0.0.1:{base + 2}"
-    with Process(command(tmp_path / "data", base), tmp_path / "log") as process:
-        process.wait_for("Edgewake is running.", timeout_s=300)
-        assert "<html" in httpx.get(f"{page}/").text
-        assert {"device", "cpu_percent"} <= set(
-            next(events(f"{page}/v1/streams/host_metrics/events", 1))
-        )
-        assert next(events(f"{page}/v1/streams/vehicle_position/events", 1))["street"]
-        window = next(events(f"{page}/v1/streams/host_10s/events", 1))
-        assert {"device", "metric", "mean", "window_start", "revision"} <= set(window)
-        states = {
-            event["part"]: event["state"]
-            for event in events(f"{page}/v1/streams/part_status/events", 20)
-        }
-        names = Plan(data=tmp_path, ports=Ports(base)).names
-        assert states == dict.fromkeys(names, "ready")
-        ours = {name.removesuffix("-1") for name in names} & PARTS_WITH_METRICS
-        assert ours == PARTS_WITH_METRICS
-        check_what_each_part_is(Ports(base))
-        key = (tmp_path / "data" / "secrets" / "ops.key").read_text().strip()
-        assert key not in process.output()
-        assert httpx.get(f"{ops}/v1/devices").status_code == 401
-        assert (
-            httpx.get(f"{ops}/v1/devices", headers={"Authorization": f"Bearer {key}"}).status_code
-            == 200
-        )
-        add_example(ops, key)
-        assert {"device", "times", "fastest"} <= set(
-            next(events(f"{page}/v1/streams/fast_vehicles/events", 1))
-        )
-        below = descendants(process.pid)
-        process.signal(signal.SIGTERM)
-        wait_until(lambda: not process.is_running(), "it ended")
-        assert process.stop() == 0
-    assert not any(map(lives, below))
-
-
-PARTS_WITH_METRICS = {"bridge", "sequencer", "analysis", "lake", "access", "push", "ops"}
-
-
-def check_what_each_part_is(ports: Ports) -> None:
-    """Each says to Prometheus what it is and how long it runs."""
-    metrics = {one: ports.metrics(one) for one in ("bridge", "sequencer", "analysis", "lake")}
-    metrics |= {"access": ports.access(0), "push": ports.push, "ops": ports.ops}
-    assert metrics.keys() == PARTS_WITH_METRICS
-    for part, port in metrics.items():
-        text = httpx.get(f"http://127.0.0.1:{port}/metrics").raise_for_status().text
-        told = {
-            sample.name: sample
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-        }
-        build = told["edgewake_build_info"]
-        assert (build.labels["part"], build.value) == (part, 1)
-        assert build.labels["version"]
-        assert 0 < told["edgewake_uptime_seconds"].value < 3600
-
-
-def add_example(ops: str, key: str) -> None:
-    """The query of the README, beside the built-in ones."""
-    command = [
-        sys.executable,
-        "-m",
-        "edgewake.deploy.cli",
-        "query",
-        "--ops",
-        ops,
-        "--key",
-        key,
-        "add",
-        "deploy/examples/fast_vehicles.sql",
-    ]
-    command += ["--wait", str(int(PATIENCE_S))]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=2 * PATIENCE_S, check=False
-    )
-    assert done.returncode == 0, done.stderr

@@ -104,6 +104,7 @@ def test_the_page_its_libraries_and_the_documentation_come_out_of_it(system: Sys
         assert (answer.status_code, says in answer.text) == (200, True), path
 
 
+@pytest.mark.long
 @pytest.mark.services
 def test_one_reading_goes_through_all_of_it(system: System, tmp_path: Path) -> None:
     reading = {"temperature": 31.5}

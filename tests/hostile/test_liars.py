@@ -135,6 +135,7 @@ def test_control_the_same_certificate_in_its_time_opens_the_door(
     here.site.shake_hands(context)
 
 
+@pytest.mark.long
 def test_control_without_the_list_a_revoked_device_comes_in_and_sends() -> None:
     """As where the broker's `crlfile` was left out of its configuration."""
     with production_site("stolen", "--bridge", "bridge-1") as site:

@@ -26,6 +26,8 @@ def {name}():
 """
 FAILS = "def {name}():\n    assert False, 'a fault'\n"
 BESIDE = ("-n", "1")
+ONLY_XDIST = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin"}
+"""Each of a test's three processes would load schemathesis and all other plugins otherwise."""
 
 
 def run(
@@ -36,10 +38,8 @@ def run(
     for name, text in files.items():
         (folder / f"test_{name}.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(folder), *options, "."]
-    return subprocess.run(
-        command, cwd=folder, env={"PYTHONPATH": str(ROOT), "PATH": ""}, text=True,
-        capture_output=True, check=False,
-    )  # fmt: skip
+    env = {"PYTHONPATH": str(ROOT), "PATH": "", **ONLY_XDIST}
+    return subprocess.run(command, cwd=folder, env=env, text=True, capture_output=True, check=False)
 
 
 def hiccups(count: int) -> str:
@@ -54,6 +54,7 @@ def test_hiccups_of_a_file_are_forgiven_and_told(tmp_path: Path) -> None:
     assert "a hiccup" in done.stdout
 
 
+@pytest.mark.long
 def test_a_fixture_that_fails_is_a_hiccup_too(tmp_path: Path) -> None:
     tests = "import pytest\n@pytest.fixture\n" + FAILS_ONCE.format(name="world").strip().replace(
         "import pathlib\n", ""
@@ -66,12 +67,15 @@ def test_a_fixture_that_fails_is_a_hiccup_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tests", "options"),
     [
-        (FAILS.format(name="test_services"), BESIDE),
-        (hiccups(1) + FAILS.format(name="test_services"), BESIDE),
-        (hiccups(1), ()),
-        ({f"file_{n}": hiccups(1) for n in range(FORGIVEN_MAX + 1)}, BESIDE),
+        pytest.param(
+            FAILS.format(name="test_services"), BESIDE, id="a fault", marks=pytest.mark.long
+        ),
+        pytest.param(hiccups(1) + FAILS.format(name="test_services"), BESIDE, id="one of two"),
+        pytest.param(hiccups(1), (), id="alone"),
+        pytest.param(
+            {f"file_{n}": hiccups(1) for n in range(FORGIVEN_MAX + 1)}, BESIDE, id="too many"
+        ),
     ],
-    ids=["a fault", "one of two", "alone", "too many"],
 )
 def test_all_else_fails(
     tmp_path: Path, tests: str | dict[str, str], options: tuple[str, ...]

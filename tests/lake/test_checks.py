@@ -17,6 +17,7 @@ from edgewake.cloud.lake.question import is_question
 from edgewake.cloud.lake.shape import quoted
 from edgewake.cloud.queries import advice
 from edgewake.protocol.errors import QueryError
+from tests.examples import examples
 
 
 def tables_of(db: duckdb.DuckDBPyConnection, sql: str) -> dict[str, int]:
@@ -140,7 +141,7 @@ def selects(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.recursive(names().map(lambda name: f"SELECT 1 FROM {name}"), selects, max_leaves=6))
 def test_what_passes_reads_the_streams_that_it_names_and_nothing_else(sql: str) -> None:
     """The engine says itself what a text reads, as its binder sees WITH; no name of its own or of a

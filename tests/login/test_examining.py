@@ -115,6 +115,7 @@ def test_a_provider_that_calls_itself_otherwise_or_is_away_is_found(
         assert str(port) in away[name]["detail"]
 
 
+@pytest.mark.long
 def test_what_lies_on_this_machine_is_looked_at(doctor: Doctor, tmp_path: Path) -> None:
     def broken(values: dict[str, Any]) -> None:
         key = tmp_path / "short.key"
@@ -139,6 +140,7 @@ def test_a_file_without_a_login_is_no_matter(doctor: Doctor) -> None:
     assert doctor(lambda values: values.pop("login")) == {}
 
 
+@pytest.mark.long
 def test_operations_may_have_roles_of_their_own_and_those_of_rights(doctor: Doctor) -> None:
     role = {"grants": [{"streams": ["*"]}]}
 

@@ -154,6 +154,7 @@ async def test_a_person_logs_in_once_and_is_known_at_access_push_and_operations(
         assert status == 422, refused
 
 
+@pytest.mark.long
 async def test_a_person_with_grants_is_shown_what_they_name_on_the_pages_of_operations(
     browser: Browser, login_world: World
 ) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,12 +27,21 @@ from edgewake.protocol.frames.record import (
     origin,
 )
 from tests.ops.builders import frame
+from tests.ops.service import Ops, running
+from tests.services import Kafka
 
 _numbers = itertools.count(1)
 T0 = time.time_ns() // 1_000_000 - 3_600_000
 """An hour ago. The Kafka is shared, and bridges accept nothing while records on `ew.up` wait for
 half of their retention."""
 """When what is written here happens."""
+
+
+@pytest.fixture(scope="package")
+def ops(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ops]:
+    """A server that is configured by nothing, for the files that start none of their own."""
+    with running(kafka.bootstrap, tmp_path_factory.mktemp("ops")) as service:
+        yield service
 
 
 @pytest.fixture

@@ -496,6 +496,7 @@ def test_the_live_tail_tells_what_happens(
     assert json.loads(line.removeprefix("data:"))["kind"] == "dead_letter"
 
 
+@pytest.mark.long
 def test_the_live_tail_ends_with_its_key_and_others_go_on(kafka: Kafka, tmp_path: Path) -> None:
     """It went on for more than half a minute."""
     stays, goes = "s" * 32, "g" * 32

@@ -22,6 +22,7 @@ from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.frame import Frame, encode
 from edgewake.protocol.frames.record import Mode
 from edgewake.protocol.frames.stream import FieldInfo, Stream
+from edgewake.protocol.ops.device import DeviceSeen
 from tests.chromium import (
     LOOKS,
     accessibility_faults,
@@ -67,6 +68,10 @@ async def page(context: BrowserContext, system: Alerts) -> AsyncIterator[Page]:
 
 def value_card(stream: str, **more: Any) -> dict[str, Any]:
     return {"kind": "value", "source": stream, "field": "temperature", "w": 3, "h": 2, **more}
+
+
+def card_of(kind: str, w: int, h: int, **more: Any) -> dict[str, Any]:
+    return {"kind": kind, "w": w, "h": h, **more}
 
 
 def send(system: Alerts, stream: str, heats: Mapping[str, float]) -> None:
@@ -329,6 +334,63 @@ async def test_several_devices_and_fields_stand_in_one_chart_each_in_its_colour(
     ]  # fmt: skip
     await page.evaluate("(to) => (location.hash = to)", f"#/boards/{name}?range=1h")
     await expect(page.get_by_role("img", name=re.compile("^heat"))).to_have_count(3)
+
+
+async def test_what_a_card_does_not_show_at_once_is_said(
+    page: Page, system: Alerts, unique: Callable[[str], str]
+):
+    name, stream = unique("b"), unique("s")
+    send(system, stream, {unique("a_long_name_of_an_oven"): 21.5})
+    text = card_of("text", 3, 1, text="\n".join(f"line {n}" for n in range(20)), title="Rules")
+    table = card_of("table", 2, 3, y=1, source=stream, title="Ovens")
+    short = card_of("text", 3, 2, x=4, text="short", title="Short")
+    system.ask("PUT", f"/v1/boards/{name}", {"cards": [text, table, short]})
+    await page.evaluate("(to) => (location.hash = to)", f"#/boards/{name}")
+    rules = page.get_by_role("region", name="Rules")
+    await expect(rules).to_have_attribute("data-more", "below")
+    said = "(one) => getComputedStyle(one, '::after').content"
+    assert "more" in await rules.evaluate(said)
+    shadow = "(one) => getComputedStyle(one).boxShadow"
+    ovens = page.get_by_role("region", name="Ovens")
+    await expect(ovens).to_have_attribute("data-more", re.compile("right"))
+    assert "inset" in await ovens.evaluate(shadow)
+    await rules.evaluate("(one) => one.scrollTo(0, one.scrollHeight)")
+    await expect(rules).to_have_attribute("data-more", "above")
+    assert "more" not in await rules.evaluate(said)
+    of_short = page.get_by_role("region", name="Short")
+    assert "inset" not in await of_short.evaluate(shadow)
+    assert await accessibility_faults(page) == []
+
+
+async def test_the_form_of_a_card_offers_what_suits_the_field_and_the_devices_of_the_stream(
+    page: Page, system: Alerts, unique: Callable[[str], str]
+):
+    name, stream, oven, other = unique("b"), unique("s"), unique("oven"), unique("other")
+    send(system, stream, {oven: 20.0})
+    for device, streams in ((oven, {stream: 1}), (other, {"elsewhere": 1})):
+        now = time.time_ns() // 1_000_000
+        seen = DeviceSeen(device=device, last_seen=now, skew_ms=0, records=1, streams=streams)
+        system.put(topics.DEVICES, f"{device}|seen", seen.to_json())
+        found = f"/v1/devices/{device}"
+        wait_until(lambda found=found: system.ops.client.get(found).is_success, "it is known")
+    await page.evaluate("(to) => (location.hash = to)", f"#/boards/{name}?edit=1")
+    form = page.get_by_role("form", name="Add a card")
+    await form.get_by_label("Stream or query").select_option(stream)
+    kind, field = form.get_by_label("Kind of card"), form.get_by_label("Field", exact=True)
+    await field.select_option("mode")
+    await expect(kind).to_have_value("state")
+    await expect(kind.locator("optgroup").first).to_have_attribute("label", "suits mode")
+    await field.select_option("heat")
+    await expect(kind).to_have_value("value")
+    await kind.select_option("Chart")
+    await field.select_option("heat")
+    await expect(kind).to_have_value("chart")
+    offered = form.locator("#devices-of-card option")
+    await expect(offered).to_have_count(1)
+    await expect(offered).to_have_attribute("value", oven)
+    await form.get_by_label("device", exact=True).fill(f"{other}, {oven[:-1]}")
+    await expect(offered).to_have_attribute("value", f"{other}, {oven}")
+    assert await accessibility_faults(page) == []
 
 
 async def test_who_saves_over_another_is_told_and_loses_nothing(

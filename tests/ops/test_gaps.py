@@ -12,17 +12,10 @@ from tests.chromium import accessibility_faults, chromium, open_page
 from tests.commands.test_status import run
 from tests.feeds import Feed
 from tests.ops.conftest import Writer
-from tests.ops.service import Ops, running
+from tests.ops.service import Ops
 from tests.ops.test_app import declare, eventually
-from tests.services import Kafka
 
 pytestmark = [pytest.mark.services, pytest.mark.asyncio(loop_scope="session")]
-
-
-@pytest.fixture(scope="module")
-def ops(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ops]:
-    with running(kafka.bootstrap, tmp_path_factory.mktemp("gaps")) as service:
-        yield service
 
 
 @pytest.fixture
@@ -76,5 +69,5 @@ async def test_gaps_are_looked_for_on_the_page_of_a_stream(ops: Ops, feed: Feed)
         await page.evaluate("(to) => (location.hash = to)", f"#/streams/{feed.name}")
         await page.get_by_role("button", name="Look for gaps").click()
         await expect(page.get_by_role("region", name="Gaps")).to_contain_text("quota")
-        await expect(page.get_by_text("1 gap in its newest")).to_be_visible()
+        await expect(page.get_by_text("1 gap in the newest")).to_be_visible()
         assert await accessibility_faults(page) == []

@@ -9,7 +9,7 @@ selector is a path in its items, a number being a place in a list.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -22,17 +22,11 @@ from tests.deploy.test_grafana import DASHBOARDS
 from tests.feeds import Feed
 from tests.ops.conftest import Writer
 from tests.ops.routes.test_summaries import HOUR, minutes
-from tests.ops.service import Ops, running
+from tests.ops.service import Ops
 from tests.ops.test_app import declare
-from tests.services import Kafka, wait_until
+from tests.services import wait_until
 
 TARGETS = [panel["targets"][0] for panel in DASHBOARDS["stream"]["panels"]]
-
-
-@pytest.fixture(scope="module")
-def ops(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ops]:
-    with running(kafka.bootstrap, tmp_path_factory.mktemp("grafana")) as service:
-        yield service
 
 
 def ask(ops: Ops, target: dict[str, Any], variables: dict[str, str]) -> httpx.Response:

@@ -5,7 +5,7 @@ terminal, on the page.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from playwright.async_api import expect
@@ -15,16 +15,10 @@ from edgewake.protocol.ops.device import DeviceSeen
 from tests.chromium import accessibility_faults, chromium, open_page
 from tests.commands.test_status import run
 from tests.ops.conftest import Writer
-from tests.ops.service import Ops, running
-from tests.services import Kafka, wait_until
+from tests.ops.service import Ops
+from tests.services import wait_until
 
 pytestmark = [pytest.mark.services, pytest.mark.asyncio(loop_scope="session")]
-
-
-@pytest.fixture(scope="module")
-def ops(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ops]:
-    with running(kafka.bootstrap, tmp_path_factory.mktemp("notes")) as service:
-        yield service
 
 
 def heard(ops: Ops, writer: Writer, device: str) -> None:

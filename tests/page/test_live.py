@@ -98,6 +98,25 @@ async def test_a_query_shows_the_units_of_the_fields_whose_values_its_columns_ha
     assert live.complaints == []
 
 
+async def test_a_query_without_groups_says_of_which_window_each_row_is(live: Visit, writer: Writer):
+    writer.register("each_total", "each_room")
+    writer.runs("each_total", "each_climate")
+    writer.runs("each_room", "each_climate", keys=("room", "by"))
+    now = time.time_ns() // 1_000_000 // 10_000 * 10_000
+    for back in (30_000, 20_000, 10_000):
+        begin = now - back - 10_000
+        writer.result("each_total", begin, begin + 10_000, n=back, m=1)
+        writer.result("each_room", begin, begin + 10_000, room="kitchen", by="me", n=back)
+    total = live.page.get_by_role("article", name="Query each_total")
+    await expect(total.locator("thead th")).to_have_text(["window to", "n", "m"])
+    await expect(total.locator("tbody tr")).to_have_count(3)
+    room = live.page.get_by_role("article", name="Query each_room")
+    await expect(room.locator("thead th")).to_have_text(["room", "by", "n"])
+    await expect(room.locator("tbody tr")).to_have_count(1)
+    await expect(room).to_contain_text("10\u2009000")
+    assert live.complaints == []
+
+
 async def test_a_stream_opens_with_charts_devices_and_events_and_its_link_can_be_sent(
     live: Visit, writer: Writer
 ):
@@ -231,7 +250,9 @@ async def test_what_came_before_is_asked_for_until_the_server_answers(live: Visi
     await expect(card.locator(".figure")).to_have_text("19.5")
 
 
-@pytest.mark.parametrize("status", [404, 409, 422, 503])
+@pytest.mark.parametrize(
+    "status", [*(pytest.param(one, marks=pytest.mark.long) for one in (404, 409, 422)), 503]
+)
 async def test_a_list_that_is_refused_says_why_until_it_is_there(live: Visit, status: int) -> None:
     page, detail = live.page, f"no list <b>{status}</b>"
 

@@ -233,3 +233,70 @@ async def test_whole_numbers_of_a_table_stand_in_full_however_long(page: Page) -
     )
     whole = "1 796 000 123".replace(" ", "\u2009")
     assert said == [whole, "12.35", "5.00e+9", "1.00e+300", "53.2", "53.20000"]
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "said"),
+    [
+        ("speed_kmh", "km/h", "speed"),
+        ("battery_percent", "%", "battery"),
+        ("heading_deg", "°", "heading"),
+        ("net_sent_bytes_s", "B/s", "net sent"),
+        ("memory_used_mib", "MiB", "memory used"),
+        ("room_temperature", "°C", "room temperature"),
+        ("km", "km", "km"),
+        ("phase_a", "A", "phase a"),
+        ("speed_kmh", "", "speed kmh"),
+    ],
+)
+async def test_a_field_is_called_without_the_unit_that_stands_beside_it(
+    page: Page, name: str, unit: str, said: str
+):
+    script = (
+        "async (asked) => (await import('/page/live/format.js').then(({ called }) => "
+        "called(...asked)))"
+    )
+    assert await page.evaluate(script, [name, unit]) == said
+
+
+@pytest.mark.parametrize(
+    ("number", "unit", "said"),
+    [
+        (17_020_857, "B/s", (16.232, "MB/s")),
+        (3_482, "MiB", (3.4, "GiB")),
+        (512, "B", (512, "B")),
+        (-2_048, "B", (-2, "KB")),
+        (5_000, "km", (5_000, "km")),
+        (5_000, "", (5_000, "")),
+    ],
+)
+async def test_a_size_has_the_unit_that_suits_it(
+    page: Page, number: float, unit: str, said: tuple[float, str]
+):
+    script = """async ([number, unit]) => {
+      const { sizedUnit } = await import("/page/live/format.js");
+      const sized = sizedUnit(number, unit);
+      return [number / sized.by, sized.unit];
+    }"""
+    size, shown = await page.evaluate(script, [number, unit])
+    assert (size, shown) == (pytest.approx(said[0], rel=0.001), said[1])
+
+
+@pytest.mark.parametrize(
+    ("numbers", "step", "said"),
+    [
+        ([0, 20_000_000], 20_000_000, ["0", "20\u2009M"]),
+        ([100_000, 150_000], 50_000, ["100\u2009k", "150\u2009k"]),
+        ([77_250, 77_250.5], 0.5, ["77\u2009250.0", "77\u2009250.5"]),
+        ([74.085, 74.09], 0.005, ["74.085", "74.090"]),
+        ([0, 25, 1_025], 25, ["0", "25", "1\u2009025"]),
+    ],
+)
+async def test_two_numbers_beside_an_axis_never_look_alike(
+    page: Page, numbers: list[float], step: float, said: list[str]
+):
+    script = (
+        "async ([numbers, step]) => (await import('/page/live/format.js').then(({ short }) => "
+        "numbers.map((one) => short(one, step))))"
+    )
+    assert await page.evaluate(script, [numbers, step]) == said

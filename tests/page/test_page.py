@@ -14,7 +14,7 @@ from playwright.async_api import Browser, expect
 
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.queries.registry import built_in
-from tests.chromium import open_page
+from tests.chromium import LOOKS, accessibility_faults, open_page
 from tests.page.conftest import Visit
 from tests.page.world import AccessServer, Town, Writer
 from tests.services import wait_until
@@ -59,6 +59,7 @@ async def test_vehicles_machine_and_parts_appear(visit: Visit, writer: Writer):
         await expect(visit.page.locator("#connection")).to_have_attribute("data-state", "live")
 
 
+@pytest.mark.long
 async def test_a_page_opened_on_a_quiet_system_shows_what_there_was(
     browser: Browser, page_kafka: KafkaConfig, writer: Writer, tmp_path: Path
 ) -> None:
@@ -105,8 +106,10 @@ async def test_nothing_is_asked_of_another_origin(
 
 @pytest.mark.parametrize(
     "end",
-    [lambda server: server.process.stop(), lambda server: server.process.kill()],
-    ids=["SIGTERM", "kill -9"],
+    [
+        pytest.param(lambda server: server.process.stop(), id="SIGTERM", marks=pytest.mark.long),
+        pytest.param(lambda server: server.process.kill(), id="kill -9"),
+    ],
 )
 async def test_goes_on_without_gap_or_repeat_when_the_server_restarts(
     visit: Visit,
@@ -238,6 +241,18 @@ async def test_a_phone_needs_no_sideways_scrolling(visit: Visit, writer: Writer)
     )
     assert boxes["#pick"]["top"] >= boxes["#tiles"]["bottom"], "the choice lies on the tiles"
     assert boxes["#delay-95"]["right"] <= boxes["header dl"]["right"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
+async def test_the_town_has_no_accessibility_fault(
+    visit: Visit, writer: Writer, width: int, theme: str
+):
+    await visit.page.set_viewport_size({"width": width, "height": 900})
+    await visit.page.evaluate("(theme) => (document.documentElement.dataset.theme = theme)", theme)
+    with Town(writer, "axe"):
+        await visit.until("(stats) => stats.shown.vehicles >= 3 && stats.shown.points >= 3")
+        assert await accessibility_faults(visit.page) == []
 
 
 async def test_a_keyboard_reaches_a_vehicle_and_comes_back(visit: Visit, writer: Writer):

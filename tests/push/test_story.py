@@ -209,6 +209,7 @@ async def slept(directory: Path, words: list[str], *servers: Service) -> asyncio
         )
 
 
+@pytest.mark.long
 async def test_the_command_of_the_page_reads_sleeps_and_goes_on_with_the_same_lease(
     access: Service, push: Service, stream: Readings, tmp_path: Path
 ) -> None:
@@ -320,6 +321,7 @@ async def test_a_proxy_that_is_killed_during_its_call_repeats_it_with_the_same_i
         await wake_up(push, lease)
 
 
+@pytest.mark.long
 async def test_without_the_durable_lease_nobody_is_woken_after_the_kill(
     access: Service, push: Service, stream: Readings, kafka_config: KafkaConfig
 ) -> None:

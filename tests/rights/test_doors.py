@@ -288,7 +288,13 @@ async def test_a_filter_tells_nothing_by_its_warnings(rights_world: World) -> No
                     break
 
 
-@pytest.mark.parametrize("door", ["a page", "several", "latest", "sync"])
+@pytest.mark.parametrize(
+    "door",
+    [
+        "a page",
+        *(pytest.param(one, marks=pytest.mark.long) for one in ("several", "latest", "sync")),
+    ],
+)
 async def test_it_takes_as_long(rights_world: World, door: str) -> None:
     """What is forbidden is looked for as long as what is not there: both wait for a fresh look."""
     path = NAMED_PATHS[door]
@@ -479,7 +485,10 @@ async def test_what_is_open_ends_when_the_right_does(rights_world: World, why: s
             world.file("readers.keys", KEYS)
 
 
-@pytest.mark.parametrize("who", ["bearer", "cookie", "ticket"])
+@pytest.mark.parametrize(
+    "who",
+    [*(pytest.param(one, marks=pytest.mark.long) for one in ("bearer", "cookie")), "ticket"],
+)
 async def test_all_that_is_open_ends_with_its_token_however_that_was_shown(
     rights_world: World, names: Names, who: str
 ) -> None:

@@ -276,6 +276,7 @@ async def test_a_restart_under_the_same_name_ends_the_dead_ones_transaction_at_o
     assert await sequenced(here, "fast", "fast-1", 20_000) == list(range(1, 20_001))
 
 
+@pytest.mark.long
 async def test_two_sequencers_share_the_partitions_and_one_takes_over_from_the_other(
     here: World,
 ) -> None:
@@ -316,6 +317,7 @@ async def test_a_second_process_of_the_same_name_ends_the_first(here: World) -> 
     assert second.is_running()
 
 
+@pytest.mark.long
 async def test_kafka_killed_and_restarted_the_sequencer_goes_on(
     here: World, own_kafka: Kafka
 ) -> None:

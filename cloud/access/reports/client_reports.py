@@ -9,7 +9,6 @@ no stream: nothing is queued, and the next report says all.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import heapq
 import logging
 import re
@@ -24,7 +23,7 @@ from edgewake.cloud.access.reports.connecting import connected
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
-from edgewake.protocol.clock import Clock
+from edgewake.protocol.clock import Clock, sleep_or
 from edgewake.protocol.ops.open_client import (
     CLIENTS_TOLD_MAX,
     FILTER_CHARS_MAX,
@@ -94,10 +93,8 @@ class ClientReports:
         """One report, and the wait for the next."""
         self._is_due.clear()  # before: who is ended while it is made may be in it still
         self._send(producer, await self._report())
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(REPORT_EVERY_S):
-                await self._is_due.wait()
-                await self._clock.sleep(0)  # who was ended leaves first
+        await sleep_or(self._clock, REPORT_EVERY_S, self._is_due)
+        await self._clock.sleep(0)  # who was ended leaves first
 
     async def _report(self) -> ServerClients:
         found: list[tuple[Member, Entry, Seen]] = []

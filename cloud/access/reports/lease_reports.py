@@ -8,7 +8,6 @@ makes no producer.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from dataclasses import dataclass
 from typing import Final
@@ -19,7 +18,7 @@ from edgewake.cloud.access.reports.connecting import connected
 from edgewake.cloud.kafka import topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol import topics
-from edgewake.protocol.clock import Clock
+from edgewake.protocol.clock import Clock, sleep_or
 from edgewake.protocol.leases import lease_read, lease_record
 from edgewake.protocol.leases.lease_read import REPEAT_S, LeaseRead
 
@@ -82,9 +81,7 @@ class LeaseReports:
             while True:
                 self._news.clear()
                 self._report(producer)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_S):
-                        await self._news.wait()
+                await sleep_or(self._clock, LOOK_S, self._news)
         finally:
             await asyncio.to_thread(producer.flush, 1.0)
 

@@ -12,9 +12,8 @@ from typing import Final
 from confluent_kafka import Producer
 
 from edgewake.cloud.analysis.results.withheld import PLACE
-from edgewake.cloud.kafka.clients import ONCE_WAIT_MS
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.kafka.table_reader import TableReader
+from edgewake.cloud.kafka.table_reader import read_once
 from edgewake.cloud.queries.query import Registered
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
@@ -43,11 +42,7 @@ def kept_rows(config: KafkaConfig, place: str = "") -> dict[str, bytes]:
         if value is not None and key.startswith(start):
             rows[key] = value
 
-    reader = TableReader(config, "analysis-windows", {topics.WINDOWS: keep}, wait_ms=ONCE_WAIT_MS)
-    try:
-        reader.read_all()
-    finally:
-        reader.close()
+    read_once(config, "analysis-windows", {topics.WINDOWS: keep})
     return rows
 
 

@@ -197,7 +197,11 @@ class Lane:
             traces=None if tracer is None
             else BatchTraces(tracer, self.name, log_reader, self.clock),
         )  # fmt: skip
-        silence = Silence(job, self.clock, self._plan, time, emission)
+        silence = Silence(
+            job, self.clock, self._plan, time, emission,
+            idle_s=config.idle_s,
+            rests=lambda: self._schedule.rest_s(self.clock.now_ms()) > 0,
+        )  # fmt: skip
         query = self._plan.start(changed, self.name, self.checkpoint, self._process)
         self._running = _Running(query, emission, batches, silence)
         self._started.set()
@@ -260,7 +264,7 @@ class Lane:
 
     def _is_news(self, running: _Running) -> bool:
         if running.emission.has_said_running:
-            return running.silence.waits(self.silent_s()) != running.emission.said
+            return running.silence.has_news(self.silent_s())
         return self.finished > 0 or running.query.status["message"] in _WAITS
 
     def advance_in_silence(self) -> None:

@@ -49,7 +49,7 @@ class LaneTime:
         partitions: int,
         upstream: Upstream,
     ) -> None:
-        self._idle_s, self._sources, self._upstream = config.idle_s, sources, upstream
+        self._sources, self._upstream = sources, upstream
         self._event_time = EventTime(partitions, int(config.event_time_wait_s * 1000))
         self.tops = dict(record.tops)
         """Partition → latest event time of its readings, ms."""
@@ -107,8 +107,8 @@ class LaneTime:
         """Note that everything was read and event time has advanced without it."""
         self._waits_for = ""
 
-    def waits(self, record: LaneRecord, silent_s: float, now_ms: int) -> lane_progress.Waits:
-        """The reason why event time waits, for people.
+    def waits(self, record: LaneRecord, now_ms: int, silence: str = "") -> lane_progress.Waits:
+        """The reason why event time waits, for people; `silence` where there is no other.
 
         A lane that reads what came before it began waits for records and moves on: it stands where
         its event time has been the same for STANDS_S.
@@ -122,4 +122,4 @@ class LaneTime:
             is_long = now_ms - stood[1] >= STANDS_S * 1000
             return lane_progress.Waits(self._waits_for, stands=is_long)
         self._stood_at = None
-        return lane_progress.Waits(waits_for.silence(silent_s, self._idle_s) if record.tops else "")
+        return lane_progress.Waits(silence if record.tops else "")

@@ -201,7 +201,7 @@ class MicroBatches:
     def _progress(
         self, after: LaneRecord, rate: float, left: Mapping[int, int] | None
     ) -> list[emit.Output]:
-        waits = self._time.waits(after, self.silent_s(), self._clock.now_ms())
+        waits = self._time.waits(after, self._clock.now_ms())
         left = self._plan.left(after.offsets) if left is None else left
         return self._emission.progress(after, waits, rate=rate, left=left)
 

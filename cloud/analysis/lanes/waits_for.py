@@ -5,12 +5,13 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 SILENT_S: Final = 10.0
 """Seconds without a reading after which this is reported: windows stay open until `idle_s` of
 analysis.toml, as more readings may come."""
+UNKNOWN: Final = "event time waits: Kafka does not report which records are unread"
 
 
 def unread(behind: Collection[int], *, is_known: bool, is_late: bool = False) -> str:
@@ -22,15 +23,25 @@ def unread(behind: Collection[int], *, is_known: bool, is_late: bool = False) ->
     if not behind:
         return "event time waits for more readings from the same past time" if is_late else ""
     if not is_known:
-        return "event time waits: Kafka does not report which records are unread"
+        return UNKNOWN
     return (
         f"event time waits for unread records in {len(behind)} "
         f"partition{'' if len(behind) == 1 else 's'}"
     )
 
 
-def silence(silent_s: float, idle_s: float) -> str:
-    """A sentence on a stream that has been silent for this long; empty while that is short."""
+def silence(
+    silent_s: float, idle_s: float, left: Mapping[int, int] | None, *, is_final: bool
+) -> str:
+    """A sentence on a stream of which nothing was read for this long; empty while that is short.
+
+    `left`: partition → unread records, None where Kafka does not say; with some the stream is not
+    silent, for they wait for the next batch. `is_final`: are its last windows?
+    """
     if silent_s < min(SILENT_S, idle_s):
         return ""
-    return "no readings arrive" + ("" if silent_s < idle_s else ": its last windows are final")
+    if left is None:
+        return UNKNOWN
+    if any(left.values()):
+        return ""
+    return "no readings arrive" + (": its last windows are final" if is_final else "")

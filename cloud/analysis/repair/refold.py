@@ -201,6 +201,8 @@ def refolded(
             yield job.near(read, reads_from(query, span.first), reads_to(query, span.stop))
 
     steps = sum(1 for _ in ranges(sources.flat(span.start), sources.flat(span.end), FRAMES_AT_ONCE))
+    # To know the oldest of each range the log is read twice. One range alone has none after it,
+    # whose readings could be late.
     earliest = (
         [oldest(one) for one in frames()]
         if steps > 1 and not query.window.is_sequence

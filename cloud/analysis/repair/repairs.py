@@ -159,6 +159,7 @@ class Repairs:
         for repair in open_ones:
             standing = standings.get(repair.query)
             what = step(repair, registered_at.get(repair.query), standing)
+            # One that waits, for something or for its next try, holds up none of those behind it.
             is_said = isinstance(what, Wait) and what.detail == repair.detail
             if is_said or self._clock.monotonic_s() < self._not_before_s.get(repair.id, 0.0):
                 continue
@@ -242,7 +243,7 @@ class Repairs:
     def _on_fault(self, repair: Repair, error: Exception) -> None:
         """Wait for services that are away; try readings that cannot be computed TRIES_MAX times."""
         self._not_before_s[repair.id] = self._clock.monotonic_s() + AGAIN_S
-        if self._transactions is not None:
+        if self._transactions is not None:  # after an error its producer is of no use any more
             self._transactions.close()
             self._transactions = None
         cause, fault = cause_of(error), fault_of(error)

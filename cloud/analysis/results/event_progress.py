@@ -88,10 +88,21 @@ def progress_in_silence(
     latest = max(tops.values(), default=before)
     if latest is None:
         return None
+    end = last_end(latest, queries)
+    if end is None:
+        end = latest if before is None else before
+    reached = min(latest + silent_ms, end)
+    return reached if before is None else max(before, reached)
+
+
+def last_end(latest: int, queries: Iterable[Query]) -> int | None:
+    """Event time in ms at which the last windows with readings up to `latest` are final.
+
+    None where no query has a window that ends.
+    """
     ends = (
         query.window.latest(latest)[1] + query.lateness_ms
         for query in queries
         if query.window.waits
     )
-    reached = min(latest + silent_ms, max(ends, default=latest if before is None else before))
-    return reached if before is None else max(before, reached)
+    return max(ends, default=None)

@@ -78,6 +78,8 @@ def _results_of(
     if query.shed is not None:  # the rows of what was left out are no results (shed_report)
         rows = rows.filter(pc.greater_equal(rows["part"], 0))
     if before is not None:
+        # Spark keeps the state of a window for up to SPARK_STEP_MS longer (event_progress.py), so a
+        # reading that came too late still changes rows of closed ones.
         rows = rows.filter(pc.greater(rows["window_end"], before))
     if TEXT in rows.column_names and not rows[TEXT].null_count:
         yield from _with_ends(registered, rows, batch)

@@ -21,7 +21,7 @@ from edgewake.cloud.kafka import clients
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.metadata import partition_count
 from edgewake.cloud.kafka.offsets import watermarks
-from edgewake.cloud.kafka.table_reader import TableReader
+from edgewake.cloud.kafka.table_reader import read_once
 from edgewake.cloud.traces.tracer import Carried
 from edgewake.protocol import topics
 from edgewake.protocol.errors import LocalError, Unavailable
@@ -172,13 +172,7 @@ def lane_rows(config: KafkaConfig, is_wanted: Callable[[str], bool]) -> dict[str
         elif is_wanted(name):
             found[name] = value
 
-    reader = TableReader(
-        config, "analysis-lanes", {topics.LANES: keep}, wait_ms=clients.ONCE_WAIT_MS
-    )
-    try:
-        reader.read_all()
-    finally:
-        reader.close()
+    read_once(config, "analysis-lanes", {topics.LANES: keep})
     return found
 
 

@@ -97,12 +97,7 @@ def start_session(
     jars = [*jars_in(jars_dir), str(java_classes.jar_of(classes_dir, jars_dir))]
     # It tells of every connection, and of a JVM that we ended ourselves.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    # The JVM is ended with a kill: what it unpacked there it never removes itself.
-    shutil.rmtree(work_dir, ignore_errors=True)
-    temporary = work_dir / "tmp"
-    temporary.mkdir(parents=True)
-    log4j = work_dir / "log4j2.properties"
-    log4j.write_text(_LOG4J)
+    jvm = _made_ready(work_dir)
     os.environ.setdefault("MALLOC_ARENA_MAX", _MALLOC_ARENAS)  # the JVM inherits it
     builder = SparkSession.builder.appName("edgewake").master(master)
     settings = SETTINGS | {
@@ -111,13 +106,7 @@ def start_session(
         "spark.driver.host": "127.0.0.1" if is_local(master) else _own_host(),
         "spark.executor.extraJavaOptions": _EXECUTOR_JVM,
         "spark.driver.extraJavaOptions": " ".join(
-            (
-                _collector(driver_memory),
-                *_JVM,
-                *jvm_options,
-                f'"-Djava.io.tmpdir={temporary}"',
-                f"-Dlog4j2.configurationFile={log4j.as_uri()}",
-            )
+            (_collector(driver_memory), *_JVM, *jvm_options, *jvm)
         ),
         "spark.local.dir": str(work_dir),
         "spark.sql.warehouse.dir": str(work_dir / "warehouse"),
@@ -147,6 +136,20 @@ def start_session(
     _write_plain_files(session)
     _drop_defaults(session)
     return session
+
+
+def _made_ready(work_dir: Path) -> list[str]:
+    """Empty Spark's folder and put there what the JVM needs; its options that say where."""
+    # The JVM is ended with a kill: what it unpacked there it never removes itself.
+    shutil.rmtree(work_dir, ignore_errors=True)
+    temporary = work_dir / "tmp"
+    temporary.mkdir(parents=True)
+    log4j = work_dir / "log4j2.properties"
+    log4j.write_text(_LOG4J)
+    return [
+        f'"-Djava.io.tmpdir={temporary}"',
+        f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+    ]
 
 
 def jars_in(jars_dir: Path) -> list[str]:

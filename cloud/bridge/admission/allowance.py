@@ -198,6 +198,7 @@ class Account:
 
     def wait_s(self, now_s: float) -> float:
         """Seconds until its next message may pass; 0: now."""
+        # Shares are refilled only where one is used up: nearly all messages find some of each.
         has_all = self.messages > 0 and self.bytes > 0 and self.busy_s > 0
         own_s = 0.0 if has_all else self._debt_s(now_s)
         if self.gateway is None:
@@ -222,9 +223,10 @@ class Account:
         self.messages -= 1
         self.bytes -= size
         if busy_s:
-            dear_s = busy_s - USUAL_S - USUAL_S_PER_BYTE * size
-            if dear_s > 0:
-                self.busy_s -= dear_s
+            # Only what is more than usual: `messages` and `bytes` bound what usual ones take.
+            extra_s = busy_s - USUAL_S - USUAL_S_PER_BYTE * size
+            if extra_s > 0:
+                self.busy_s -= extra_s
         if self.gateway is not None:
             self.gateway.pay(size, busy_s)
 

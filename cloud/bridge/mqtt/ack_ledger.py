@@ -195,6 +195,8 @@ class AckLedger:
         The broker sends unacknowledged messages again, if it kept the session.
         """
         carried = {one.packet_id: one for one in self._in_order if one.packet_id is not None}
+        # With those of the connection before it: that may have been lost before the broker had sent
+        # them again.
         self._carried = {**self._carried, **carried} if session_present else {}
         self._in_order.clear()
 

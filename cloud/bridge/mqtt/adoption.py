@@ -20,6 +20,7 @@ import mqtt5
 
 from edgewake.cloud.bridge.config import MqttConfig
 from edgewake.cloud.bridge.mqtt.ack_ledger import AckLedger
+from edgewake.cloud.bridge.mqtt.all_sent import AllSent
 from edgewake.cloud.bridge.mqtt.mqtt_connection import KEEPALIVE_S, SESSION_EXPIRY_S, Connection
 from edgewake.protocol.broker import password_of, tls_of
 from edgewake.protocol.clock import Clock
@@ -28,10 +29,8 @@ from edgewake.protocol.mqtt import Unreadable
 
 log = logging.getLogger("edgewake.bridge.adoption")
 
-LOOK_S: Final = 0.05
-"""Seconds between two questions to the broker whether it has more."""
-SILENT_S: Final = 10.0
-"""Seconds of a broker's silence after which an adoption is given up, and tried again later."""
+ALIVE_S: Final = KEEPALIVE_S / 4
+"""Seconds between two pings that keep the connection, while there is nothing else to ask."""
 
 
 class Ended(Enum):
@@ -119,39 +118,23 @@ class Adoption:
         self._on_message(packet)
 
     async def _emptied(self, connection: Connection) -> None:
-        """Wait until the broker answers a ping after all was acknowledged, with nothing before.
+        """Wait until all was acknowledged, and the broker has nothing more.
 
         A broker fills the window as soon as it is acknowledged, so what is queued would come before
-        the answer.
+        the answer to a ping.
         """
-        asked_at: tuple[int, int] | None = None
+        all_sent = AllSent(connection, self._clock)
         pinged_s = self._clock.monotonic_s()
         while True:
             if not self.is_handing_back and self._is_owner_back():
                 self._hand_back()
-            if connection.lost.done():
-                connection.lost.result()
             is_idle = connection.unsubscribed.done() and not len(self.ledger)
-            if asked_at is not None and connection.pongs >= asked_at[0]:
-                if is_idle and self.received == asked_at[1]:
-                    return
-                asked_at = None
-            now_s = self._clock.monotonic_s()
-            if (is_idle and asked_at is None) or now_s - pinged_s > KEEPALIVE_S / 4:
+            if all_sent.is_answered(self.received, may_ask=is_idle):
+                return
+            if self._clock.monotonic_s() - pinged_s > ALIVE_S:
                 connection.ping()
-                pinged_s = now_s
-                asked_at = (
-                    (connection.pings, self.received) if is_idle and asked_at is None else asked_at
-                )
-            self._check_silence(connection)
-            await self._clock.sleep(LOOK_S)
-
-    def _check_silence(self, connection: Connection) -> None:
-        now_s = self._clock.monotonic_s()
-        if self._paused or len(self.ledger):
-            connection.heard_s = now_s
-        elif now_s - connection.heard_s > SILENT_S:
-            raise TimeoutError(f"the broker is silent for {SILENT_S:.0f} s")
+                pinged_s = self._clock.monotonic_s()
+            await all_sent.look_later(is_paused=self._paused or len(self.ledger) > 0)
 
     def _connect_packet(self) -> bytes:
         return mqtt5.ConnectPacket(

@@ -22,6 +22,7 @@ import mqtt5
 from edgewake.cloud.bridge.admission.mapped import Mapper, Part
 from edgewake.cloud.bridge.config import MqttConfig
 from edgewake.cloud.bridge.metrics import BridgeMetrics
+from edgewake.cloud.bridge.mqtt.all_sent import AllSent
 from edgewake.cloud.bridge.mqtt.mqtt_connection import KEEPALIVE_S, Connection
 from edgewake.cloud.bridge.mqtt.mqtt_source import MqttSource
 from edgewake.protocol.backoff import Backoff
@@ -40,10 +41,6 @@ KEPT_BYTES_MAX: Final = 64 * 1024 * 1024
 QUIET_S: Final = 1.0
 """Seconds without a retained message after which there are no more, where the broker answers a ping
 meanwhile. Mosquitto sends them all before it answers; others send them on the side."""
-SILENT_S: Final = 10.0
-"""Seconds of a broker's silence after which this is given up, and tried again."""
-LOOK_S: Final = 0.05
-"""Seconds between two looks at whether all is there."""
 DUE_S: Final = 1.0
 """Seconds between two looks at whether it is due."""
 
@@ -154,24 +151,17 @@ class KeptWords:
 
     async def _all_heard(self, connection: Connection) -> None:
         """Wait until the broker has sent all, or a bound is reached."""
-        asked: tuple[int, int] | None = None
+        all_sent = AllSent(connection, self._clock)
         while not self._is_over:
-            if connection.lost.done():
-                connection.lost.result()
-            now_s = self._clock.monotonic_s()
-            connection.set_reading(not self._is_full())
-            if self._is_full():
-                connection.heard_s = now_s
-            elif now_s - connection.heard_s > SILENT_S:
-                raise TimeoutError(f"the broker is silent for {SILENT_S:.0f} s")
-            if connection.subscribed.done() and asked is None:
-                connection.ping()
-                asked = connection.pings, self._messages_left
-            elif asked is not None and connection.pongs >= asked[0]:
-                if asked[1] == self._messages_left and now_s - self._heard_s >= QUIET_S:
-                    return
-                asked = None
-            await self._clock.sleep(LOOK_S)
+            quiet_s = self._clock.monotonic_s() - self._heard_s
+            if (
+                all_sent.is_answered(self._messages_left, may_ask=connection.subscribed.done())
+                and quiet_s >= QUIET_S
+            ):
+                return
+            is_full = self._is_full()
+            connection.set_reading(not is_full)
+            await all_sent.look_later(is_paused=is_full)
         log.warning(
             "the broker keeps more of presence and announcements than is looked at (%d messages, "
             "%d bytes): of the rest is heard what is sent from now on",

@@ -115,6 +115,7 @@ class Memory:
         except (KeyError, TypeError) as error:
             raise ValueError(f"attributes of {device!r}: {error!r}") from error
         self._put(device, kept, len(value))
+        # Another bridge wrote it, and itself forgets in Kafka what that leaves no room for.
         self._make_room(device, writes=False)
 
     def keep(self, device: str, token: str, kind: str, values: Mapping[str, Any]) -> str:

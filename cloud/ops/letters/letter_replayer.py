@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from edgewake.cloud.kafka import clients, metadata, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.delivery_reports import DeliveryReports
-from edgewake.cloud.kafka.table_reader import TableReader
+from edgewake.cloud.kafka.table_reader import read_once
 from edgewake.cloud.ops.letters.letter_replay import REPLAYS_MAX, FirstKept, Replay, Replays
 from edgewake.protocol import topics
 from edgewake.protocol.clock import Clock
@@ -143,16 +143,9 @@ class LetterReplayer:
         writer = _Writer(self._config)
         clients.fence(writer.producer, KAFKA_S)
         self._replays = Replays()
-        table = TableReader(
-            self._config,
-            "ops-replays",
-            {topics.REPLAYS: self._replays.change},
-            wait_ms=clients.ONCE_WAIT_MS,
+        read_once(
+            self._config, "ops-replays", {topics.REPLAYS: self._replays.change}, idle_s=KAFKA_S
         )
-        try:
-            table.read_all(idle_s=KAFKA_S)
-        finally:
-            table.close()
         self._writer = writer
         return writer
 

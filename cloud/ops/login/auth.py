@@ -265,5 +265,7 @@ def _audit(scope: Scope, holder: Holder, status: int) -> None:
     }
     detail = scope["state"].get("audit")
     if detail:
-        facts["detail"] = str(detail)[:LOGGED_CHARS_MAX]
+        text = str(detail)
+        is_cut = len(text) > LOGGED_CHARS_MAX
+        facts["detail"] = f"{text[: LOGGED_CHARS_MAX - 1]}…" if is_cut else text
     log.info("%s %s by %s: %d", scope["method"], path, holder.name, status, extra=facts)

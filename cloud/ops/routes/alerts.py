@@ -23,6 +23,7 @@ from edgewake.cloud.ops.routes.shared import (
 )
 from edgewake.cloud.ops.services import alert_trial
 from edgewake.cloud.ops.services.alert_trial import Trial
+from edgewake.cloud.ops.tables.alerts import order, order_of_place, place
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol import topics
@@ -44,6 +45,8 @@ NOTES_SHOWN: Final = 50
 """Notes of a rule, the newest."""
 RAISED_MAX: Final = 500
 """Alerts in one answer, what fires first."""
+PLACE_CHARS_MAX: Final = 512
+"""Characters of a place in the list: a state, a time, and the names of a rule and a key."""
 RuleName = Annotated[str, Path(pattern=f"^{STREAM_PATTERN.pattern}$")]
 Version = Annotated[int | None, Query(ge=0, le=2**53)]
 
@@ -92,6 +95,8 @@ class RaisedAlerts(BaseModel):
     """Alerts of all rules, what fires first."""
 
     items: list[RaisedAlert]
+    next: str | None
+    """The `after` of the next page; null at the end."""
     total: int
 
 
@@ -169,12 +174,17 @@ def router(services: Services) -> APIRouter:
     async def raised(
         limit: Annotated[int, Query(ge=1, le=RAISED_MAX)] = PAGE_DEFAULT,
         state: State | None = None,
+        after: Annotated[str | None, Query(max_length=PLACE_CHARS_MAX)] = None,
     ) -> RaisedAlerts:
         """Alerts of all rules: what fires first, the newest before the older ones."""
-        found = [one for one in table.all() if state is None or one.state is state]
+        all_ = [one for one in table.all() if state is None or one.state is state]
+        left = all_ if after is None else _behind(all_, after)
         told = _told(table.notes.values())
-        items = [_raised(services, one, told) for one in found[:limit]]
-        return RaisedAlerts(items=items, total=len(found))
+        return RaisedAlerts(
+            items=[_raised(services, one, told) for one in left[:limit]],
+            next=place(left[limit - 1]) if len(left) > limit else None,
+            total=len(all_),
+        )
 
     @routes.post("/v1/alerts:check")
     async def check(body: RuleText, hours: Annotated[float, Query(gt=0, le=168)] = 1.0) -> Trial:
@@ -332,6 +342,16 @@ def _topic_of(services: Services, rule: Rule) -> str:
     if query is None:
         raise Problem(422, "rule", f"query: unknown query {rule.query!r}; register it first")
     return query.topic
+
+
+def _behind(alerts: list[Alert], after: str) -> list[Alert]:
+    """The alerts behind a place of an earlier answer. Raises Problem(422)."""
+    try:
+        begin = order_of_place(after)
+    except ValueError as error:
+        detail = "after: expected the `next` of an earlier answer"
+        raise Problem(422, "place", detail) from error
+    return [one for one in alerts if order(one) > begin]
 
 
 _Told: TypeAlias = Mapping[tuple[str, str], Mapping[str, Told]]

@@ -111,52 +111,78 @@ def look_at(
 
     `times_of`: what the agents of some devices say of times.
     """
-    values: Counter[str] = Counter()
-    odd: Counter[str] = Counter()
-    rounded: Counter[str] = Counter()
-    samples: dict[str, str] = {}
-    devices: set[str] = set()
-    agents: set[str] = set()
-    own = arrived = refused = of_agents = 0
+    seen = _Seen(stream)
     for record in records:
-        frame = record.frame
-        if frame.gap is not None:
-            continue
-        devices.add(record.device)
-        if record.sent_at is not None:
-            of_agents += len(frame.t)
-            agents.add(record.via or record.device)
-        else:
-            at_arrival = sum(t == record.received_at for t in frame.t)
-            arrived, own = arrived + at_arrival, own + len(frame.t) - at_arrival
-        for name, column in frame.fields.items():
-            there = [value for value in column if value is not None]
-            values[name] += len(there)
-            rounded[name] += sum(map(is_rounded, there))
-            base = name.removesuffix(ODD)
-            if there and base != name and base in stream.fields:
-                odd[base] += len(there)
-                samples[base] = str(there[-1])[:SAMPLE_CHARS]
-    end = topics.up("", stream.name).removeprefix(f"{topics.ROOT}/")
+        if record.frame.gap is None:
+            seen.count(record)
     for letter in letters:
-        if not letter.topic.endswith(end):
-            continue
-        refused += 1
-        found = _NAMED.search(letter.detail)
-        if letter.reason == RejectReason.FIELD_TYPE and found is not None:
-            odd[found[1]] += 1
-            samples.setdefault(found[1], letter.preview[:SAMPLE_CHARS])
+        seen.count_refused(letter)
     return StreamLook(
         name=stream.name,
         minutes=minutes,
-        readings=own + of_agents + arrived,
-        devices=len(devices),
-        own_times=own,
-        agent_times=of_agents,
-        arrival_times=arrived,
-        times=_times(stream, times_of(agents)),
-        refused=refused,
-        fields=[
+        readings=seen.own + seen.of_agents + seen.arrived,
+        devices=len(seen.devices),
+        own_times=seen.own,
+        agent_times=seen.of_agents,
+        arrival_times=seen.arrived,
+        times=_times(stream, times_of(seen.agents)),
+        refused=seen.refused,
+        fields=seen.fields(),
+        is_cut=is_cut,
+    )
+
+
+class _Seen:
+    """What was counted in a stream's records and dead letters."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._end = topics.up("", stream.name).removeprefix(f"{topics.ROOT}/")
+        """How the topics end from which the stream's letters come."""
+        self._values: Counter[str] = Counter()
+        self._odd: Counter[str] = Counter()
+        self._rounded: Counter[str] = Counter()
+        self._samples: dict[str, str] = {}
+        self.devices: set[str] = set()
+        self.agents: set[str] = set()
+        self.own = self.arrived = self.of_agents = 0
+        """Readings by where their time is from."""
+        self.refused = 0
+
+    def count(self, record: Record) -> None:
+        """Count the readings of a frame, and the values of each field."""
+        frame = record.frame
+        self.devices.add(record.device)
+        if record.sent_at is not None:
+            self.of_agents += len(frame.t)
+            self.agents.add(record.via or record.device)
+        else:
+            at_arrival = sum(t == record.received_at for t in frame.t)
+            self.arrived += at_arrival
+            self.own += len(frame.t) - at_arrival
+        for name, column in frame.fields.items():
+            there = [value for value in column if value is not None]
+            self._values[name] += len(there)
+            self._rounded[name] += sum(map(is_rounded, there))
+            base = name.removesuffix(ODD)
+            if there and base != name and base in self._stream.fields:
+                self._odd[base] += len(there)
+                self._samples[base] = str(there[-1])[:SAMPLE_CHARS]
+
+    def count_refused(self, letter: DeadLetterView) -> None:
+        """Count a dead letter, if it is of this stream."""
+        if not letter.topic.endswith(self._end):
+            return
+        self.refused += 1
+        found = _NAMED.search(letter.detail)
+        if letter.reason == RejectReason.FIELD_TYPE and found is not None:
+            self._odd[found[1]] += 1
+            self._samples.setdefault(found[1], letter.preview[:SAMPLE_CHARS])
+
+    def fields(self) -> list[FieldLook]:
+        """The stream's fields; one that holds the odd values of another is not among them."""
+        fields = self._stream.fields
+        return [
             FieldLook(
                 name=name,
                 path=info.path,
@@ -167,16 +193,14 @@ def look_at(
                 classes=info.classes,
                 decided=info.revision > 0,
                 first_device=info.first_device,
-                values=values[name],
-                odd=odd[name],
-                rounded=rounded[name],
-                sample=samples.get(name, ""),
+                values=self._values[name],
+                odd=self._odd[name],
+                rounded=self._rounded[name],
+                sample=self._samples.get(name, ""),
             )
-            for name, info in stream.fields.items()
-            if not (name.endswith(ODD) and name.removesuffix(ODD) in stream.fields)
-        ],
-        is_cut=is_cut,
-    )
+            for name, info in fields.items()
+            if not (name.endswith(ODD) and name.removesuffix(ODD) in fields)
+        ]
 
 
 def _times(stream: Stream, said: Mapping[str, TimesSaid]) -> list[TimeFound]:

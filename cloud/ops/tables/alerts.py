@@ -66,12 +66,27 @@ class AlertTable:
     def all(self) -> list[Alert]:
         """Alerts, what fires first, then by age, the newest first."""
         found = [alert for of_rule in self.alerts.values() for alert in of_rule.values()]
-        return sorted(found, key=lambda one: (_ORDER.index(one.state), -one.since, one.id))
+        return sorted(found, key=order)
 
     def of_rule(self, rule: str) -> list[Alert]:
         """The alerts of one rule, in the same order."""
-        found = self.alerts.get(rule, {}).values()
-        return sorted(found, key=lambda one: (_ORDER.index(one.state), -one.since, one.id))
+        return sorted(self.alerts.get(rule, {}).values(), key=order)
+
+
+def order(alert: Alert) -> tuple[int, int, str]:
+    """What alerts are sorted by: what fires first, then by age, the newest first."""
+    return _ORDER.index(alert.state), -alert.since, alert.id
+
+
+def place(alert: Alert) -> str:
+    """Where a list that was cut behind an alert goes on; it holds when the alert is gone."""
+    return f"{alert.state.value}|{alert.since}|{alert.id}"
+
+
+def order_of_place(text: str) -> tuple[int, int, str]:
+    """The `order` of the alert of a `place`. Raises ValueError."""
+    state, since, name = text.split("|", 2)
+    return _ORDER.index(State(state)), -int(since), name
 
 
 def changed(table: Mapping[str, T], name: str, row: T | None) -> Mapping[str, T]:

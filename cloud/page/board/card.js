@@ -3,7 +3,7 @@
 import { html } from "../vendor/htm/standalone.module.js";
 import { columnsOf, Table } from "../live/cards.js";
 import { Chart, sinceOf } from "../live/detail.js";
-import { age, clock, value, words } from "../live/format.js";
+import { age, called, clock, sizedUnit, value, words } from "../live/format.js";
 import { PlaceMap } from "../live/map.js";
 import { Series } from "../live/model.js";
 import { Bars, Gauge, States, Top } from "./kinds.js";
@@ -46,7 +46,7 @@ function Several({ card, model, lines, live, now, charts }) {
   const hasFields = card.fields?.length > 0;
   const shown = past.includes(null) || fault ? [] : lines.map((line, i) => ({
     name: isOfDevices && !hasFields ? line.device : `${isOfDevices ? line.device : ""} ${line.field}`,
-    label: [isOfDevices && line.device, hasFields && words(line.field)].filter(Boolean).join(", "),
+    label: [isOfDevices && line.device, hasFields && called(line.field, model.unitOf(line.field))].filter(Boolean).join(", "),
     unit: model.unitOf(line.field), steps: stepsAt(line, i),
   }));
   const head = html`<h2 title=${titleOf(card)}>${titleOf(card)} <small>${!past.length && model.heardAt ? age(now - model.heardAt) : ""}</small></h2>`;
@@ -89,12 +89,13 @@ function Content({ card, model, rows, steps, now }) {
   return steps.length === 0 ? html`<p class="quiet">${words(card.field)} is no number.</p>` : html`<${Chart} steps=${steps} name=${card.field} />`;
 }
 
-function Figure({ rows, field, unit }) {
+function Figure({ rows, field, unit: ownUnit }) {
   const numbers = rows.map((row) => row[field]).filter((one) => typeof one === "number");
   if (numbers.length === 0) return html`<p><b class="figure">${String(rows[0][field] ?? "–")}</b></p>`;
   const mean = numbers.reduce((sum, one) => sum + one, 0) / numbers.length;
-  const beside = numbers.length > 1 ? `mean of ${numbers.length}, ${value(Math.min(...numbers))} – ${value(Math.max(...numbers))}` : "";
-  return html`<p><b class="figure">${value(mean)}</b>${unit && html` <small>${unit}</small>`} <span class="beside">${beside}</span></p>`;
+  const { unit, by } = sizedUnit(mean, ownUnit);
+  const beside = numbers.length > 1 ? `mean of ${numbers.length}, ${value(Math.min(...numbers) / by)} – ${value(Math.max(...numbers) / by)}` : "";
+  return html`<p><b class="figure">${value(mean / by)}</b>${unit && html` <small>${unit}</small>`} <span class="beside">${beside}</span></p>`;
 }
 
 /** The latest reading of each device, or all rows of a query that are kept, the newest window first; of those that the card is about. */

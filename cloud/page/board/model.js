@@ -46,6 +46,11 @@ export const KINDS = {
   text: { title: "Text", w: 4, h: 2 },
 };
 
+const SUITED = { number: ["value", "chart", "gauge", "bars"], string: ["state", "top"], boolean: ["state"] };
+
+/** The kinds that suit a field of this type, the most usual first; none where the type is not known. */
+export const kindsFor = (type) => SUITED[type] ?? [];
+
 /** The size that suits a kind first. */
 export function suited(kind) {
   const { w, h } = KINDS[kind];

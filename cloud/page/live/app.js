@@ -2,7 +2,7 @@
    fixed pace, so that a burst of a thousand events costs one drawing. */
 
 import { html, render } from "../vendor/htm/standalone.module.js";
-import { byId, decode, keepFocus, say, setUpTheme } from "../dom.js";
+import { byId, decode, keepFocus, say, setUpTheme, tellMore } from "../dom.js";
 import { showOperations } from "../operations.js";
 import { Feed } from "../feed.js";
 import { sentence } from "../gaps.js";
@@ -209,6 +209,7 @@ addEventListener("hashchange", () => {
   byId("live").focus({ preventScroll: true });
 });
 showOperations();
+tellMore(byId("live"));
 setInterval(draw, DRAW_EVERY_MS);
 openPage();
 draw();

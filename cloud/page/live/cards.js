@@ -1,7 +1,7 @@
 /* The cards of the Live page: one for each stream, one for each query, and what to do where there is none yet. */
 
 import { html } from "../vendor/htm/standalone.module.js";
-import { age, cell, clock, moment, rate, value, words } from "./format.js";
+import { age, called, cell, clock, moment, rate, sizedUnit, value, words } from "./format.js";
 import { PlaceMap } from "./map.js";
 import { FIELDS_SHOWN } from "./model.js";
 import { Spark } from "./spark.js";
@@ -57,12 +57,14 @@ function Field({ stream, name, field, now }) {
 
 function Numeric({ stream, name, series, now }) {
   const latest = stream.now(name);
-  const beside = latest && latest.most > latest.least ? `${value(latest.least)} – ${value(latest.most)}` : "";
-  const unit = stream.unitOf(name);
+  const ownUnit = stream.unitOf(name);
+  const title = called(name, ownUnit);
+  const { unit, by } = sizedUnit(latest?.mean ?? 0, ownUnit);
+  const beside = latest && latest.most > latest.least ? `${value(latest.least / by)} – ${value(latest.most / by)}` : "";
   return html`<div class="field" data-field=${name}>
-    <span class="label" title=${latest?.devices > 1 ? `mean of ${latest.devices} devices, then least and most` : name}>${words(name)}</span>
-    <span class="measured"><b class="figure">${value(latest?.mean)}</b>${unit && html`<small>\u2009${unit}</small>`}</span><span class="beside" title=${beside}>${beside}</span>
-    <${Spark} steps=${series.steps} now=${now} label=${`${words(name)} over the last 15 minutes`} />
+    <span class="label" title=${latest?.devices > 1 ? `mean of ${latest.devices} devices, then least and most` : name}>${title}</span>
+    <span class="measured"><b class="figure">${value(latest && latest.mean / by)}</b>${unit && html`<small>\u2009${unit}</small>`}</span><span class="beside" title=${beside}>${beside}</span>
+    <${Spark} steps=${series.steps} now=${now} label=${`${title} over the last 15 minutes`} />
   </div>`;
 }
 
@@ -93,11 +95,15 @@ function Rows({ query, rows }) {
     const unit = query.unitOf(numbers[0]);
     return html`${title}<ol class="bars" aria-label=${words(numbers[0])}>${shown.map((row) => html`<li data-final=${query.isFinal(row)}>
       <i style=${{ width: `${(100 * Math.abs(row[numbers[0]])) / most}%` }}></i><span>${row[names[0]]}</span><b>${value(row[numbers[0]])}${unit && html`<small>\u2009${unit}</small>`}</b></li>`)}</ol>
-      <p class="quiet">${words(numbers[0])}</p>`;
+      <p class="quiet">${called(numbers[0], unit)}</p>`;
   }
-  return html`${title}<${Table} rows=${rows.slice(0, ROWS_MAX)} columns=${columns} isFinal=${(row) => query.isFinal(row)} unitOf=${(name) => query.unitOf(name)} caption=${query.name} />`;
+  /* A query with groups shows its newest window, one without a row of each: which window that is of stands beside it. */
+  const isOfOne = query.keys?.length > 0 || window.length > 1 || rows.length === window.length;
+  if (!isOfOne) return html`<${Table} rows=${rows.slice(0, ROWS_MAX).map((row) => ({ [WINDOW_TO]: clock(row.window_end), ...row }))} columns=${[WINDOW_TO, ...columns]} isFinal=${(row) => query.isFinal(row)} unitOf=${(name) => query.unitOf(name)} caption=${query.name} />`;
+  return html`${title}<${Table} rows=${window.slice(0, ROWS_MAX)} columns=${columns} isFinal=${(row) => query.isFinal(row)} unitOf=${(name) => query.unitOf(name)} caption=${query.name} />`;
 }
 
+const WINDOW_TO = "window_to"; /* of a table with rows of several windows */
 const WINDOW = new Set(["query", "window_start", "window_end", "revision", "final", "complete"]);
 /** The columns of results that say something, in their order. */
 export const columnsOf = (rows) => [...new Set(rows.flatMap((row) => Object.keys(row)))].filter((name) => !WINDOW.has(name));
@@ -107,12 +113,15 @@ const LONG_CHARS = 32; /* a text of a table's cell that is longer takes several 
 /** Is it a text, or a list, of more than one line? */
 export const isLong = (said) => (typeof said === "string" || Array.isArray(said)) && cell(said).length > LONG_CHARS;
 
-/** A table of rows; numbers stand right under their heading. `unitOf(column)`: what stands beside it; `hrefOf(row, column)`: where a cell leads. */
-export function Table({ rows, columns, isFinal = () => true, unitOf = () => "", hrefOf = () => null, caption }) {
+/** A table of rows; numbers stand right under their heading. `unitOf(column)`: what stands beside it; `hrefOf(row, column)`: where a cell leads;
+    `isStacked`: on a phone a row is one below the other, so that nothing is cut. */
+export function Table({ rows, columns, isFinal = () => true, unitOf = () => "", hrefOf = () => null, caption, isStacked = false }) {
   const isNumber = (name) => rows.some((row) => typeof row[name] === "number");
-  return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}><table>
-    <thead><tr>${columns.map((name) => html`<th scope="col" class=${isNumber(name) ? "n" : ""}>${words(name)}${unitOf(name) && html` <small>${unitOf(name)}</small>`}</th>`)}</tr></thead>
-    <tbody>${rows.map((row) => html`<tr data-final=${isFinal(row)}>${columns.map((name) => html`<td class=${isNumber(name) ? "n" : isLong(row[name]) ? "w" : ""}>${hrefOf(row, name) ? html`<a href=${hrefOf(row, name)}>${cell(row[name], name)}</a>` : cell(row[name], name)}</td>`)}</tr>`)}</tbody>
+  const label = (name) => [called(name, unitOf(name)), unitOf(name)].filter(Boolean).join(", ");
+  const roles = (role) => (isStacked ? { role } : {}); /* what is drawn as blocks is a table no more, unless it says so */
+  return html`<div class=${isStacked ? "scroll rows every" : "scroll"} tabindex="0" role="region" aria-label=${caption}><table ...${roles("table")}>
+    <thead ...${roles("rowgroup")}><tr ...${roles("row")}>${columns.map((name) => html`<th scope="col" title=${name} class=${isNumber(name) ? "n" : ""} ...${roles("columnheader")}>${called(name, unitOf(name))}${unitOf(name) && html` <small>${unitOf(name)}</small>`}</th>`)}</tr></thead>
+    <tbody ...${roles("rowgroup")}>${rows.map((row) => html`<tr data-final=${isFinal(row)} ...${roles("row")}>${columns.map((name) => html`<td data-label=${label(name)} ...${roles("cell")} class=${isNumber(name) ? "n" : isLong(row[name]) ? "w" : ""}>${hrefOf(row, name) ? html`<a href=${hrefOf(row, name)}>${cell(row[name], name)}</a>` : cell(row[name], name)}</td>`)}</tr>`)}</tbody>
   </table></div>`;
 }
 

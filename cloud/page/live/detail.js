@@ -2,11 +2,11 @@
 
 import { html, useRef } from "../vendor/htm/standalone.module.js";
 import { themeColour } from "../dom.js";
-import { age, clock, instant, moment, words } from "./format.js";
+import { age, called, clock, counted, instant, moment, words } from "./format.js";
 import { columnsOf, Table } from "./cards.js";
 import { PlaceMap } from "./map.js";
 import { KEPT_MS } from "./model.js";
-import { usePlot } from "./plot.js";
+import { below, beside, usePlot } from "./plot.js";
 
 export const CHART_HEIGHT = 160;
 const DAY_MS = 86_400_000;
@@ -19,7 +19,7 @@ export function StreamPage({ stream, now }) {
   const columns = ["device", ...[...stream.fields.keys()]];
   return html`<nav class="crumbs"><a href="#/">Live</a> › ${stream.name}</nav>
     ${stream.hasPlace && html`<section class="card tall"><${PlaceMap} stream=${stream} /></section>`}
-    <div class="charts">${numbers.map(([name, field]) => html`<section class="card"><h2>${words(name)} <small>${[stream.unitOf(name), sinceOf(field.state.steps, now)].filter(Boolean).join(", ")}</small></h2><${Chart} steps=${field.state.steps} name=${name} /></section>`)}</div>
+    <div class="charts">${numbers.map(([name, field]) => html`<section class="card"><h2>${called(name, stream.unitOf(name))} <small>${[stream.unitOf(name), sinceOf(field.state.steps, now)].filter(Boolean).join(", ")}</small></h2><${Chart} steps=${field.state.steps} name=${name} /></section>`)}</div>
     <section class="card"><h2>Latest of each device <small>${stream.devices.size}</small></h2>
       <${Table} rows=${devices.map((row) => ({ ...row, heard: age(now - (row.received_at ?? row.t)) }))} columns=${[...columns, "heard"]} unitOf=${(name) => stream.unitOf(name)} hrefOf=${(row, name) => name === "device" && deviceHref(row.device)} caption="Latest of each device" /></section>
     <section class="card"><h2>Newest events</h2><ol class="events">${stream.newest.slice(0, 20).map((event) => html`<li>
@@ -84,6 +84,26 @@ function hatch({ ctx, bbox, valToPos }, gaps) {
   ctx.restore();
 }
 
+const TICK_PX = 5; /* half of a mark's width, and its height */
+
+/** Mark times on the axis of a chart: what was said of them was corrected later. */
+function mark({ ctx, bbox, valToPos }, times) {
+  const size = TICK_PX * devicePixelRatio;
+  const bottom = bbox.top + bbox.height;
+  ctx.save();
+  ctx.fillStyle = themeColour("--warn");
+  for (const ms of times) {
+    const at = valToPos(ms / 1000, "x", true);
+    if (at < bbox.left || at > bbox.left + bbox.width) continue;
+    ctx.beginPath();
+    ctx.moveTo(at - size, bottom);
+    ctx.lineTo(at + size, bottom);
+    ctx.lineTo(at, bottom - 1.6 * size);
+    ctx.fill();
+  }
+  ctx.restore();
+}
+
 /** How the times of an axis are written. `span`: [from, to] in ms; without it the last minutes. */
 export function hoursOf(span) {
   const format = isLong(span) ? { month: "short", day: "numeric", hour: "2-digit", hour12: false } : { hour: "2-digit", minute: "2-digit", hour12: false };
@@ -95,10 +115,10 @@ const isLong = (span) => span && span[1] - span[0] > DAY_MS;
 /** From when to when an axis of time goes, in s. */
 export const scaleOf = (span) => () => (span ? [span[0] / 1000, span[1] / 1000] : [(Date.now() - KEPT_MS) / 1000, Date.now() / 1000]);
 
-/** A number over time: the mean as a line, least and most as a band. `steps`: [time, mean, least, most]; `span`: [from, to] in ms, without it the last minutes; `gaps`: what is missing, [from, to] each. */
-export function Chart({ steps, name, span, gaps = [] }) {
-  const missing = useRef(gaps);
-  missing.current = gaps;
+/** A number over time: the mean as a line, least and most as a band. `steps`: [time, mean, least, most]; `span`: [from, to] in ms, without it the last minutes; `gaps`: what is missing, [from, to] each; `corrected`: times of which something else was said before. */
+export function Chart({ steps, name, span, gaps = [], corrected = [] }) {
+  const marks = useRef(null);
+  marks.current = { gaps, corrected };
   const shown = withGaps(steps);
   const edge = { stroke: "transparent", points: { show: false } };
   const element = usePlot({
@@ -106,13 +126,13 @@ export function Chart({ steps, name, span, gaps = [] }) {
     key: `${name} ${span ?? ""}`,
     height: (box) => box.clientHeight || CHART_HEIGHT,
     options: (axis) => ({
-      axes: [{ ...axis, values: hoursOf(span), space: isLong(span) ? 90 : 60 }, { ...axis, size: 58 }],
+      axes: [below(axis, hoursOf(span), isLong(span) ? 90 : 60), beside(axis)],
       scales: { x: { time: true, range: scaleOf(span) } },
       series: [{}, edge, edge, { stroke: themeColour("--cpu"), width: 2, label: name }],
-      hooks: { drawAxes: [(drawn) => hatch(drawn, missing.current)] },
+      hooks: { drawAxes: [(drawn) => hatch(drawn, marks.current.gaps)], draw: [(drawn) => mark(drawn, marks.current.corrected)] },
       bands: [{ series: [1, 2], fill: themeColour("--band") }],
     }),
   });
-  const said = gaps.length ? `, ${gaps.length} ${gaps.length === 1 ? "gap" : "gaps"}` : "";
+  const said = [gaps.length && `, ${counted(gaps.length, "gaps")}`, corrected.length && `, ${corrected.length} corrected`].filter(Boolean).join("");
   return html`<div class="chart" ref=${element} role="img" aria-label=${`${words(name)} over time${said}`}></div>`;
 }

@@ -5,7 +5,7 @@ import { sentence } from "../gaps.js";
 import { STATES } from "./cards.js";
 import { Chart, sinceOf } from "./detail.js";
 import { COLOURS, LinesChart } from "./lines.js";
-import { age, cell, moment, value, words } from "./format.js";
+import { age, called, cell, moment, sizedUnit, value, words } from "./format.js";
 import { PlaceMap } from "./map.js";
 import { Series, StreamModel } from "./model.js";
 import { linesOf, PAST_AGAIN_MS, precedeDevice, precedeLatest } from "./past.js";
@@ -114,9 +114,9 @@ function OfStream({ device, stream, infos, now }) {
       <div class="fields">${stream.shown.map(([field]) => html`<${Latest} key=${field} name=${field} latest=${stream.devices.get(device.name)?.[field]} unit=${unitOf(field)} />`)}</div>
       ${stream.hasPlace && html`<${PlaceMap} stream=${stream} /><p class="quiet">${placeOf(stream.devices.get(device.name))}</p>`}</section>
     ${numbers.length > 0 && html`<section class="card"><${Together} device=${device} stream=${stream} infos=${infos} numbers=${numbers.map(([field]) => field)} fields=${fields} setFields=${setFields} others=${others} setOthers=${setOthers} />
-      ${together.length > 1 && html`<${LinesChart} title=${`${stream.name}, in one chart`} lines=${together.map(([field, { state: series }]) => ({ name: field, label: words(field), unit: unitOf(field), steps: series.steps }))} />`}</section>
+      ${together.length > 1 && html`<${LinesChart} title=${`${stream.name}, in one chart`} lines=${together.map(([field, { state: series }]) => ({ name: field, label: called(field, unitOf(field)), unit: unitOf(field), steps: series.steps }))} />`}</section>
     <div class="charts">${numbers.map(([field, { state: series }]) => html`<section class="card" key=${field}>
-      <h2>${words(field)} <small>${[unitOf(field), stream.name, sinceOf(series.steps, now)].filter(Boolean).join(", ")}</small></h2>
+      <h2>${called(field, unitOf(field))} <small>${[unitOf(field), stream.name, sinceOf(series.steps, now)].filter(Boolean).join(", ")}</small></h2>
       ${others.length ? html`<${LinesChart} title=${words(field)} lines=${linesIn(field, series)} />` : html`<${Chart} steps=${series.steps} name=${field} gaps=${missing} />`}</section>`)}</div>`}`;
 }
 
@@ -139,9 +139,10 @@ function Together({ device, stream, infos, numbers, fields, setFields, others, s
 
 function Latest({ name, latest, unit }) {
   const isNumber = typeof latest === "number";
-  const said = { number: () => value(latest), boolean: () => (latest ? "on" : "off"), undefined: () => "–" }[typeof latest] ?? (() => (latest === null ? "–" : String(latest)));
-  return html`<div class="field" data-field=${name}><span class="label">${words(name)}</span>
-    <span class=${isNumber ? "measured" : "measured said"}><b class="figure">${said()}</b>${unit && isNumber && html`<small>\u2009${unit}</small>`}</span></div>`;
+  const { unit: shownUnit, by } = isNumber ? sizedUnit(latest, unit) : { unit, by: 1 };
+  const said = { number: () => value(latest / by), boolean: () => (latest ? "on" : "off"), undefined: () => "–" }[typeof latest] ?? (() => (latest === null ? "–" : String(latest)));
+  return html`<div class="field" data-field=${name}><span class="label" title=${name}>${called(name, unit)}</span>
+    <span class=${isNumber ? "measured" : "measured said"}><b class="figure">${said()}</b>${shownUnit && isNumber && html`<small>\u2009${shownUnit}</small>`}</span></div>`;
 }
 
 const placeOf = (reading) => `${cell(reading?.lat, "lat")}°, ${cell(reading?.lon, "lon")}°`;

@@ -49,6 +49,25 @@ const UNITS = { Cel: "°C", "[degF]": "°F", deg: "°", MiBy: "MiB", KiBy: "KiB"
 /** A unit's UCUM symbol as people write it. */
 export const unitSaid = (symbol) => UNITS[symbol] ?? symbol;
 
+const SIZES = [["B", "KB", "MB", "GB", "TB"], ["B/s", "KB/s", "MB/s", "GB/s"], ["KiB", "MiB", "GiB", "TiB"]]; /* each 1,024 of the one before */
+
+/** The unit that suits the size of a number: {unit, by}, where `by` is what the number is divided by. */
+export function sizedUnit(number, unit) {
+  const units = SIZES.find((some) => some.includes(unit)) ?? [unit];
+  let [place, by] = [units.indexOf(unit), 1];
+  while (Math.abs(number) / by >= 1024 && place + 1 < units.length) [place, by] = [place + 1, by * 1024];
+  return { unit: units[place], by };
+}
+
+/** A number beside an axis, with as many digits as tell it from the next one, which is a `step` away: 20 M, 150 k, 74.085. */
+export function short(number, step) {
+  if (number !== 0 && step >= 1e6) return `${value(number / 1e6)}\u2009M`;
+  if (number !== 0 && step >= 1e4) return `${value(number / 1e3)}\u2009k`;
+  if (step < 1e-6) return value(number); /* no decimal writes it */
+  const digits = String(step).split(".")[1]?.length ?? 0;
+  return number.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }).replaceAll(",", "\u2009");
+}
+
 /** A whole number with its thousands apart: 7 368. */
 export const whole = (number) => number.toLocaleString("en", { maximumFractionDigits: 0 }).replaceAll(",", "\u2009");
 
@@ -76,3 +95,13 @@ export function cell(content, name) {
 
 /** `room_temperature` → `room temperature`. */
 export const words = (name) => name.replaceAll("_", " ");
+
+const ENDINGS = { "%": ["percent", "pct"], "°": ["deg", "degrees"], "°C": ["celsius"], "B/s": ["bytes s", "bytes per s"], B: ["bytes"] }; /* units that names spell in their own way */
+
+/** What a field is called beside its unit, which the end of its name often says once more: `speed_kmh` in km/h is `speed`. One letter may be something else: `phase_a` in A stays. */
+export function called(name, unit = "") {
+  const text = words(name);
+  const endings = unit ? [...(ENDINGS[unit] ?? []), unit.toLowerCase().replaceAll(/[^a-z0-9]/g, "")] : [];
+  const ending = endings.find((one) => one.length > 1 && text.toLowerCase().endsWith(` ${one}`));
+  return ending ? text.slice(0, -ending.length - 1) : text;
+}

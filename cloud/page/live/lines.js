@@ -4,7 +4,7 @@ import { html } from "../vendor/htm/standalone.module.js";
 import { themeColour } from "../dom.js";
 import { CHART_HEIGHT, hoursOf, scaleOf, withGaps } from "./detail.js";
 import { value } from "./format.js";
-import { usePlot } from "./plot.js";
+import { below, beside, usePlot } from "./plot.js";
 
 export const COLOURS = 6; /* of series, as the style sheet names them */
 const DASH = [6, 4]; /* of a name that has to share its colour with another one */
@@ -29,7 +29,7 @@ export function LinesChart({ lines, title, span }) {
     key: `${lines.map(({ name, label, unit }) => `${name} ${label} ${unit}`)} ${span ?? ""}`,
     height: (box) => box.clientHeight || CHART_HEIGHT,
     options: (axis) => ({
-      axes: [{ ...axis, values: hoursOf(span), space: 70 }, ...units.slice(0, 2).map((unit, i) => ({ ...axis, size: 58, scale: `in ${unit}`, side: i === 0 ? 3 : 1, ...(i > 0 && { grid: { show: false } }) }))],
+      axes: [below(axis, hoursOf(span), 70), ...units.slice(0, 2).map((unit, i) => beside(axis, { scale: `in ${unit}`, side: i === 0 ? 3 : 1, ...(i > 0 && { grid: { show: false } }) }))],
       scales: { x: { time: true, range: scaleOf(span) } },
       series: [{}, ...lines.map(({ label, unit }, i) => ({ label, scale: `in ${unit}`, stroke: themeColour(styles[i].colour), width: 2, ...(styles[i].isDashed && { dash: DASH }) }))],
     }),

@@ -1,13 +1,15 @@
 /* Where a stream's devices are: points on a plain ground, moved as readings come; the view follows until a person moves it. */
 
 import { html, useEffect, useRef } from "../vendor/htm/standalone.module.js";
-import { themeColour } from "../dom.js";
+import { onThemeChange, themeColour } from "../dom.js";
 
 const POINTS_MAX = 1_000; /* drawn at most; more are counted in the card */
 
 export function PlaceMap({ stream }) {
   const element = useRef(null);
   const kept = useRef({ map: null, points: new Map(), moved: false });
+  const latest = useRef(stream);
+  latest.current = stream;
   useEffect(() => {
     const state = kept.current;
     state.map = L.map(element.current, { preferCanvas: true, zoomControl: true, attributionControl: false, zoomSnap: 0.5 });
@@ -16,7 +18,10 @@ export function PlaceMap({ stream }) {
     const seen = () => (state.moved = true);
     element.current.addEventListener("pointerdown", seen);
     element.current.addEventListener("wheel", seen, { passive: true });
+    const recolour = () => draw(state, latest.current);
+    onThemeChange(recolour);
     return () => {
+      document.removeEventListener("themechange", recolour);
       state.map.remove();
       state.points.clear();
     };

@@ -2,6 +2,16 @@
 
 import { useEffect, useRef } from "../vendor/htm/standalone.module.js";
 import { onThemeChange, themeColour } from "../dom.js";
+import { short } from "./format.js";
+
+const [TIME_HEIGHT, NUMBER_WIDTH] = [34, 58]; /* of axes, with their texts, in pixels */
+const NUMBERS_APART = 22; /* pixels between two numbers of an axis, at least */
+
+/** The axis below. `values`: of some places what is written there; `space`: pixels between two. */
+export const below = (axis, values, space = 60) => ({ ...axis, values, space, size: TIME_HEIGHT });
+
+/** The axis of numbers. */
+export const beside = (axis, more = {}) => ({ ...axis, size: NUMBER_WIDTH, space: NUMBERS_APART, values: (_plot, at, _axis, _space, step) => at.map((one) => (one === null ? "" : short(one, step))), ...more });
 
 /** How all plots draw an axis. */
 function axisOfTheme() {

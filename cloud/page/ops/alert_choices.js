@@ -4,6 +4,7 @@ import { html, useEffect, useState } from "../vendor/htm/standalone.module.js";
 import { columnsOf, Table } from "../live/cards.js";
 import { clock, counted, unitSaid, words } from "../live/format.js";
 import { api, enc } from "./api.js";
+import { DeviceField } from "./device_field.js";
 import { faultsOf, Sql } from "./editor.js";
 
 /** How a rule over a stream is chosen: its key, and what people call it. */
@@ -20,7 +21,7 @@ const PREVIEW_ROWS = 200;
 const ROWS_SHOWN = 12;
 
 const STEP = { field: "", is: ">", bound: "" };
-export const CHOICE = { how: "bound", field: "", is: ">", bound: "", over: "", becomes: "", unlike: 5, within: 60, steps: [STEP, STEP] };
+export const CHOICE = { how: "bound", field: "", is: ">", bound: "", over: "", device: "", becomes: "", unlike: 5, within: 60, steps: [STEP, STEP] };
 
 const quoted = (name) => `"${name}"`;
 
@@ -32,16 +33,19 @@ function literal(said, type) {
 
 const isWhole = ({ field, bound }) => field !== "" && bound.trim() !== "";
 
+/** A condition that holds for one device alone; of no device it is that of all. */
+export const onlyOf = (device, condition = "") => [device.trim() && `device = ${literal(device.trim(), "string")}`, condition].filter(Boolean).join(" AND ");
+
 /** The condition of a bound, when it is over again, and what is shown: parts of the form. Pure. */
-export function boundOf({ field, is, bound, over }, infos) {
+export function boundOf({ field, is, bound, over, device }, infos) {
   const type = infos[field]?.type;
   if (!isWhole({ field, bound })) return { value: field };
-  return { when: `${field} ${is} ${literal(bound, type)}`, until: BACK[is] && over.trim() ? `${field} ${BACK[is]} ${literal(over, type)}` : "", value: field };
+  return { when: onlyOf(device, `${field} ${is} ${literal(bound, type)}`), until: BACK[is] && over.trim() ? `${field} ${BACK[is]} ${literal(over, type)}` : "", value: field };
 }
 
 /** What a choice needs of a query: {name, text} and the rule over it, as parts of the form; null where something is not chosen yet. Pure. */
 export function madeOf(choice, { stream, rule, infos }) {
-  const { how, field, becomes, unlike, within, steps } = choice;
+  const { how, field, device, becomes, unlike, within, steps } = choice;
   const name = `${rule || "my_rule"}_${how}`.slice(0, 64);
   const head = (what, more = "") => `-- name: ${name}\n-- description: Made for the alert rule ${rule || "my_rule"}: ${what}\n${more}`;
   const over = { kind: "query", query: name, by: "device", until: "", stale_s: OVER_S };
@@ -50,19 +54,21 @@ export function madeOf(choice, { stream, rule, infos }) {
     if (!steps.every(isWhole)) return null;
     const conditions = steps.map((one) => `${quoted(one.field)} ${one.is} ${literal(one.bound, infos[one.field]?.type)}`);
     const text = `${head(`${steps.map((one) => one.field).join(", then ")}, within ${within} s`)}SELECT device, count(*) AS readings\nFROM ${stream}\nGROUP BY pattern_window('${within} seconds', ${conditions.join(", ")}), device\n`;
-    return { name, text, rule: { ...over, when: "readings > 0", value: "readings" } };
+    return { name, text, rule: { ...over, when: onlyOf(device, "readings > 0"), value: "readings" } };
   }
   if (!field) return null;
   if (how === "changes") {
     const text = `${head(`each change of ${field}`, "-- on_change: device\n")}SELECT device, ${quoted(field)}\nFROM ${stream}\n`;
-    return { name, text, rule: { ...over, when: becomes.trim() ? `${field} = ${literal(becomes, infos[field]?.type)}` : `${field} IS NOT NULL`, value: field } };
+    return { name, text, rule: { ...over, when: onlyOf(device, becomes.trim() ? `${field} = ${literal(becomes, infos[field]?.type)}` : `${field} IS NOT NULL`), value: field } };
   }
+  const odd = `unlikeness > ${unlike} OR unlikeness < -${unlike}`;
   const text = `${head(`${field} unlike the ${LOOK_BACK} readings before`)}SELECT device, ${quoted(field)}, round(robust_zscore(${quoted(field)}, ${LOOK_BACK}), 1) AS unlikeness\nFROM ${stream}\n`;
-  return { name, text, rule: { ...over, stale_s: 0, when: `unlikeness > ${unlike} OR unlikeness < -${unlike}`, value: field } };
+  return { name, text, rule: { ...over, stale_s: 0, when: onlyOf(device, device.trim() ? `(${odd})` : odd), value: field } };
 }
 
 /** Does a row of the preview raise the rule? */
-function raises(row, { how, field, becomes, unlike }) {
+function raises(row, { how, field, device, becomes, unlike }) {
+  if (device.trim() && row.device !== device.trim()) return false;
   if (how === "unusual") return Math.abs(row.unlikeness ?? 0) > unlike;
   return how !== "changes" || !becomes.trim() || String(row[field]) === becomes.trim();
 }
@@ -79,8 +85,8 @@ function Bound({ label, of, infos, set }) {
 }
 
 /** What is chosen of a stream. `set(part)`: of the choice; `made`: what `madeOf` gives. */
-export function Choices({ choice, infos, set, made }) {
-  const { how, field, is, over, becomes, unlike, within, steps } = choice;
+export function Choices({ choice, infos, set, made, stream }) {
+  const { how, field, is, over, device, becomes, unlike, within, steps } = choice;
   const fields = [["", "choose"], ...Object.keys(infos).filter((one) => how !== "unusual" || infos[one].type === "number").map((one) => [one, words(one)])];
   const setStep = (i) => (part) => set({ steps: steps.map((one, j) => (i === j ? { ...one, ...part } : one)) });
   return html`<div class="choices" role="radiogroup" aria-label="How it raises">${HOWS.map(([one, title]) => html`<label><input type="radio" name="how" checked=${how === one} onChange=${() => set({ how: one })} /> ${title}</label>`)}</div>
@@ -92,6 +98,7 @@ export function Choices({ choice, infos, set, made }) {
     ${how === "pattern" && html`${steps.map((one, i) => html`<${Bound} key=${i} label=${i === 0 ? "First" : `Then ${i}`} of=${one} infos=${infos} set=${setStep(i)} />`)}
       <p class="hints">${steps.length < STEPS_MAX && html`<button type="button" onClick=${() => set({ steps: [...steps, STEP] })}>One more</button>`} ${steps.length > 2 && html`<button type="button" onClick=${() => set({ steps: steps.slice(0, -1) })}>One less</button>`}</p>
       <${Pick} label="All within" of=${WITHIN} value=${within} onChange=${(one) => set({ within: Number(one) })} />`}
+    <label>Only of one device <${DeviceField} id="devices-of-rule" placeholder="all" stream=${stream} value=${device} onInput=${({ target }) => set({ device: target.value })} /></label>
     ${how !== "bound" && html`<p class="hints">${EXPLAINED[how]}${made ? html` It is the query <code>${made.name}</code>, which stays when the rule is removed.` : ""}</p>
       ${made && html`<details><summary>The query that is made</summary><${Sql} text=${made.text} /></details>`}`}`;
 }

@@ -3,7 +3,7 @@
 import { html, useEffect, useState } from "../vendor/htm/standalone.module.js";
 import { duration } from "../dom.js";
 import { clock, moment, unitSaid, value as short } from "../live/format.js";
-import { boundOf, CHOICE, Choices, ChoiceTrial, keepQuery, madeOf } from "./alert_choices.js";
+import { boundOf, CHOICE, Choices, ChoiceTrial, keepQuery, madeOf, onlyOf } from "./alert_choices.js";
 import { api, enc, get, getAll } from "./api.js";
 import { headersOf } from "./deliveries.js";
 import { Ago, Choice, Do, Loaded, Rows, State, useLoaded } from "./ui.js";
@@ -54,11 +54,12 @@ export function RuleForm({ name, params }) {
 
 function Form({ name, params, streams, queries, destinations, rule }) {
   const [form, setForm] = useState(() => rule ? formOf(rule) : {
-    ...EMPTY, kind: params.get("query") ? "query" : params.get("kind") ?? "stream", stream: params.get("stream") ?? "", query: params.get("query") ?? "",
+    ...EMPTY, kind: params.get("query") ? "query" : params.get("kind") ?? "stream", stream: params.get("stream") ?? "", query: params.get("query") ?? "", value: params.get("field") ?? "",
+    ...(params.get("kind") === "silence" && params.get("device") && { when: onlyOf(params.get("device")) }),
   });
   const [version, setVersion] = useState(rule?.version ?? 0);
   const [fault, setFault] = useState(null);
-  const [choice, setChoice] = useState(CHOICE);
+  const [choice, setChoice] = useState({ ...CHOICE, field: params.get("field") ?? "", device: params.get("device") ?? "" });
   const [kept, setKept] = useState(null); /* the query that this form made */
   const set = (part) => setForm((before) => ({ ...before, ...part }));
   const field = (key) => ({ value: form[key], onInput: ({ target }) => set({ [key]: target.value }) });
@@ -101,7 +102,7 @@ function Form({ name, params, streams, queries, destinations, rule }) {
         ${form.kind === "problems" && html`<div class="choices" role="group" aria-label="Kinds of problems">${PROBLEMS.map((one) => html`<label><input type="checkbox" checked=${form.problems.includes(one)} onChange=${() => set({ problems: toggled(form.problems, one) })} /> ${one.replace("_", " ")}</label>`)}<small>none chosen: all</small></div>`}
       </fieldset>
       <fieldset><legend>When</legend>
-        ${form.kind === "stream" && html`<${Choices} choice=${choice} infos=${infos} set=${choose} made=${made} />`}
+        ${form.kind === "stream" && html`<${Choices} choice=${choice} infos=${infos} set=${choose} made=${made} stream=${form.stream} />`}
         ${isData && html`<label>Condition <input required placeholder="temperature > 30" spellcheck=${false} list="fields" ...${field("when")} /></label>
           ${fields.length > 0 && html`<p class="hints">Fields: ${fields.map((one) => html`<button type="button" onClick=${() => set({ when: form.when ? `${form.when} ${one}` : `${one} > `, value: form.value || one })}>${one}</button> `)}</p>`}
           <label>Over when <input placeholder="as soon as the condition is false" spellcheck=${false} ...${field("until")} /></label>

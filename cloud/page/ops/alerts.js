@@ -2,9 +2,9 @@
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
 import { duration } from "../dom.js";
-import { clock, local, moment, unitSaid, words } from "../live/format.js";
+import { called, clock, local, moment, unitSaid, whole, words } from "../live/format.js";
 import { Destinations, RuleForm } from "./alert_form.js";
-import { api, enc, get, getAll } from "./api.js";
+import { api, enc, get, getAll, PAGE_MAX } from "./api.js";
 import { Ago, Do, Facts, Loaded, Rows, useLoaded } from "./ui.js";
 
 const GROUPS = [
@@ -13,7 +13,7 @@ const GROUPS = [
   ["pending", "Not long enough yet"],
   ["resolved", "Over"],
 ];
-const OVER_SHOWN = 20;
+const [OVER_SHOWN, OVER_MORE] = [20, 100];
 const SNOOZES = [["1 h", 3600], ["8 h", 28_800], ["2 days", 172_800]];
 
 export function Alerts({ params }) {
@@ -24,15 +24,23 @@ export function Alerts({ params }) {
 }
 
 function Raised() {
-  const loaded = useLoaded(() => get("/v1/raised?limit=500"), "raised");
+  const [pages, setPages] = useState(1);
+  const [over, setOver] = useState(OVER_SHOWN);
+  const loaded = useLoaded(() => getAll("/v1/raised", pages), "raised");
+  const more = () => {
+    setPages(pages + 1);
+    loaded.again();
+  };
   return html`<${Loaded} loaded=${loaded} empty="Nothing is wrong that a rule looks for.">${({ items, total }) => html`
     ${GROUPS.map(([state, title]) => {
       const all = items.filter((one) => one.state === state);
-      const shown = state === "resolved" ? all.slice(0, OVER_SHOWN) : all;
+      const shown = state === "resolved" ? all.slice(0, over) : all;
+      const left = all.length - shown.length;
       return shown.length > 0 && html`<section class="card raised" data-state=${state} data-severity=${worstOf(shown)} key=${state}><h2>${title} <small>${all.length}</small></h2>
-        <ul>${shown.map((one) => html`<${Row} key=${`${one.rule}|${one.key}`} alert=${one} again=${loaded.again} withRule />`)}</ul></section>`;
+        <ul>${shown.map((one) => html`<${Row} key=${`${one.rule}|${one.key}`} alert=${one} again=${loaded.again} withRule />`)}</ul>
+        ${left > 0 && html`<p class="actions"><button type="button" onClick=${() => setOver(over + OVER_MORE)}>Show ${Math.min(left, OVER_MORE)} more that are over</button></p>`}</section>`;
     })}
-    ${total > items.length && html`<p class="quiet">${total - items.length} more are not shown.</p>`}`}<//>`;
+    ${total > items.length && html`<p class="actions"><button type="button" onClick=${more}>Show ${whole(Math.min(total - items.length, PAGE_MAX))} more</button><small role="status">${whole(items.length)} of ${whole(total)}</small></p>`}`}<//>`;
 }
 
 function Rules() {
@@ -72,7 +80,7 @@ const WENT = { sent: "told", waiting: "tries to tell", given_up: "could not tell
 /** What an alert is about: its field with the value and unit, or a sentence, without the name that stands before it. */
 function valueOf({ key, value, field, unit }) {
   if (!field) return local(value.startsWith(`${key} `) ? value.slice(key.length + 1) : value);
-  return value && `${words(field)} ${value}${unit && `\u2009${unitSaid(unit)}`}`;
+  return value && `${called(field, unitSaid(unit))} ${value}${unit && `\u2009${unitSaid(unit)}`}`;
 }
 
 const DOTS = { firing: "bad", acknowledged: "late", pending: "late", resolved: "well" };

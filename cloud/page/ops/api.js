@@ -47,14 +47,14 @@ export const getBytes = async (path) => new Uint8Array(await read(await asked(pa
 export const get = (path) => api("GET", path);
 export const enc = encodeURIComponent;
 
-const PAGE_MAX = 500; /* of one answer, as the server allows */
+export const PAGE_MAX = 500; /* of one answer, as the server allows */
 const PAGES_MAX = 4; /* of a list that is shown whole; streams have two at most */
 
-/** All of a list that comes in pages: {items, total}. `total` is more than the items where there are more than PAGES_MAX pages. */
-export async function getAll(path) {
+/** All of a list that comes in pages: {items, total}. `total` is more than the items where there are more than `pagesMax` pages. */
+export async function getAll(path, pagesMax = PAGES_MAX) {
   const items = [];
   let page = { next: null, total: 0 };
-  for (let i = 0; i < PAGES_MAX && (i === 0 || page.next !== null); i += 1) {
+  for (let i = 0; i < pagesMax && (i === 0 || page.next !== null); i += 1) {
     page = await get(`${path}?${new URLSearchParams({ limit: PAGE_MAX, ...(i > 0 && { after: page.next }) })}`);
     items.push(...page.items);
   }

@@ -1,7 +1,7 @@
 /* The operations pages. The address says what is shown (#/devices/car-07?…), so a colleague who opens the link sees the same. */
 
 import { html, render } from "../vendor/htm/standalone.module.js";
-import { byId, decode, keepFocus, setUpTheme } from "../dom.js";
+import { byId, decode, keepFocus, setUpTheme, tellMore } from "../dom.js";
 import { AlertRule, Alerts } from "./alerts.js";
 import { Ask } from "./ask.js";
 import { Board, Boards } from "./boards.js";
@@ -45,8 +45,9 @@ const SCREENS = [
   ["faults", "Faults", Faults],
   ["gaps", "Gaps", Gaps],
 ];
-const OFF_THE_RAIL = new Set(["deliveries", "enrolment", "erasures", "faults", "gaps"]);
-const ON_THE_RAIL = SCREENS.filter(([key]) => !OFF_THE_RAIL.has(key));
+/* Screens that are not on the rail -> the one on it that they belong to. */
+const BELONGS = { deliveries: "clients", enrolment: "devices", erasures: "audit", faults: "", gaps: "" };
+const ON_THE_RAIL = SCREENS.filter(([key]) => !(key in BELONGS));
 
 /** What an address says: {screen, name, query}. */
 function placeOf(hash) {
@@ -69,7 +70,7 @@ function View({ hash }) {
 
 function draw() {
   const { screen, name, query } = placeOf(location.hash);
-  render(html`<${Rail} screens=${ON_THE_RAIL} here=${screen} />`, byId("rail"));
+  render(html`<${Rail} screens=${ON_THE_RAIL} here=${BELONGS[screen] ?? screen} isWithin=${screen in BELONGS || Boolean(name)} />`, byId("rail"));
   render(html`<${Top} screen=${screen} name=${name} params=${new URLSearchParams(query ?? "")} />`, byId("top"));
   render(html`<${View} hash=${location.hash} />`, byId("screen"));
   byId("rail").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
@@ -77,6 +78,7 @@ function draw() {
 
 setUpTheme(byId("theme"));
 keepFocus(byId("screen"));
+tellMore(byId("screen"));
 addEventListener("hashchange", () => {
   draw();
   byId("screen").focus({ preventScroll: true });

@@ -2,8 +2,9 @@
 
 import { html, useEffect, useRef, useState } from "../vendor/htm/standalone.module.js";
 import { api, enc, get, getAll } from "./api.js";
+import { DeviceField } from "./device_field.js";
 import { BoardCard, devicesOf, hasOwn, ownKey } from "../board/card.js";
-import { added, change, COLUMNS, draft, KINDS, linesOf, settled, suited, titleOf, undone } from "../board/model.js";
+import { added, change, COLUMNS, draft, KINDS, kindsFor, linesOf, settled, suited, titleOf, undone } from "../board/model.js";
 import { words } from "../live/format.js";
 import { useModels } from "./live_data.js";
 import { usePast } from "./past.js";
@@ -209,13 +210,16 @@ function Further({ fields, form, set }) {
   return html`<span class="choices" role="group" aria-label="Further fields">and ${fields.map((one) => html`<label key=${one}><input type="checkbox" checked=${form.fields.includes(one)} disabled=${!form.fields.includes(one) && form.fields.length + 1 >= FIELDS_MAX} onChange=${() => toggle(one)} /> ${words(one)}</label> `)}</span>`;
 }
 
+const kindOption = (kind) => html`<option key=${kind} value=${kind}>${KINDS[kind].title}</option>`;
+
 function CardForm({ card, begin, onPut, onLeave }) {
   const loaded = useLoaded(async () => {
     const [streams, queries, groups] = await Promise.all([getAll("/v1/streams"), getAll("/v1/queries"), get("/v1/groups")]);
     return { streams: streams.items, queries: queries.items, groups: Object.keys(groups) };
   }, "sources");
-  const [form, setForm] = useState(formOf(card ?? begin));
+  const [form, setForm] = useState({ ...formOf(card ?? begin), isKindChosen: card !== null });
   const set = (part) => setForm((before) => ({ ...before, ...part }));
+  const chooseField = (field, type) => setForm((before) => ({ ...before, field, kind: before.isKindChosen ? before.kind : (kindsFor(type)[0] ?? before.kind) })); /* until somebody chooses one, the kind is what suits the field */
   const input = (key) => ({ value: form[key], onInput: ({ target }) => set({ [key]: target.value }) });
   const isText = form.kind === "text";
   const { hasField } = KINDS[form.kind];
@@ -228,14 +232,15 @@ function CardForm({ card, begin, onPut, onLeave }) {
     const fields = Object.keys(infos);
     const further = form.kind === "chart" && form.field ? fields.filter((one) => infos[one].type === "number" && one !== form.field) : [];
     const isChosen = fields.length > 0 && (form.field === "" || fields.includes(form.field));
+    const suits = hasField ? kindsFor(infos[form.field]?.type) : [];
     const ofGroup = groups.length > 0 || form.group;
     return html`<form class="card card-form" aria-label=${card ? "Change the card" : "Add a card"} onSubmit=${put}>
-      <label>Card <select aria-label="Kind of card" value=${form.kind} onChange=${({ target }) => set({ kind: target.value })}>${Object.entries(KINDS).map(([kind, { title }]) => html`<option value=${kind}>${title}</option>`)}</select></label>
+      <label>Card <select aria-label="Kind of card" value=${form.kind} onChange=${({ target }) => set({ kind: target.value, isKindChosen: true })}>${suits.length > 0 ? html`<optgroup label=${`suits ${words(form.field)}`}>${suits.map(kindOption)}</optgroup><optgroup label="others">${Object.keys(KINDS).filter((kind) => !suits.includes(kind)).map(kindOption)}</optgroup>` : Object.keys(KINDS).map(kindOption)}</select></label>
       ${!isText && html`<${Choice} label="Stream or query" text="of" required none="stream or query" value=${form.source} onInput=${({ target }) => set({ source: target.value, field: "", fields: [] })}
         groups=${[["Streams", streams.map(({ name }) => name)], ["Queries", queries.map(({ name }) => name)]]} />`}
-      ${hasField && (isChosen ? html`<label>field <select required aria-label="Field" value=${form.field} onChange=${({ target }) => set({ field: target.value })}><option value="">choose</option>${fields.map((one) => html`<option value=${one}>${one}</option>`)}</select></label>` : html`<label>field <input required aria-label="Field" ...${input("field")} /></label>`)}
+      ${hasField && (isChosen ? html`<label>field <select required aria-label="Field" value=${form.field} onChange=${({ target }) => chooseField(target.value, infos[target.value]?.type)}><option value="">choose</option>${fields.map((one) => html`<option value=${one}>${one}</option>`)}</select></label>` : html`<label>field <input required aria-label="Field" ...${input("field")} /></label>`)}
       ${further.length > 0 && html`<${Further} fields=${further} form=${form} set=${set} />`}
-      ${!isText && !form.group && html`<label>device <input placeholder=${form.kind === "chart" ? "all, or some: a, b" : "all"} spellcheck=${false} ...${input("device")} /></label>`}
+      ${!isText && !form.group && html`<label>device <${DeviceField} id="devices-of-card" aria-label="device" placeholder=${form.kind === "chart" ? "all, or some: a, b" : "all"} isSeveral=${form.kind === "chart"} stream=${streams.some(({ name }) => name === form.source) ? form.source : ""} ...${input("device")} /></label>`}
       ${!isText && !form.device && ofGroup && html`<label>group <select aria-label="Group of devices" value=${form.group} onChange=${({ target }) => set({ group: target.value })}><option value="">all</option>${[...new Set([...groups, form.group].filter(Boolean))].map((one) => html`<option value=${one}>${one}</option>`)}</select></label>`}
       ${form.kind === "gauge" && ["low", "high"].map((end) => html`<label>${end === "low" ? "from" : "to"} <input type="number" step="any" class="short" placeholder="seen" aria-label=${end === "low" ? "Begins at" : "Ends at"} ...${input(end)} /></label>`)}
       ${isText && html`<label>text <input required maxlength="2000" ...${input("text")} /></label>`}

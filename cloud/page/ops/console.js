@@ -2,7 +2,7 @@
 
 import { html, useRef, useState } from "../vendor/htm/standalone.module.js";
 import { Table } from "../live/cards.js";
-import { clock, whole } from "../live/format.js";
+import { clock, unitSaid, whole } from "../live/format.js";
 import { enc } from "./api.js";
 import { useRecent } from "./live_data.js";
 import { programsOf } from "./programs.js";
@@ -61,7 +61,7 @@ export function Console({ stream, params }) {
         <button type="submit">Show</button>
         <button type="button" aria-pressed=${isPaused} onClick=${() => setPaused(!isPaused)}>${isPaused ? "Go on" : "Pause"}</button></form>
       ${isRefused ? html`<p class="fault" id="refused" role="alert">${fault}</p>` : fault && html`<p class="fault" role="alert">${fault}; what you see is of before.</p>`}
-      <div class="console" ref=${box}>${held.current.length > 0 && html`<button type="button" class="newer" onClick=${toNewest}>${whole(held.current.length)}${held.current.length === ROWS_KEPT ? "+" : ""} new</button>`}<${Table} rows=${rows.current.map(shown)} columns=${columns} caption="Newest readings" /></div>
+      <div class="console" ref=${box}>${held.current.length > 0 && html`<button type="button" class="newer" onClick=${toNewest}>${whole(held.current.length)}${held.current.length === ROWS_KEPT ? "+" : ""} new</button>`}<${Table} rows=${rows.current.map(shown)} columns=${columns} unitOf=${(name) => (asked.select ? "" : unitSaid(stream.fields[name]?.unit ?? ""))} caption="Newest readings" /></div>
       ${rows.current.length === 0 && !isRefused && html`<p class="quiet">${asked.where ? `Nothing of the last ${MINUTES} minutes passes.` : `Nothing came in the last ${MINUTES} minutes.`}</p>`}
       ${isCut && html`<p class="quiet">There was more in these ${MINUTES} minutes than is looked through: the newest is shown.</p>`}
       <${Ways} of=${[

@@ -4,7 +4,7 @@ import { html, useState } from "../vendor/htm/standalone.module.js";
 import { duration } from "../dom.js";
 import { Table } from "../live/cards.js";
 import { Chart } from "../live/detail.js";
-import { age, clock, moment, unitSaid, whole, words } from "../live/format.js";
+import { age, called, clock, moment, unitSaid, whole, words } from "../live/format.js";
 import { PlaceMap } from "../live/map.js";
 import { api, enc, get } from "./api.js";
 import { Erase } from "./erasures.js";
@@ -37,6 +37,7 @@ export function Device({ name, params }) {
         ["lost", device.lost_readings ? `${whole(device.lost_readings)} readings` : "nothing"],
         ["its clock is off by", device.skew_ms === null ? null : `${whole(device.skew_ms)} ms`],
         ["streams", device.streams.length === 0 ? null : device.streams.map((stream, i) => html`${i > 0 && ", "}<a href=${`#/streams/${enc(stream)}`}>${stream}</a>`)],
+        ["be told", html`<a href=${`#/alerts?${new URLSearchParams({ new: 1, kind: "silence", device: name })}`}>when it is silent</a>`],
       ]} />
       <${LastDay} name=${name} isAgent=${device.agent} />
       ${device.streams.length > 0 && html`<${Values} key=${device.streams.join()} device=${name} streams=${device.streams.slice(0, STREAMS_SHOWN)} params=${params} />`}
@@ -73,7 +74,7 @@ function LastDay({ name, isAgent }) {
     <div class="strip" role="img" aria-label=${`Online for ${duration(online / 1000)} of the last 24 hours, as far as it is known`}>${spans.map((one) => html`
       <i data-state=${one.state} title=${`${one.state} from ${moment(one.from)} to ${moment(one.to)}`} style=${{ left: share(one.from - begin), width: share(Math.max(one.to - one.from, STRIP_MS / 800)) }}></i>`)}</div>
     ${isAgent && html`<${Waiting} spans=${spans} begin=${begin} />`}
-    <p class="strip-ends"><small>${clock(begin)}</small><small class="key"><i data-state="online"></i>online <i data-state="offline"></i>offline <i data-state="silent"></i>silent</small><small>now</small></p></section>`;
+    <p class="strip-ends"><small>${clock(begin)}</small><small class="key">${["online", "offline", "silent"].map((state) => html`<span><i data-state=${state}></i>${state}</span>`)}</small><small>now</small></p></section>`;
 }
 
 /** How many readings waited on the device, as steps; what changed little is not told. */
@@ -108,13 +109,13 @@ function Values({ device, streams, params }) {
       const pastFault = past.data?.faults.get(stream.name);
       const charts = isLive ? stream.shown.filter(([, field]) => field.kind === "number").map(([name, field]) => [name, field.state.steps]) : [...(ofPast ?? [])].filter(([name, steps]) => steps.length > 0 && !PLACES.has(name));
       return html`<section class="card" key=${stream.name}><h2><a href=${`#/streams/${enc(stream.name)}`}>${stream.name}</a> <small>${stream.heardAt ? age(now - stream.heardAt) : "nothing lately"}</small></h2>
-      ${stream.heardAt && html`<${Table} rows=${[stream.devices.get(device)]} columns=${[...stream.fields.keys()]} unitOf=${(field) => stream.unitOf(field)} caption=${`Latest of ${stream.name}`} />`}
+      ${stream.heardAt && html`<${Table} rows=${[stream.devices.get(device)]} columns=${[...stream.fields.keys()]} unitOf=${(field) => stream.unitOf(field)} caption=${`Latest of ${stream.name}`} isStacked />`}
       ${missing.length > 0 && html`<p class="gap-key"><i></i>${gapsSaid(missing)}</p>`}
       ${stream.hasPlace && html`<${PlaceMap} stream=${stream} />`}
       ${!isLive && pastFault && html`<p class="fault" role="alert">${pastFault.message}</p>`}
       ${!isLive && past.data && !pastFault && charts.length === 0 && html`<p class="quiet">It sent no number on it in this time.</p>`}
       ${!isLive && !past.data && !past.error && html`<p class="quiet" role="status">loading…</p>`}</section>
-      <div class="charts">${charts.map(([name, steps]) => html`<section class="card" key=${name}><h2>${words(name)} <small>${[unitSaid(info?.fields[name]?.unit ?? ""), stream.name].filter(Boolean).join(", ")} · <a href=${`#/boards?${new URLSearchParams({ source: stream.name, field: name, device })}`} aria-label=${`Put ${words(name)} of ${stream.name} on a board`}>put on a board</a></small></h2>
+      <div class="charts">${charts.map(([name, steps]) => html`<section class="card" key=${name}><h2>${called(name, unitSaid(info?.fields[name]?.unit ?? ""))} <small>${[unitSaid(info?.fields[name]?.unit ?? ""), stream.name].filter(Boolean).join(", ")} · <a href=${`#/boards?${new URLSearchParams({ source: stream.name, field: name, device })}`} aria-label=${`Put ${words(name)} of ${stream.name} on a board`}>put on a board</a> · <a href=${`#/alerts?${new URLSearchParams({ new: 1, stream: stream.name, field: name, device })}`} aria-label=${`Alert on ${words(name)} of ${stream.name}`}>alert on this</a></small></h2>
         <${Chart} steps=${steps} name=${name} span=${span} gaps=${missing.map((one) => [one.before_t ?? one.at, one.after_t])} /></section>`)}</div>`;
     })}`;
 }

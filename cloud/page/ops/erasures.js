@@ -5,7 +5,7 @@ import { whole } from "../live/format.js";
 import { api, enc, get } from "./api.js";
 import { Ago, Do, Facts, kept, Loaded, More, Rows, useLoaded } from "./ui.js";
 
-const STEPS = {
+export const STEPS = {
   queries: "removing queries", scan: "finding the last of it in each topic", topics: "deleting topics",
   lake: "lake: taking it out of files", log: "cutting topics that others use too", summaries: "removing summaries",
   settle: "waiting for what the analysis has in hand", analysis: "analysis: taking it out of files", done: "gone",
@@ -18,7 +18,7 @@ const SHOWN = 100; /* of one page */
 export function Erasures({ params }) {
   const path = `/v1/erasures?${new URLSearchParams({ limit: SHOWN, ...kept(params, ["after"]) })}`;
   const loaded = useLoaded(() => get(path), path);
-  return html`<p class="quiet">A stream is erased from its page under <a href="#/streams">Streams</a>, what a device sent from its page under <a href="#/devices">Devices</a>.</p>
+  return html`<nav class="crumbs"><a href="#/audit">Audit</a> › erasures</nav><p class="quiet">A stream is erased from its page under <a href="#/streams">Streams</a>, what a device sent from its page under <a href="#/devices">Devices</a>.</p>
     <${Loaded} loaded=${loaded} empty="Nothing was erased.">${(items) => html`<${Rows} caption="Erasures" rows=${items} columns=${[
       ["name", "what", { view: ({ id, what, name }) => html`<a href=${`#/erasures/${enc(id)}`}>${what} ${name}</a>` }],
       ["step", "how far", { view: said }],

@@ -15,7 +15,7 @@ export function Faults() {
     loaded.again();
     return "";
   };
-  return html`<section class="card" aria-label="Faults"><h2>Faults <small>done to this system; what comes of it is counted at the other end</small></h2>
+  return html`<nav class="crumbs"><a href="#/">System</a> › faults</nav><section class="card" aria-label="Faults"><h2>Faults <small>done to this system; what comes of it is counted at the other end</small></h2>
     <${Loaded} loaded=${loaded}>${({ parts, links, faults, verdict }) => html`
       <${Verdict} verdict=${verdict} />
       <p class="quiet">Kill: SIGKILL, then it is started again. Freeze: it stands still. Cut: nothing gets through, then all connections break.</p>

@@ -10,7 +10,7 @@ const AT_ONCE = 200; /* gaps of one stream */
 export function Gaps({ params }) {
   const chosen = kept(params, ["stream", "device"]);
   const loaded = useLoaded(() => getAll("/v1/streams"), "streams of gaps", 60_000);
-  return html`<p class="quiet">Each loss is said, with the device, how many readings and why. A gap of 0 readings is not known yet, or may still be filled: what comes late is shown once.</p>
+  return html`<nav class="crumbs"><a href="#/">System</a> › gaps</nav><p class="quiet">Each loss is said, with the device, how many readings and why. A gap of 0 readings is not known yet, or may still be filled: what comes late is shown once.</p>
     ${chosen.device && html`<p class="chips"><a class="chosen" href=${linkTo("#/gaps", params, { device: "" })}>of ${chosen.device} ×</a></p>`}
     <${Loaded} loaded=${loaded} empty="No stream yet.">${({ items }) => html`
       <${Chips} path="#/gaps" params=${params} name="stream" isName values=${["", ...items.map(({ name }) => name)]} />
@@ -43,7 +43,7 @@ export function Look({ streams, device, atOnce }) {
   const many = found?.items.length;
   return html`<section class="card"><h2>Lost or missing</h2><p class="actions"><${Do} act=${look} done="">Look for gaps<//></p>
       ${found?.fault && html`<p class="fault" role="alert">${found.fault}</p>`}
-      ${found && !found.fault && html`<p class="quiet" role="status">${many || "No"} gap${many === 1 ? "" : "s"} in its newest ${whole(found.records)} records${streams.length > 1 ? `, ${found.done} of ${streams.length} streams` : ""}${found.isCut ? "; there are older ones" : ""}.</p>`}</section>
+      ${found && !found.fault && html`<p class="quiet" role="status">${many || "No"} gap${many === 1 ? "" : "s"} in the newest ${whole(found.records)} records${streams.length > 1 ? `, ${found.done} of ${streams.length} streams` : ""}${found.isCut ? "; there are older ones" : ""}.</p>`}</section>
     ${many > 0 && html`<${Rows} caption="Gaps" rows=${found.items} sorts columns=${[
       ["at", "said", { view: ({ at }) => html`<${Ago} at=${at} />` }],
       ...(streams.length > 1 ? [["stream", "stream", { view: ({ stream }) => html`<a href=${`#/streams/${enc(stream)}`}>${stream}</a>` }]] : []),

@@ -4,6 +4,7 @@ import { html } from "../vendor/htm/standalone.module.js";
 import { duration } from "../dom.js";
 import { local } from "../live/format.js";
 import { api, enc, get } from "./api.js";
+import { STEPS } from "./erasures.js";
 import { Ago, Chips, Do, Loaded, More, Rows, State, useLoaded } from "./ui.js";
 
 /* What a page opens for a problem. */
@@ -18,8 +19,8 @@ export const PAGES = {
 
 const HERE = { device: "devices", loss: "devices", query: "queries", erasure: "erasures" };
 const PLAIN = new Set(["state", "step", "detail"]); /* they say by themselves what they are */
-const said = (facts) => Object.entries(facts).filter(([name, fact]) => fact !== 0 && fact !== false && !(name === "registered" && fact === true))
-  .map(([name, fact]) => (PLAIN.has(name) ? local(String(fact)) : `${name.replaceAll("_", " ")} ${fact}`)).join(" · ") || "–";
+const said = (facts, kind) => Object.entries(facts).filter(([name, fact]) => fact !== 0 && fact !== false && !(name === "registered" && fact === true))
+  .map(([name, fact]) => (PLAIN.has(name) ? local(String((kind === "erasure" && STEPS[fact]) || fact)) : `${name.replaceAll("_", " ")} ${fact}`)).join(" · ") || "–";
 
 export function History({ kind, name, before = "" }) {
   const query = new URLSearchParams({ limit: name ? 20 : 100, ...(kind && { kind }), ...(name && { name }), ...(before && { before }) });
@@ -28,7 +29,7 @@ export function History({ kind, name, before = "" }) {
     <${Loaded} loaded=${loaded} empty="Nothing happened yet that would stand here.">${({ items, next }) => html`<${Rows} caption="What happened" rows=${items.map((one) => ({ id: one.number, ...one }))} columns=${[
       ["at", "when", { view: ({ at }) => html`<${Ago} at=${at} />` }],
       ...(name ? [] : [["name", "what", { view: (row) => html`${row.kind} ${HERE[row.kind] ? html`<a href=${`#/${HERE[row.kind]}/${enc(row.name)}`}>${row.name}</a>` : row.name}` }]]),
-      ["facts", "from then on", { wraps: true, view: ({ facts }) => said(facts) }],
+      ["facts", "from then on", { wraps: true, view: ({ facts, kind: of }) => said(facts, of) }],
     ]} />${next !== null && html`<p><a href=${`#/history?show=events&before=${next}`}>Older</a></p>`}`}<//>`;
 }
 

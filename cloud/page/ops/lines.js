@@ -4,7 +4,7 @@ import { html } from "../vendor/htm/standalone.module.js";
 import { themeColour } from "../dom.js";
 import { value } from "../live/format.js";
 import { KEPT_MS } from "../live/model.js";
-import { usePlot } from "../live/plot.js";
+import { below, beside, usePlot } from "../live/plot.js";
 
 const HEIGHT = 160;
 
@@ -16,7 +16,7 @@ export function Lines({ lines, label }) {
     key: label,
     height: () => HEIGHT,
     options: (axis) => ({
-      axes: [{ ...axis, values: hour, space: 60 }, { ...axis, size: 58, values: (_, at) => at.map(value) }],
+      axes: [below(axis, hour), beside(axis)],
       scales: { x: { time: true, range: () => [(Date.now() - KEPT_MS) / 1000, Date.now() / 1000] }, y: { range: (_, least, most) => [0, Math.max(1, most * 1.1)] } },
       series: [{}, ...lines.map((line) => ({ label: line.title, stroke: themeColour(line.colour), width: 2, dash: line.dash }))],
     }),

@@ -3,7 +3,7 @@
 import { html } from "../vendor/htm/standalone.module.js";
 import { themeColour } from "../dom.js";
 import { value, words } from "../live/format.js";
-import { usePlot } from "../live/plot.js";
+import { below, beside, usePlot } from "../live/plot.js";
 
 const HEIGHT = 160;
 const HALF = 0.5;
@@ -27,7 +27,7 @@ export function QuantileCurve({ quantiles, name, of = "" }) {
     key: name,
     height: () => HEIGHT,
     options: (axis) => ({
-      axes: [{ ...axis, space: 60, values: (_, at) => at.map((one) => `${one} %`) }, { ...axis, size: 58, values: (_, at) => at.map(value) }],
+      axes: [below(axis, (_, at) => at.map((one) => `${one} %`)), beside(axis)],
       scales: { x: { time: false, range: [0, 100] } },
       series: [{}, edge, edge, { stroke: themeColour("--cpu"), width: 2, label: name }],
       bands: [{ series: [1, 2], fill: themeColour("--band") }],

@@ -31,7 +31,7 @@ export function Query({ name }) {
     <${Loaded} loaded=${loaded}>${(query) => html`
       <${Facts} of=${[
         ["state", html`<${State} state=${query.state} />`],
-        ["why", local(query.detail) || null],
+        ...(query.detail ? [["why", local(query.detail)]] : []),
         ["reads", query.streams.join(", ") || query.stream],
         ["readings", query.readings_per_s ? rate(query.readings_per_s) : null],
         ["not computed yet", query.lag === null ? null : `${whole(query.lag)} records`],

@@ -1,7 +1,7 @@
 /* Results of a query: the newest revision of each window and group, a chart, and what came too late. */
 
 import { html, useRef } from "../vendor/htm/standalone.module.js";
-import { cell, clock, moment, unitSaid, whole, words } from "../live/format.js";
+import { cell, clock, counted, moment, unitSaid, whole, words } from "../live/format.js";
 import { columnsOf } from "../live/cards.js";
 import { Chart } from "../live/detail.js";
 import { Series } from "../live/model.js";
@@ -52,9 +52,10 @@ export function Results({ query }) {
   const numbers = columns.filter((one) => isNumber(one) && !query.keys.includes(one));
   const steps = numbers.length ? stepsOf(shown, numbers[0]) : [];
   const isOpen = ({ window_end: end, final }) => !final && (watermark === null || (end ?? 0) > watermark);
+  const corrected = shown.filter(({ newest, before }) => !isOpen(newest) && before.some((one) => one.final)).map(({ newest }) => newest.window_end);
   const rows = shown.map(({ id, newest, before }) => ({ id, newest, before, isOpen: isOpen(newest) }));
   return html`${fault && html`<p class="card wrong" role="alert">${fault}; what you see is of before.</p>`}
-    ${steps.length > 1 && html`<section class="card"><h2>${words(numbers[0])} <small>${[unitOf(numbers[0]), "mean of its windows, with least and most"].filter(Boolean).join(", ")}</small></h2><${Chart} steps=${steps} name=${numbers[0]} /></section>`}
+    ${steps.length > 1 && html`<section class="card"><h2>${words(numbers[0])} <small>${[unitOf(numbers[0]), "mean of its windows, with least and most"].filter(Boolean).join(", ")}</small></h2><${Chart} steps=${steps} name=${numbers[0]} corrected=${[...new Set(corrected)]} />${corrected.length > 0 && html`<p class="quiet">▲ ${counted(new Set(corrected).size, "windows")} said something else when they were first final.</p>`}</section>`}
     <section class="card"><h2>Newest results <small>${watermark ? html`final up to <${At} at=${watermark} />` : "nothing is final yet"}</small></h2>${rows.length === 0
       ? html`<p class="quiet">No result in the last 15 minutes. A window is told when its first readings are computed.</p>`
       : html`<div class="console results"><${Rows} caption="Newest results" rows=${rows} columns=${[

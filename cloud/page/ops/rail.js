@@ -27,10 +27,10 @@ const SIGNS = {
 
 const Sign = ({ name }) => html`<svg class="sign" viewBox="0 0 16 16" aria-hidden="true"><path d=${SIGNS[name]} /></svg>`;
 
-/** `screens`: [key, title] of each that stands on the rail; `here`: the key of what is shown. */
-export function Rail({ screens, here }) {
+/** `screens`: [key, title] of each that stands on the rail; `here`: the key of what is shown, or where it is `isWithin`. */
+export function Rail({ screens, here, isWithin }) {
   const { data } = useLoaded(() => get("/v1/session"), "rail", LOOK_MS);
   return html`${data?.live_url && html`<a href=${data.live_url}><${Sign} name="live" />Live</a>`}
-    ${screens.map(([key, title]) => html`<a key=${key} href=${`#/${key}`} aria-current=${key === here ? "page" : null}><${Sign} name=${key} />${title}</a>`)}
+    ${screens.map(([key, title]) => html`<a key=${key} href=${`#/${key}`} aria-current=${key === here ? (isWithin ? "true" : "page") : null}><${Sign} name=${key} />${title}</a>`)}
     <a href="/docs"><${Sign} name="api" />API</a>`;
 }

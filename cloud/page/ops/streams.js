@@ -18,7 +18,7 @@ export function Streams() {
     ["readings_per_s", "readings", { number: true, view: (row) => (row.readings_per_s ? rate(row.readings_per_s) : "–") }],
     ["kept", "records kept", { number: true, by: recordsOf, view: (row) => whole(recordsOf(row)) }],
     ["fields", "fields", { wraps: true, by: () => null, view: ({ fields }) => Object.keys(fields).join(", ") }],
-    ["description"],
+    ["description", "description", { view: ({ description }) => description || "–" }],
   ]} />`}<//>`;
 }
 

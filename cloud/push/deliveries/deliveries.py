@@ -24,6 +24,7 @@ from edgewake.cloud.calls import own_headers, sealing, webhook
 from edgewake.cloud.calls.sealing import Endpoint
 from edgewake.cloud.client_share import Bound
 from edgewake.cloud.log.request import RequestError
+from edgewake.cloud.log.wanted import Wanted
 from edgewake.cloud.push.beginning import begin
 from edgewake.cloud.push.chosen import (
     check_wake,
@@ -225,25 +226,10 @@ class Deliveries:
                     cursor = old.delivery.cursor
             base = self._new(owner, name, wanted, cursor) if old is None else old.delivery
             endpoint = Endpoint(url, secrets, "", headers)
-            delivery = delivery_state.enabled(base, now=self._clock.now_ms()).but(
-                streams=wanted.streams,
-                where=wanted.where,
-                select=wanted.select,
-                publication=publication_of(wanted),
-                devices=names_of(wanted.devices),
-                sample=wanted.sample,
-                per=wanted.per,
-                on_gap=asked.on_gap,
-                cursor=cursor,
-                # A batch in hand is from its cursor on: from another one it would be other events.
-                pending=base.pending if base.cursor == cursor else None,
+            enabled = delivery_state.enabled(base, now=self._clock.now_ms())
+            delivery = _as_asked(enabled, asked, wanted, cursor).but(
                 endpoint_host=host,
                 sealed=self._services.sealer.seal(base.id, endpoint),
-                kind=asked.kind,
-                events_max=asked.events_max,
-                events_at_once=None,
-                wait_s=asked.wait_s,
-                max_rate=asked.max_rate,
                 right=right,
             )
             courier = old or Courier(delivery, partition.writer, self._services)
@@ -540,6 +526,28 @@ def owner_of(reader: Principal, client: str) -> str:
     """Stands for an owner."""
     text = holder(reader, client).encode()
     return blake2b(text, digest_size=OWNER_BYTES, person=b"delivery owner").hexdigest()
+
+
+def _as_asked(delivery: Delivery, asked: DeliveryRequest, wanted: Wanted, cursor: str) -> Delivery:
+    """The delivery with all that was asked for but its endpoint and right."""
+    return delivery.but(
+        streams=wanted.streams,
+        where=wanted.where,
+        select=wanted.select,
+        publication=publication_of(wanted),
+        devices=names_of(wanted.devices),
+        sample=wanted.sample,
+        per=wanted.per,
+        on_gap=asked.on_gap,
+        cursor=cursor,
+        # A batch in hand is from its cursor on: from another one it would be other events.
+        pending=delivery.pending if delivery.cursor == cursor else None,
+        kind=asked.kind,
+        events_max=asked.events_max,
+        events_at_once=None,
+        wait_s=asked.wait_s,
+        max_rate=asked.max_rate,
+    )
 
 
 def _find(partition: _Partition, owner: str, name: str) -> Courier | None:

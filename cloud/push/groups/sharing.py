@@ -33,7 +33,7 @@ from edgewake.cloud.push.guarded_tasks import Spawn
 from edgewake.cloud.push.leases import lease_rights
 from edgewake.cloud.push.leases.lease_writer import NotOwner
 from edgewake.cloud.rights.principal import Action
-from edgewake.protocol.clock import Clock
+from edgewake.protocol.clock import Clock, sleep_or
 from edgewake.protocol.errors import CursorError, FilterError, Unavailable
 from edgewake.protocol.leases.group_record import Group, encode
 
@@ -317,9 +317,7 @@ class Sharing:
                 if is_reading:
                     window.passed(subscriber.positions)
                     await self._keep_progress(window)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_S):
-                        await self._room.wait()
+                await sleep_or(self._clock, LOOK_S, self._room)
                 continue
             if isinstance(found, Chunk):
                 for step in found.content or ():

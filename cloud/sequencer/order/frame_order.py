@@ -87,6 +87,7 @@ class FrameOrder:
         out = self._ordered_out(arrival, placement, now_s=now_s)
         if placement.via:
             self._has_things = True
+        # A reading comes twice only where two gateways bring it: without any, nobody need look.
         if not self._has_things:
             return [] if arrival.offset < self.emitted_before else out
         if arrival.offset < self.emitted_before:
@@ -267,7 +268,10 @@ class FrameOrder:
         ]
 
     def _surplus(self) -> list[bytes]:
-        """At the bound: a twentieth of the states, old epochs first, then the quietest lines."""
+        """At the bound: a twentieth of the states, old epochs first, then the quietest lines.
+
+        So many at once because each time the whole table is sorted and made again.
+        """
         highest = self._highest_epochs()
 
         def worth(one: tuple[bytes, State]) -> tuple[bool, int]:

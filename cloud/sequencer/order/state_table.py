@@ -97,6 +97,7 @@ class StateTable:
     def find(self, key: bytes) -> int:
         """The slot of a state; -1 where it is not known."""
         slots = self._slots
+        # `_home`, written out: this runs for every record.
         at = (int.from_bytes(key[:4], "big") * self._capacity >> 32) * SLOT_BYTES
         while slots[at + _USED]:
             if slots.startswith(key, at):
@@ -135,6 +136,7 @@ class StateTable:
 
     def rename(self, slot: int, key: bytes) -> None:
         """Give the slot to another epoch of the same line."""
+        # It need not move: the place of a state comes from the digest, which the epochs share.
         self._slots[slot : slot + _KEY.size] = key
 
     def line(self, digest: bytes) -> list[tuple[int, int]]:
@@ -159,6 +161,7 @@ class StateTable:
         """Forget the others; their number."""
         before = self._count
         key = _KEY.size
+        # A slot that was only emptied would end the search for those that lie behind it.
         self._rebuild(
             self._capacity,
             [
@@ -189,6 +192,8 @@ class StateTable:
         at = self._home(bytes([number, 0, 0, 0]))
         last = self._home(bytes([number, 255, 255, 255]))
         is_past = False
+        # States that found their slot taken lie behind it, some of them beyond `last` and perhaps
+        # at the table's beginning: the block ends with the first free slot after `last`.
         while not (is_past and not self._slots[at + _USED]):
             if self._slots[at + _USED] and self._slots[at] == number:
                 found.append(bytes(self._slots[at : at + SLOT_BYTES]))

@@ -205,6 +205,7 @@ def rows_after(
     """
     found: list[RawBatch | Missed] = []
     expected, size = after + 1, 0
+    # From the row that has the next position, which may begin before it.
     begins = "coalesce((SELECT max(first) FROM batches WHERE stream = ? AND first <= ?), 0)"
     query = (
         f"SELECT first, count, crc, body FROM batches WHERE stream = ? AND first >= {begins} "  # noqa: S608
@@ -212,7 +213,7 @@ def rows_after(
     )
     for first, count, crc, body in db.execute(query, (stream.id, stream.id, expected)):
         if not is_sound_batch(stream.id, first, count, crc, body) or first + count - 1 < expected:
-            continue
+            continue  # damaged, or read already; what is missed for it is said with the next row
         found += _missing(db, stream, expected, first - 1)
         found.append(RawBatch(stream.name, first, max(0, expected - first), body))
         expected, size = first + count, size + len(body)

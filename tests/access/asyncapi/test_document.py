@@ -45,6 +45,7 @@ def read(made: dict[str, Any], directory: Path) -> subprocess.CompletedProcess[s
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long
 def test_its_authors_parser_reads_it(tmp_path: Path) -> None:
     done = read(document(), tmp_path)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr[-2000:]

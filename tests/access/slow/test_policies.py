@@ -274,6 +274,7 @@ async def test_a_socket_without_credits_is_moved_as_it_asked(
         assert await first_seq(running, feed, cursor) == seq
 
 
+@pytest.mark.long
 async def test_what_is_done_about_a_slow_reader_changes_while_it_is_open(
     running: Server, new_feed: Callable[..., Feed]
 ) -> None:

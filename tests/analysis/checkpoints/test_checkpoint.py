@@ -60,9 +60,9 @@ def _lose_metadata(checkpoint: Path) -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        lose_last_batch,
+        pytest.param(lose_last_batch, marks=pytest.mark.long),
         pytest.param(_empty_offsets, marks=pytest.mark.long),
-        _empty_commits,
+        pytest.param(_empty_commits, marks=pytest.mark.long),
         _tear_both,
         pytest.param(_lose_metadata, marks=pytest.mark.long),
     ],

@@ -263,6 +263,7 @@ def test_what_a_pattern_cannot_be_is_refused_with_how_it_is_written(
         )
 
 
+@pytest.mark.long
 def test_patterns_on_real_parts_are_told_over_a_restart_and_absences_in_silence(
     analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,6 +127,7 @@ def test_a_rebuild_tells_nothing_early_and_nothing_twice(analysis: Analysis, fee
     }
 
 
+@pytest.mark.long
 def test_a_session_is_told_when_it_is_over_and_a_rebuild_leaves_it_so(
     analysis: Analysis, feed: Feed
 ) -> None:

@@ -243,6 +243,7 @@ def test_queries_come_and_go_over_one_checkpoint_and_say_where_they_lack_reading
     ]
 
 
+@pytest.mark.long
 def test_queries_of_all_shapes_can_join_any_other(analysis: Analysis, feed: Feed) -> None:
     """Without a key or WHERE nothing of a tag can be null, with them it can: the state's schema
     must be the same.

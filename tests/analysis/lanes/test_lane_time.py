@@ -39,24 +39,24 @@ def after(time: LaneTime, *, unread: int = 0) -> int | None:
 
 def test_it_goes_on_with_the_readings_and_waits_for_nothing(time: LaneTime) -> None:
     assert after(time) == T0 + 10_000
-    assert time.waits(RECORD, 0.0, T0 + 10_000).detail == ""
+    assert time.waits(RECORD, T0 + 10_000).detail == ""
 
 
 def test_it_stands_where_the_partition_stands_that_has_unread_readings(time: LaneTime) -> None:
     assert after(time, unread=3) == T0
     why = "event time waits for unread records in 1 partition"
-    assert time.waits(RECORD, 0.0, T0 + 10_000) == (why, False)
-    assert time.waits(RECORD, 0.0, T0 + 19_999) == (why, False), "it may be reading up"
-    assert time.waits(RECORD, 0.0, T0 + 20_000) == (why, True)
+    assert time.waits(RECORD, T0 + 10_000) == (why, False)
+    assert time.waits(RECORD, T0 + 19_999) == (why, False), "it may be reading up"
+    assert time.waits(RECORD, T0 + 20_000) == (why, True)
     time.waits_for_nothing()
-    assert not time.waits(RECORD, 0.0, T0 + 20_000).stands
+    assert not time.waits(RECORD, T0 + 20_000).stands
 
 
 def test_a_lane_that_reads_up_does_not_stand_while_its_event_time_moves(time: LaneTime) -> None:
     for turn in range(5):
         after(time, unread=3)
         record = RECORD.model_copy(update={"top": T0 + turn})
-        assert not time.waits(record, 0.0, T0 + 8_000 * turn).stands
+        assert not time.waits(record, T0 + 8_000 * turn).stands
 
 
 def test_it_does_not_pass_what_a_sequencer_holds_and_says_so(
@@ -64,7 +64,7 @@ def test_it_does_not_pass_what_a_sequencer_holds_and_says_so(
 ) -> None:
     upstream.hold, upstream.why = lambda _: T0 + 4_000, lambda _: "a sequencer is away"
     assert after(time) == T0 + 4_000
-    assert time.waits(RECORD, 0.0, T0 + 10_000) == ("a sequencer is away", True)
+    assert time.waits(RECORD, T0 + 10_000) == ("a sequencer is away", True)
 
 
 def test_in_silence_it_goes_on_to_the_end_of_the_last_window_and_no_further(
@@ -79,8 +79,14 @@ def test_in_silence_it_goes_on_to_the_end_of_the_last_window_and_no_further(
 
 
 def test_that_no_reading_comes_is_said_only_of_a_stream_that_had_some(time: LaneTime) -> None:
-    assert time.waits(RECORD, 12.0, T0) == ("no readings arrive", False)
-    assert time.waits(RECORD.model_copy(update={"tops": {}}), 12.0, T0) == ("", False)
+    assert time.waits(RECORD, T0, "no readings arrive") == ("no readings arrive", False)
+    nothing = RECORD.model_copy(update={"tops": {}})
+    assert time.waits(nothing, T0, "no readings arrive") == ("", False)
+
+
+def test_of_a_stream_with_unread_readings_it_is_not_said_that_none_come(time: LaneTime) -> None:
+    after(time, unread=3)
+    assert "unread records" in time.waits(RECORD, T0, "no readings arrive").detail
 
 
 def test_another_thread_may_ask_while_a_batch_ends(time: LaneTime) -> None:
@@ -93,6 +99,6 @@ def test_another_thread_may_ask_while_a_batch_ends(time: LaneTime) -> None:
             return super().__getattribute__(name)
 
     after(time, unread=3)
-    assert not time.waits(RECORD, 0.0, T0).stands
+    assert not time.waits(RECORD, T0).stands
     record = Record(**RECORD.model_dump())
-    assert not time.waits(record, 0.0, T0 + 1_000).stands
+    assert not time.waits(record, T0 + 1_000).stands

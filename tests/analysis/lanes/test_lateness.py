@@ -85,6 +85,7 @@ def test_a_backlog_of_a_steady_and_a_fast_device_counts_as_it_would_have_live(
     assert late_readings(feed.config, query.query.name) == []
 
 
+@pytest.mark.long
 def test_a_week_that_a_device_sends_at_once_is_folded_into_its_windows(
     analysis: Analysis, feed: Feed
 ) -> None:
@@ -133,6 +134,7 @@ def test_a_week_that_a_device_sends_at_once_is_folded_into_its_windows(
     }
 
 
+@pytest.mark.long
 def test_the_last_windows_of_a_stream_that_falls_silent_become_final(
     analysis: Analysis, feed: Feed
 ) -> None:

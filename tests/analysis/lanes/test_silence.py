@@ -1,5 +1,5 @@
 """A stream that falls silent right after its first readings, which came while event time was held:
-it is finished all the same.
+it is finished all the same. And what is said of a lane between two batches.
 """
 
 from __future__ import annotations
@@ -7,17 +7,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from edgewake.cloud.analysis.lanes.lane import Lane
+from edgewake.cloud.analysis.lanes.lane_plan import LanePlan
+from edgewake.cloud.analysis.lanes.lane_time import LaneTime, Upstream
+from edgewake.cloud.analysis.lanes.silence import ASK_S, Silence
 from edgewake.cloud.analysis.lanes.upstream_hold import nothing_holds
 from edgewake.cloud.queries.query import Registered
 from edgewake.protocol import topics
 from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.ops.query import Progress
 from edgewake.protocol.ops.repair import RepairKind
+from tests.analysis.lanes import test_micro_batch as micro_batch
 from tests.analysis.recomputed import recomputed
 from tests.analysis.support import (
     Analysis,
@@ -81,7 +86,9 @@ def wait_in_silence(lane: Lane, condition: Callable[[], object], what: str) -> N
     wait_until(holds, what)
 
 
-@pytest.mark.parametrize("kind", [RepairKind.REPAIR, RepairKind.REBUILD])
+@pytest.mark.parametrize(
+    "kind", [RepairKind.REPAIR, pytest.param(RepairKind.REBUILD, marks=pytest.mark.long)]
+)
 def test_its_windows_become_final_and_can_be_computed_again(
     analysis: Analysis, feed: Feed, kind: RepairKind
 ) -> None:
@@ -142,3 +149,95 @@ def test_an_absence_is_told_while_it_lasts(analysis: Analysis, feed: Feed) -> No
             lambda: results(feed.config, query.query.name),
             "the absence is told though nobody sends",
         )
+
+
+class Paused:
+    """A lane that computed a reading of T0 in a window that ends a minute later, and its silence.
+
+    Spark and Kafka are the test's.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.lane = micro_batch.Lane(folder)
+        self.lane.run(0, 5)
+        self.clock, self.plan, self.rests = self.lane.clock, self.lane.plan, False
+        time = LaneTime(
+            micro_batch.CONFIG, self.lane.record, self.lane.job.source_topics, 2, Upstream()
+        )
+        self.silence = Silence(
+            self.lane.job, self.clock, cast(LanePlan, self.plan), time, self.lane.emission,
+            idle_s=60.0, rests=lambda: self.rests,
+        )  # fmt: skip
+
+    def look(self) -> str:
+        """As the supervisor does; what is said for people then."""
+        silent_s = self.lane.batches.silent_s()
+        if self.silence.has_news(silent_s):
+            self.silence.say_running(silent_s)
+        return self.lane.progress.detail
+
+    def published(self) -> int:
+        """How often progress was published."""
+        return self.lane.committed.count(topics.PROGRESS)
+
+
+def test_while_readings_wait_for_the_next_batch_it_is_not_said_that_none_arrive(
+    tmp_path: Path,
+) -> None:
+    paused = Paused(tmp_path)
+    paused.plan.unread = {0: 386, 1: 0}
+    before = paused.published()
+    for _ in range(30):
+        paused.clock.advance(5.0)
+        assert paused.look() == ""
+    assert paused.published() == before, "there is nothing new to say"
+    paused.plan.unread = {0: 0, 1: 0}
+    paused.clock.advance(5.0)
+    assert paused.look() == "no readings arrive"
+
+
+def test_a_lane_that_rests_between_two_batches_does_not_know_whether_readings_arrive(
+    tmp_path: Path,
+) -> None:
+    """What came meanwhile would make a lie of it until the next batch."""
+    paused = Paused(tmp_path)
+    paused.rests = True
+    paused.clock.advance(50.0)
+    assert paused.look() == ""
+    paused.rests = False
+    assert paused.look() == "no readings arrive"
+
+
+def test_kafka_is_not_asked_at_each_look_whether_something_is_unread(tmp_path: Path) -> None:
+    paused = Paused(tmp_path)
+    asked = []
+    left = paused.plan.left
+
+    def asks(offsets: Any) -> Any:
+        asked.append(offsets)
+        return left(offsets)
+
+    paused.plan.left = asks  # type: ignore[method-assign]
+    paused.plan.unread = {0: 386, 1: 0}
+    paused.clock.advance(20.0)
+    for _ in range(50):
+        paused.look()
+        paused.clock.advance(0.2)
+    assert 5 <= len(asked) <= 10 / ASK_S
+
+
+def test_windows_are_said_to_be_final_when_they_are(tmp_path: Path) -> None:
+    """The stream is silent for a minute, but the windows' end and lateness are still to come."""
+    paused = Paused(tmp_path)
+    said = set()
+    for _ in range(40):
+        paused.clock.advance(5.0)
+        said.add((paused.look(), paused.lane.progress.watermark))
+        silent_s = paused.lane.batches.silent_s()
+        if silent_s >= 60:
+            paused.silence.advance(silent_s)
+    end = micro_batch.T0 + 60_000
+    final = "no readings arrive: its last windows are final"
+    assert {text for text, _ in said} == {"", "no readings arrive", final}
+    assert {at for text, at in said if text == final} == {end}
+    assert end not in {at for text, at in said if text != final}

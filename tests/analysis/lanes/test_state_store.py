@@ -60,6 +60,7 @@ def test_another_store_is_built_again_from_the_stream_and_back(
     assert "lies in another store, and is built again" in removed[0].getMessage()
 
 
+@pytest.mark.long
 def test_without_that_spark_goes_on_with_the_store_of_the_checkpoint(
     analysis: Analysis, feed: Feed
 ) -> None:

@@ -273,6 +273,7 @@ def summed(
     return {start: (len(ones), sum(ones), min(ones), max(ones)) for start, ones in found.items()}
 
 
+@pytest.mark.long
 def test_few_texts_and_many_are_counted_alike(analysis: Analysis, feed: Feed) -> None:
     """Of few the table is made of the frequent items, of many it is Spark's."""
     few, many = ["a", "b's", "ü"], [f"line {i}" for i in range(minute_sums.EXACT_ITEMS + 1)]

@@ -89,6 +89,7 @@ def how_grouped(lane: Lane) -> str:
     return next(name for name in ("SortAggregate", "ObjectHashAggregate") if name in plan)
 
 
+@pytest.mark.long
 def test_groups_of_few_readings_are_sorted_and_counted_as_ever(
     analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,6 +126,7 @@ def test_groups_of_few_readings_are_sorted_and_counted_as_ever(
     assert found == dict.fromkeys(fifty, (2, 3.0, 2)) | {"one": (404, 606.0, 4)}
 
 
+@pytest.mark.long
 def test_the_only_query_of_a_lane_goes_on_when_another_comes(
     analysis: Analysis, feed: Feed
 ) -> None:

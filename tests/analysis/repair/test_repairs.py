@@ -424,6 +424,7 @@ def without_device_b(of_frames: Callable[..., DataFrame]) -> Callable[..., DataF
     return lambda *arguments, **more: of_frames(*arguments, **more).where(F.col("device") != "b")
 
 
+@pytest.mark.long
 def test_a_rebuild_tells_what_a_wrong_state_made_wrong_and_nothing_else(
     analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

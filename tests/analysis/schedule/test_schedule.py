@@ -441,6 +441,7 @@ def told_of_one_more(lane: Lane, feed: Feed) -> list[int]:
     return [row["n"] for row in results(feed.config, lane.job.queries[0].query.name)]
 
 
+@pytest.mark.long
 def test_a_calm_stream_s_window_is_told_when_it_ends(analysis: Analysis, feed: Feed) -> None:
     """The rest would be half an hour otherwise: a second before the hour's end it is until that."""
     lane = calm_lane(analysis, feed, now_ms=HOUR_END - 1_000)

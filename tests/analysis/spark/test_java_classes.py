@@ -87,6 +87,7 @@ def test_a_jar_of_which_a_part_is_missing_is_made_again(
     assert count(runs) == 3
 
 
+@pytest.mark.long
 def test_sources_that_do_not_compile_are_named_and_leave_nothing(
     tmp_path: Path, spark_jars: Path, sources: Path
 ) -> None:

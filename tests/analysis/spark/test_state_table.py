@@ -361,7 +361,13 @@ def test_a_version_that_is_planned_anew_has_one_file(spark: SparkSession, tmp_pa
 
 
 @pytest.mark.parametrize("kind", ["snapshot", "changelog"])
-@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "flipped"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(pytest.param(one, marks=pytest.mark.long) for one in ("missing", "empty", "cut")),
+        "flipped",
+    ],
+)
 def test_a_file_that_is_missing_or_damaged_is_named_and_never_read_wrong(
     spark: SparkSession, tmp_path: Path, kind: str, damage: str
 ) -> None:

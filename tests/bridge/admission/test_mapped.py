@@ -259,6 +259,7 @@ def test_where_the_broker_knows_devices_mapped_ones_need_a_prefix(
         parse(BridgeConfig, values, "bridge.toml")
 
 
+@pytest.mark.long
 async def test_what_comes_on_a_topic_of_two_maps_is_taken_once_also_across_a_dead_bridge(
     here: World,
 ) -> None:

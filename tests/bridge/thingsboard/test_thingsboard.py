@@ -283,6 +283,7 @@ async def asks_by_http(api: Ops, one: Moved, versions: str) -> None:
     await done(api, asks(api, "tb-web", "set_attributes", versions))
 
 
+@pytest.mark.long
 async def test_devices_behind_a_gateway_are_devices_with_commands_of_their_own(
     here: World, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 import httpx
+import pytest
 
 from edgewake.protocol import topics
 from edgewake.protocol.frames import record
@@ -17,6 +18,7 @@ from tests.bridge.web.test_http_door import door, post
 from tests.services import wait_until
 
 
+@pytest.mark.long
 async def test_requests_of_every_form_are_counted_once_at_whichever_bridge(here: World) -> None:
     urls = [door(here, f"b-key-{n}") for n in (1, 2)]
     here.sequencer()

@@ -261,11 +261,16 @@ async def test_a_start_that_does_nothing_is_killed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "for _ in range(40): print('a line', flush=True); time.sleep(0.1)",
-        "end = time.process_time() + 1.5\nwhile time.process_time() < end: time.sleep(0.001); "
-        "sum(range(20_000))",
+        pytest.param(
+            "for _ in range(40): print('a line', flush=True); time.sleep(0.1)", id="it says so"
+        ),
+        pytest.param(
+            "end = time.process_time() + 1.5\nwhile time.process_time() < end: time.sleep(0.001); "
+            "sum(range(20_000))",
+            id="it works",
+            marks=pytest.mark.long,
+        ),
     ],
-    ids=["it says so", "it works"],
 )
 async def test_a_start_that_goes_on_may_take_much_longer_than_a_hanging_one(
     tmp_path: Path, body: str, monkeypatch: pytest.MonkeyPatch

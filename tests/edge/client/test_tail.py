@@ -83,7 +83,9 @@ def test_an_unknown_stream_is_one_sentence_and_exit_1(access_a: Server, feed: Fe
     assert feed.name in done.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+)
 def test_ctrl_c_ends_it_cleanly_and_the_place_is_kept(
     access_a: Server, feed: Feed, tmp_path: Path, number: int
 ) -> None:
@@ -150,7 +152,13 @@ def test_on_a_terminal_it_shows_a_table(access_a: Server, feed: Feed) -> None:
     assert b"device" in seen
 
 
-@pytest.mark.parametrize("bad", ["127.0.0.1:8700", "http://no-such-host.invalid:8700"])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "127.0.0.1:8700",
+        pytest.param("http://no-such-host.invalid:8700", marks=pytest.mark.long),
+    ],
+)
 def test_a_wrong_server_is_one_sentence_and_exit_2(bad: str) -> None:
     done = tail("s", "--server", bad)
     assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (2, "", False)

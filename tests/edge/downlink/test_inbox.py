@@ -322,6 +322,7 @@ def test_kills_anywhere_leave_each_command_answered_once_and_done_at_most_once(
     assert {key for key, state in states.items() if state == "done"} <= ran.keys()
 
 
+@pytest.mark.long
 @pytest.mark.services
 def test_a_broker_that_is_told_too_soon_loses(tmp_path: Path) -> None:
     """The control: what was confirmed before it was durable is gone with the process."""
@@ -340,6 +341,7 @@ def test_without_the_note_that_it_was_begun_it_is_done_again(tmp_path: Path) -> 
     assert effects(tmp_path)[inbox_crash.DIES] == 2
 
 
+@pytest.mark.long
 @pytest.mark.services
 def test_a_reply_that_is_not_kept_together_with_the_note_of_it_is_kept_twice(
     tmp_path: Path,

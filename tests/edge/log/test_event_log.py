@@ -563,22 +563,24 @@ def crash_runner(directory: Path, *options: str) -> dict[str, object]:
     return found
 
 
-KILLS = 300
+KILLS, MORE = 100, 300
 NOTHING = dict.fromkeys(
     ("unsaid", "not_derived", "miscounted", "lost", "twice", "disorder", "holes", "changed"), 0
 )
 
 
 @pytest.mark.services
-def test_kill_9_at_every_place_loses_and_doubles_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [KILLS, pytest.param(MORE, marks=pytest.mark.long)])
+def test_kill_9_at_every_place_loses_and_doubles_nothing(tmp_path: Path, kills: int) -> None:
     """At each named place and at random moments; every one of them is seen to have happened."""
-    report = crash_runner(tmp_path, "--kills", str(KILLS))
-    assert report["killed"] == KILLS
+    report = crash_runner(tmp_path, "--kills", str(kills))
+    assert report["killed"] == kills
     assert len(report["by_place"]) == 11  # type: ignore[arg-type]
     found = report["violations"]
     assert {name: count for name, count in found.items() if name != "received_lost"} == NOTHING  # type: ignore[attr-defined]
 
 
+@pytest.mark.long
 @pytest.mark.services
 def test_control_a_log_that_accepts_before_its_commit_loses(tmp_path: Path) -> None:
     """Or the test above would show nothing."""

@@ -21,6 +21,8 @@ from tests.services import PATIENCE_S, wait_until
 
 DURABLE = [mode for mode in LogMode if mode.flags.is_durable]
 KILLS = 60
+SHORT = (LogMode.HML, LogMode.RBML, LogMode.NONE)
+"""The default, one that is synchronous, and the control, which loses."""
 
 
 def config(mode: LogMode, **more: object) -> LogConfig:
@@ -32,7 +34,10 @@ def config(mode: LogMode, **more: object) -> LogConfig:
 
 
 @pytest.mark.services
-@pytest.mark.parametrize("mode", LogMode)
+@pytest.mark.parametrize(
+    "mode",
+    [one if one in SHORT else pytest.param(one, marks=pytest.mark.long) for one in LogMode],
+)
 def test_what_each_mode_promises_over_kill_9(tmp_path: Path, mode: LogMode) -> None:
     """All: nothing twice, no hole, no number used again, no loss unsaid.
 

@@ -97,6 +97,7 @@ def expected_of_things() -> dict[str, list[list[Any]]]:
     return orjson.loads(orjson.dumps(found))  # type: ignore[no-any-return]
 
 
+@pytest.mark.long
 def test_a_kill_leaves_what_things_behind_a_gateway_have_made(tmp_path: Path) -> None:
     made = expected_of_things()
     assert {"mean", "mean/of/press-1", "high/of/press-2", "first/of/kiln"} <= made.keys()

@@ -61,6 +61,7 @@ def summary(values: list[Any], *, device: str = "box", cut: int = 1000) -> Summa
     return merged(found)
 
 
+@pytest.mark.long
 def test_merged_sketches_of_devices_answer_within_their_bounds() -> None:
     rng = random.Random(3)
     devices = [

@@ -65,6 +65,7 @@ def test_kills_at_named_places_leave_the_sketches_of_no_kill(tmp_path: Path) -> 
     assert lives(tmp_path / "killed", kills) == whole
 
 
+@pytest.mark.long
 @pytest.mark.services
 def test_a_cursor_that_moves_ahead_of_what_is_open_loses(tmp_path: Path) -> None:
     """The control."""

@@ -114,6 +114,31 @@ async def test_a_bound_is_chosen_and_stands_as_the_condition(browser: Browser, a
     await page.close()
 
 
+async def test_a_rule_of_one_device_looks_at_it_alone(browser: Browser, alerts: Alerts):
+    stream = alerts.stream()
+    for ago_s, heat in ((900, 20.0), (600, 33.0), (300, 20.0)):
+        alerts.send(stream, "oven", heat, ago_s=ago_s)
+        alerts.send(stream, "stove", heat + 20, ago_s=ago_s)
+    page = await enter(browser, alerts)
+    address = f"#/alerts?new=1&stream={stream}&field=temperature&device=oven"
+    await page.evaluate("(to) => (location.hash = to)", address)
+    await expect(page.get_by_label("Only of one device")).to_have_value("oven")
+    await expect(page.get_by_label("It is: field")).to_have_value("temperature")
+    await page.get_by_label("It is: bound").fill("30")
+    condition = page.get_by_label("Condition")
+    await expect(condition).to_have_value("device = 'oven' AND temperature > 30")
+    trial = page.get_by_role("region", name="Trial")
+    await expect(trial).to_contain_text("1 time in the last hour, 1 alert")
+    await page.get_by_label("Only of one device").fill("")
+    await expect(condition).to_have_value("temperature > 30")
+    await expect(trial).to_contain_text("2 alerts")
+    silence = "#/alerts?new=1&kind=silence&device=oven"
+    await page.evaluate("(to) => (location.hash = to)", silence)
+    await expect(page.get_by_label("Which devices")).to_have_value("device = 'oven'")
+    assert await accessibility_faults(page) == []
+    await page.close()
+
+
 async def test_what_needs_a_query_is_chosen_previewed_and_made_with_it(
     browser: Browser, alerts: Alerts
 ):

@@ -269,6 +269,7 @@ def test_a_silent_device_raises_an_alert_and_a_problem_of_the_system_too(
     wait_until(lambda: alerts.states(rule) == {device: "resolved"}, "it is over")
 
 
+@pytest.mark.long
 def test_what_was_read_while_no_server_ran_is_judged_afterwards(
     kafka_of_alerts: KafkaConfig, tmp_path: Path, unique: Callable[[str], str]
 ):

@@ -43,6 +43,7 @@ def test_a_server_lists_what_others_did_and_what_was_done_before_it_started(
             assert changes(second, path) == [("DELETE", 404), *both], "refused ones, too"
 
 
+@pytest.mark.long
 def test_a_page_leads_to_the_older_ones(kafka: Kafka, tmp_path: Path) -> None:
     with running(kafka.bootstrap, tmp_path) as ops:
         for name in ("a_page", "b_page"):

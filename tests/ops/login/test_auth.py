@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from edgewake.cloud.client_share import Clients
-from edgewake.cloud.ops.login.auth import Access, Guard
+from edgewake.cloud.ops.login.auth import LOGGED_CHARS_MAX, Access, Guard
 from edgewake.cloud.ops.login.key_door import KeyDoor
 from edgewake.cloud.ops.login.keys import Keys
 from edgewake.cloud.ops.login.sessions import (
@@ -230,6 +230,22 @@ async def test_what_a_page_asks_while_somebody_types_a_rule_is_not_in_the_audit(
         if getattr(r, "event", "") == "ops.audit"
     ]
     assert found == [("ann", "/v1/queries:preview", 200), ("wall", "/v1/alerts:check", 403)]
+
+
+async def test_a_long_question_in_the_audit_says_that_it_is_cut(
+    access: Access, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def asked(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["state"]["audit"] = "x" * int(scope["path"].rsplit("/", 1)[-1])
+        await Response("")(scope, receive, send)
+
+    transport = httpx.ASGITransport(app=Guard(asked, access=access))
+    with caplog.at_level(logging.INFO, logger="edgewake.ops"):
+        async with httpx.AsyncClient(transport=transport, base_url="http://ops") as client:
+            for length in (LOGGED_CHARS_MAX, LOGGED_CHARS_MAX + 1):
+                await client.post(f"/v1/{length}", headers={"X-API-Key": KEY})
+    details = [r.detail for r in caplog.records if getattr(r, "event", "") == "ops.audit"]
+    assert details == ["x" * LOGGED_CHARS_MAX, "x" * (LOGGED_CHARS_MAX - 1) + "…"]
 
 
 async def test_a_read_that_takes_long_is_answered_only_while_its_key_is_there(

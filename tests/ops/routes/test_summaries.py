@@ -4,7 +4,7 @@ by HTTP and in the terminal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -19,18 +19,12 @@ from edgewake.protocol.sketches import sketch
 from edgewake.protocol.sketches.sketch import DeviceSketch, Numbers, SketchKind
 from tests.commands.test_status import printed, run
 from tests.ops.conftest import Writer
-from tests.ops.service import Ops, running
+from tests.ops.service import Ops
 from tests.ops.test_app import eventually
-from tests.services import Kafka, wait_until
+from tests.services import wait_until
 from tests.summaries.made import minute, summary
 
 HOUR = 1_790_000_000_000 // HOUR_MS * HOUR_MS
-
-
-@pytest.fixture(scope="module")
-def ops(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ops]:
-    with running(kafka.bootstrap, tmp_path_factory.mktemp("summaries")) as service:
-        yield service
 
 
 def minutes(writer: Writer, stream: str, field: str = "price", *, first: int = 0) -> None:

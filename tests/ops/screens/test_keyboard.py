@@ -180,6 +180,57 @@ async def kill_a_part(page: Page, _stream: str) -> None:
     }
 
 
+async def add_a_destination(page: Page, stream: str) -> None:
+    await tab_to(page, "Name")
+    await page.keyboard.type(f"hook_{stream}")
+    await tab_to(page, "Address")
+    await page.keyboard.type("https://hooks.example.org/a")
+    await tab_to(page, "Keep")
+    async with page.expect_request(lambda one: one.method == "PUT") as asked:
+        await page.keyboard.press("Enter")
+    assert (await asked.value).url.endswith(f"/v1/destinations/hook_{stream}")
+
+
+async def deliver_a_stream(page: Page, stream: str) -> None:
+    await tab_to(page, "Name")
+    await page.keyboard.type(f"to_{stream}")
+    await tab_to(page, f"Add {stream}")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_label("Streams")).to_have_value(stream)
+    await tab_to(page, "Address")
+    await page.keyboard.type("https://hooks.example.org/a")
+    await tab_to(page, "Deliver")
+    async with page.expect_request(lambda one: one.method == "PUT") as asked:
+        await page.keyboard.press("Enter")
+    assert (await asked.value).url.endswith(f"/v1/deliveries/to_{stream}")
+
+
+async def keep_a_stream_longer(page: Page, stream: str) -> None:
+    await tab_to(page, "Days")
+    await page.keyboard.press("Control+a")
+    await page.keyboard.type("9")
+    await tab_to(page, f"Keep {stream} for so long")
+    async with page.expect_response(lambda one: one.request.method == "PATCH") as answer:
+        await page.keyboard.press("Enter")
+    assert (await answer.value).ok
+
+
+async def give_all_letters_back(page: Page, _stream: str) -> None:
+    page.once("dialog", lambda dialog: dialog.dismiss())
+    async with page.expect_event("dialog") as asked:
+        await tab_to(page, "Give all of these back")
+        await page.keyboard.press("Enter")
+    assert "1" in (await asked.value).message
+
+
+async def follow_a_frame(page: Page, _stream: str) -> None:
+    await tab_to(page, "Token")
+    await page.keyboard.type("1.1")
+    await tab_to(page, "Follow it")
+    await page.keyboard.press("Enter")
+    await at(page, "#/trace?token=1.1")
+
+
 FORMS: Final = {
     "register a query": Form("#/queries/new", "main .sql", register_a_query),
     "ask": Form("#/ask", "main .sql", ask_by_sql),
@@ -195,6 +246,11 @@ FORMS: Final = {
     "erase": Form("#/streams/{stream}", "main .console", erase_a_stream),
     "enrolment": Form("#/enrolment", "main h2.gap", make_a_code),
     "faults": Form("#/faults", "main .targets li", kill_a_part),
+    "destinations": Form("#/alerts?show=destinations", "main form", add_a_destination),
+    "deliveries": Form("#/deliveries", "main form", deliver_a_stream),
+    "retention": Form("#/streams/{stream}", "main .console", keep_a_stream_longer),
+    "letters": Form("#/letters?device={device}", "main tbody tr", give_all_letters_back),
+    "trace": Form("#/trace", "main form", follow_a_frame),
 }
 SHORT: Final = ("mend a letter", "make a rule", "enrolment")
 
@@ -208,12 +264,13 @@ async def test_a_form_is_filled_and_sent_by_keyboard_alone(
     form, page, stream = FORMS[name], visit.page, unique("keys")
     declare(writer, stream)
     eventually(lambda: ops.client.get(f"/v1/streams/{stream}"))
-    letter = refuse(writer, unique("dev"), stream, b'{"speed":')
+    device = unique("dev")
+    letter = refuse(writer, device, stream, b'{"speed":')
     status = DeviceStatus(device=stream, state=DeviceState.ONLINE, received_at=now_ms())
     writer.put(topics.DEVICES, f"{stream}|status", status.to_json())
 
     await page.route("**/v1/faults", answer_faults)
-    await visit.open(form.address.format(stream=stream, letter=letter))
+    await visit.open(form.address.format(stream=stream, letter=letter, device=device))
     await expect(page.locator(form.shown).first).to_be_visible()
     await expect(page.get_by_text("loading…")).to_have_count(0)
     assert await walk(page) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 
@@ -12,8 +13,10 @@ from edgewake.cloud.kafka import topic_admin
 from edgewake.protocol import topics
 from edgewake.protocol.frames.field_type import FieldType
 from edgewake.protocol.frames.stream import FieldInfo, Stream
+from edgewake.protocol.ops.alert import Alert, Rule, State
 from edgewake.protocol.ops.erasure import Erasure, Step
 from tests.chromium import accessibility_faults
+from tests.commands.test_status import run
 from tests.ops.conftest import Writer
 from tests.ops.screens.conftest import Visit
 from tests.ops.screens.test_data import send
@@ -107,4 +110,52 @@ async def test_erasures_beyond_a_page_are_led_to(visit: Visit, erased: list[str]
     await expect(rows).to_have_count(101)
     await page.get_by_role("link", name="Older").click()
     await expect(page.get_by_role("region", name="Erasures")).to_contain_text(erased[0])
+    await visit.open("#/history?show=events&kind=erasure")
+    happened = page.get_by_role("region", name="What happened").get_by_role("row")
+    await expect(happened.filter(has_text=erased[-1]).first).to_contain_text("gone")
     assert await accessibility_faults(page) == []
+
+
+@pytest.fixture
+def raised(ops: Ops, writer: Writer, unique: Callable[[str], str]) -> Iterator[list[str]]:
+    """Keys of alerts that fire, more than a page has, those that fire longest at the end."""
+    stream, rule = unique("s"), unique("rule")
+    keys = [f"{rule}-{i:03}" for i in range(MANY)]
+    kept = Rule(name=rule, stream=stream, when="x > 1", version=1, changed_at=1, changed_by="me")
+    put_all(writer, topics.ALERT_RULES, {f"rule|{rule}": kept.model_dump_json().encode()})
+    rows: dict[str, bytes | None] = {}
+    for at, key in enumerate(keys):
+        since = 10_000 - at
+        one = Alert(
+            rule=rule, key=key, basis=kept.basis, state=State.FIRING,
+            since=since, began=since, last_at=since,
+        )  # fmt: skip
+        rows[one.id] = one.model_dump_json().encode()
+    put_all(writer, topics.ALERTS, rows)
+    last = {"limit": 500, "after": f"firing|{10_000 - MANY + 2}|z"}
+    wait_until(
+        lambda: ops.client.get("/v1/raised", params=last).json()["items"][:1] != [], "all are there"
+    )
+    yield keys
+    put_all(writer, topics.ALERTS, dict.fromkeys(rows))
+    put_all(writer, topics.ALERT_RULES, {f"rule|{rule}": None})
+    gone = f"/v1/alerts/{rule}"
+    wait_until(lambda: ops.client.get(gone).status_code == 404, "they are gone")
+
+
+async def test_raised_alerts_beyond_a_page_are_shown_by_a_press(
+    visit: Visit, ops: Ops, raised: list[str]
+) -> None:
+    page = visit.page
+    await visit.open("#/alerts")
+    firing = page.locator(".raised[data-state=firing]").get_by_role("listitem")
+    await expect(firing.filter(has_text=raised[0])).to_be_visible()
+    await expect(firing.filter(has_text=raised[-1])).to_have_count(0)
+    await page.get_by_role("button", name=re.compile("^Show [0-9]+ more$")).click()
+    await expect(firing.filter(has_text=raised[-1])).to_be_visible()
+    await expect(firing.filter(has_text=raised[0])).to_have_count(1)
+    listed = json.loads(run(ops, "alert", "list", "--json").stdout)
+    assert [one["key"] for one in listed if one["key"] in set(raised)] == raised
+    refused = ops.client.get("/v1/raised", params={"after": "firing|x|y"})
+    assert refused.status_code == 422
+    assert "the `next` of an earlier answer" in refused.json()["detail"]

@@ -3,6 +3,7 @@ name."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -147,5 +148,12 @@ async def test_devices_are_chosen_by_what_is_wrong_and_shown_with_their_readings
     await visit.open(f"#/devices/{device}")
     await expect(visit.page.get_by_text("agent 9.8.7")).to_be_visible()
     await expect(visit.page.get_by_text("7 readings")).to_be_visible()
+    latest = visit.page.get_by_role("region", name=f"Latest of {stream}")
+    await expect(latest.get_by_role("cell").first).to_be_visible()
+    await visit.page.set_viewport_size({"width": 390, "height": 844})
+    assert await latest.evaluate("one => one.scrollWidth <= one.clientWidth"), "nothing is cut"
+    await visit.page.set_viewport_size({"width": 1440, "height": 900})
+    told = visit.page.get_by_role("link", name="when it is silent")
+    await expect(told).to_have_attribute("href", re.compile(f"kind=silence&device={device}$"))
     writer.put(topics.DEVICES, f"{device}|status", None)
     writer.put(topics.DEVICES, f"{device}|seen", None)

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from playwright.async_api import Browser, expect
@@ -181,3 +182,16 @@ async def test_a_server_that_is_away_is_said_and_what_was_seen_goes_on_when_it_i
         await expect(alert).to_have_count(0)
         await expect(page.get_by_text("devices online")).to_have_count(1)
         await context.close()
+
+
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
+async def test_the_page_to_log_in_has_no_accessibility_fault(
+    browser: Browser, ops: Ops, width: int, theme: Literal["light", "dark"]
+) -> None:
+    page = await open_page(browser, viewport={"width": width, "height": 900}, color_scheme=theme)
+    await page.goto(f"{ops.url}/in")
+    await expect(page.get_by_label("Key")).to_be_visible()
+    assert await page.evaluate("document.documentElement.dataset.theme") == theme
+    assert await page.evaluate("document.documentElement.scrollWidth") <= width
+    assert await accessibility_faults(page) == []
+    await page.close()

@@ -17,6 +17,9 @@ from tests.ops.screens.conftest import Visit, log_in, visiting
 from tests.ops.service import Ops
 
 pytestmark = [pytest.mark.services, pytest.mark.asyncio(loop_scope="session")]
+REFUSALS = [503, *(pytest.param(status, marks=pytest.mark.long) for status in (404, 409, 422))]
+WITH_SESSION = ("#/devices", "#/history?show=events")
+"""Lists on which the short form ends a session, which takes a login each."""
 LISTS = {
     "#/boards": "/v1/boards",
     "#/alerts": "/v1/raised",
@@ -109,7 +112,7 @@ async def test_a_list_without_items_says_what_would_be_there(visit: Visit, addre
     await expect(visit.page.locator("main").get_by_text(EMPTY[address])).to_be_visible()
 
 
-@pytest.mark.parametrize("status", [404, 409, 422, 503])
+@pytest.mark.parametrize("status", REFUSALS)
 @pytest.mark.parametrize("address", [*LISTS, *PAGES])
 async def test_a_refusal_stands_where_the_list_would_with_a_way_to_try_again(
     visit: Visit, address: str, status: int
@@ -148,7 +151,7 @@ async def test_a_list_that_is_slow_says_that_it_loads(visit: Visit, address: str
     await expect(visit.page.get_by_text("loading…")).to_have_count(0)
 
 
-@pytest.mark.parametrize("status", [404, 409, 422, 503])
+@pytest.mark.parametrize("status", REFUSALS)
 async def test_a_question_that_is_refused_says_why_and_can_be_asked_again(
     visit: Visit, status: int
 ) -> None:
@@ -181,7 +184,10 @@ async def test_codes_and_passwords_that_are_not_there_are_said(visit: Visit) -> 
         await expect(visit.page.get_by_text(said)).to_be_visible()
 
 
-@pytest.mark.parametrize("address", LISTS)
+@pytest.mark.parametrize(
+    "address",
+    [one if one in WITH_SESSION else pytest.param(one, marks=pytest.mark.long) for one in LISTS],
+)
 async def test_a_session_that_ended_leads_to_the_login_and_keeps_the_address(
     visit_that_ends: Visit, ops: Ops, address: str
 ) -> None:

@@ -337,3 +337,17 @@ async def test_all_devices_that_are_chosen_are_asked_by_one_press(
         items = ops.client.get(f"/v1/devices/{device}/commands").json()["items"]
         assert [one["name"] for one in items] == ["restart_pump"]
     assert await accessibility_faults(page) == []
+
+
+@pytest.mark.parametrize(
+    ("address", "home"),
+    [("#/gaps", "System"), ("#/erasures", "Audit"), ("#/enrolment", "Devices")],
+)
+async def test_a_page_that_is_not_on_the_rail_is_within_one_that_is(
+    visit: Visit, address: str, home: str
+) -> None:
+    await visit.open(address)
+    link = visit.page.get_by_role("navigation", name="Pages").get_by_role("link", name=home)
+    await expect(link).to_have_attribute("aria-current", "true")
+    crumb = visit.page.locator("main .crumbs").get_by_role("link", name=home)
+    await expect(crumb).to_be_visible()

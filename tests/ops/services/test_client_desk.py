@@ -15,17 +15,11 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from tests.access.world import Server, key_file, open_stream, server
 from tests.feeds import DEADLINE_S
 from tests.ops.conftest import Writer
-from tests.ops.service import Ops, running
+from tests.ops.service import Ops
 from tests.ops.test_app import declare
 from tests.services import Kafka, wait_until
 
 pytestmark = pytest.mark.services
-
-
-@pytest.fixture(scope="module")
-def ops(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ops]:
-    with running(kafka.bootstrap, tmp_path_factory.mktemp("clients")) as service:
-        yield service
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from edgewake.protocol.maps.decoders import influx
 from edgewake.protocol.maps.decoding import known_kinds
 from edgewake.protocol.maps.preview import preview, sample_topic
 from edgewake.protocol.maps.rule import Maps
+from tests.examples import examples
 
 NOW_MS = 1_790_000_000_000
 KEYS = st.sampled_from(
@@ -79,7 +80,7 @@ TOPICS = [f"k/{kind}/d" for kind in known_kinds()]
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(payload=PAYLOADS)
 def test_no_payload_raises_and_none_changes_what_becomes_of_another(
     topic: str, payload: bytes
@@ -91,7 +92,7 @@ def test_no_payload_raises_and_none_changes_what_becomes_of_another(
 
 
 @pytest.mark.parametrize("name", presets.names())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(payload=PAYLOADS)
 def test_no_preset_raises(name: str, payload: bytes) -> None:
     maps = compile_presets([name])

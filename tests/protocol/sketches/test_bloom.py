@@ -35,7 +35,9 @@ def found_by_chance(filled: Bloom, probes: int = PROBES) -> int:
     return sum(filled.contains(f"absent-{i}") for i in range(probes))
 
 
-@pytest.mark.parametrize("capacity", [100, 1_348, bloom.CAPACITY])
+@pytest.mark.parametrize(
+    "capacity", [100, 1_348, pytest.param(bloom.CAPACITY, marks=pytest.mark.long)]
+)
 @pytest.mark.parametrize("error", [0.05, bloom.ERROR, 0.001])
 @pytest.mark.parametrize("times", [0.5, 1, 10])
 def test_yes_is_wrong_as_seldom_as_declared_under_at_and_ten_times_over_the_capacity(

@@ -27,7 +27,7 @@ def answers(memory: Seen, values: list[tuple[int, str]]) -> tuple[list[bool], ob
     return found, state
 
 
-@pytest.mark.parametrize("capacity", [100, 1_000, 5_000])
+@pytest.mark.parametrize("capacity", [100, 1_000, pytest.param(5_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("error", [0.05, 0.01, 0.001])
 @pytest.mark.parametrize("times", [0.5, 1, 10])
 def test_a_new_value_is_taken_for_seen_no_more_often_than_declared(

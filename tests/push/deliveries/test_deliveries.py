@@ -209,7 +209,9 @@ async def test_a_filter_and_columns(push: Service, stream: Readings) -> None:
         assert set(event) == {"device", "n"}
 
 
-@pytest.mark.parametrize("point", ["deliveries.called", "deliveries.begun"])
+@pytest.mark.parametrize(
+    "point", ["deliveries.called", pytest.param("deliveries.begun", marks=pytest.mark.long)]
+)
 async def test_a_proxy_that_is_killed_loses_and_reorders_nothing(
     push: Service, stream: Readings, point: str
 ) -> None:
@@ -263,11 +265,12 @@ ALL_DEVICES = ("dev-0", "dev-1", "dev-2")
 @pytest.mark.parametrize(
     ("count", "before", "after"),
     [
-        (6, ("dev-1", "dev-2"), ALL_DEVICES),
-        (6, ("dev-1", "dev-2"), ("dev-1",)),
-        (1500, ("dev-1",), ALL_DEVICES),
+        pytest.param(6, ("dev-1", "dev-2"), ALL_DEVICES, id="grown", marks=pytest.mark.long),
+        pytest.param(6, ("dev-1", "dev-2"), ("dev-1",), id="shrunk"),
+        pytest.param(
+            1500, ("dev-1",), ALL_DEVICES, id="grown beyond a batch", marks=pytest.mark.long
+        ),
     ],
-    ids=["grown", "shrunk", "grown beyond a batch"],
 )
 async def test_a_set_that_changes_while_the_proxy_is_dead_loses_no_event(
     push: Service,
@@ -555,6 +558,7 @@ async def test_what_cannot_be_delivered_is_refused(push: Service, stream: Readin
         await ask(push, "GET", f"/{name}", expected=404)
 
 
+@pytest.mark.long
 async def test_of_two_proxies_one_delivers_and_the_other_goes_on_after_it_died(
     kafka: Kafka, directory: Path, push: Service, stream: Readings
 ) -> None:

@@ -70,6 +70,7 @@ async def test_of_two_proxies_of_one_name_the_earlier_one_ends_and_says_why(
             assert not first.writers
 
 
+@pytest.mark.long
 async def test_a_proxy_goes_on_when_the_other_one_of_its_name_is_gone(
     kafka_config: KafkaConfig,
 ) -> None:

@@ -64,6 +64,8 @@ class Recorded:
     header: list[str] | None = None
 
 
+SHORT = 10_000
+"""Readings of a set that `make test` reads whole."""
 SETS = [
     Recorded(
         "iot_env_telemetry/raw_data.jsonl.gz", 35_189, 0, 3, 1_594_598_424_502,
@@ -104,7 +106,17 @@ SETS = [
 
 
 @needs_data
-@pytest.mark.parametrize("recorded_set", SETS, ids=lambda s: s.path.partition("/")[0])
+@pytest.mark.parametrize(
+    "recorded_set",
+    [
+        pytest.param(
+            one,
+            id=one.path.partition("/")[0],
+            marks=[pytest.mark.long] if one.readings > SHORT else [],
+        )
+        for one in SETS
+    ],
+)
 def test_a_recorded_set_becomes_legal_readings(recorded_set: Recorded):
     path = DATA / recorded_set.path
     kind = recorded.detect(path)

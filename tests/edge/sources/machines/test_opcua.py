@@ -268,6 +268,7 @@ async def test_what_changed_while_a_connection_was_cut_comes_when_it_is_open_aga
             assert (one.supervisor.failures, one.events.status().lost) == (0, {})
 
 
+@pytest.mark.long
 async def test_nothing_is_missed_once_the_first_value_of_a_restarted_server_came(
     tmp_path: Path,
 ) -> None:
@@ -317,6 +318,7 @@ async def test_a_server_that_answers_to_any_number_is_not_asked_for_ever(
         assert asked == []
 
 
+@pytest.mark.long
 async def test_a_source_stops_at_once_while_its_server_is_away(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     door = Door(port)
@@ -350,7 +352,13 @@ async def test_changes_that_a_server_or_the_source_had_no_room_for_are_losses(
         await one.until(lambda: one.events.status().lost == {"refused": 2}, "a gap")
 
 
-@pytest.mark.parametrize("remembers", [True, False], ids=["remembers", "control"])
+@pytest.mark.parametrize(
+    "remembers",
+    [
+        pytest.param(True, id="remembers"),
+        pytest.param(False, id="control", marks=pytest.mark.long),
+    ],
+)
 async def test_values_that_did_not_change_while_the_agent_was_away_are_not_taken_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remembers: bool
 ) -> None:
