@@ -173,11 +173,8 @@ async def test_every_event_comes_once_in_order_and_signed(push: Service, stream:
         assert in_order(receiver.calls)
         for place, call in enumerate(receiver.calls, 1):
             body = call.verified(secret)
-            assert (body["type"], body["delivery"], body["batch"]) == (
-                "edgewake.events",
-                name,
-                place,
-            )
+            told = (body["type"], body["delivery"], body["batch"])
+            assert told == ("edgewake.events", name, place)
             assert len(body["events"]) <= 30
         async with asyncio.timeout(PATIENCE_S):
             while (view := await ask(push, "GET", f"/{name}"))["events"] < 200:
