@@ -48,7 +48,7 @@ Kafka (partitioned by device with the murmur2 partitioner; * = compacted):
     ew.erasures *      what is to be gone for good, and how far that came; key = id and id|part
     ew.boards *        what people put together to look at, key = board
     ew.sets *          named sets that filters use, key = set
-    ew.maps *          maps that operators gave to all bridges, key = version
+    ew.maps *          maps that operators gave to all bridges, key = version|id
     ew.publications *  streams, a filter and fields under a name, key = publication
     ew.rules *          alert rules, their destinations, and what people said of alerts;
                        key = rule|name, destination|name, word|id

@@ -14,7 +14,7 @@ from edgewake.protocol.errors import ConfigError
 from edgewake.protocol.maps.compiling import compile_maps
 from edgewake.protocol.maps.map_file import MapFile
 from edgewake.protocol.maps.rule import Maps
-from edgewake.protocol.ops.pushed_maps import PushedMaps
+from edgewake.protocol.ops.pushed_maps import PushedMaps, decode
 
 log = logging.getLogger("edgewake.maps")
 
@@ -42,11 +42,9 @@ class BridgeMaps:
     def follow(self, key: str, value: bytes | None) -> None:
         """Takes a record of `ew.maps`. Raises ValueError."""
         if value is None:
-            return  # one that is too old to be kept
-        row = PushedMaps.model_validate_json(value)
-        if key != str(row.version):
-            raise ValueError(f"{key!r} has version {row.version}")
-        if self._newest is None or row.version >= self._newest.version:
+            return  # one that is too old to be kept, or had a number that was another's
+        row = decode(key, value)
+        if self._newest is None or row.version > self._newest.version:
             self._newest = row
 
     def look(self) -> bool:

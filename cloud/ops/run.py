@@ -302,7 +302,7 @@ def _services(settings: OpsConfig, known: _Known, access: Access) -> Services:
         system=system,
         boards=BoardDesk(writer, tables, clock),
         named=NamedDesk(writer, tables, clock),
-        maps=MapDesk(writer, tables, clock),
+        maps=MapDesk(writer, tables, clock, _id),
         clients=ClientDesk(writer, tables, clock),
         audit=known.audit,
         registry=registry,

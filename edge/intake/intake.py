@@ -439,7 +439,7 @@ class Intake:
             )  # fmt: skip
 
     def remark(self, what: str, count: int = 1) -> None:
-        """Count a remark about readings that are taken, and log it the first time."""
+        """Count a remark about what comes, and log it the first time."""
         if what not in self.remarks and len(self.remarks) >= REMARKS_MAX:
             what = "others"
         if what not in self.remarks:

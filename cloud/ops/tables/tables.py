@@ -40,7 +40,7 @@ from edgewake.protocol.ops.named_set import NamedSet
 from edgewake.protocol.ops.preview import Preview
 from edgewake.protocol.ops.problem import ProblemRecord
 from edgewake.protocol.ops.publication import Publication
-from edgewake.protocol.ops.pushed_maps import PushedMaps
+from edgewake.protocol.ops.pushed_maps import MapVersions
 from edgewake.protocol.ops.query import Progress, Registration, units_of
 from edgewake.protocol.ops.repair import Repair
 
@@ -86,8 +86,8 @@ class OpsTables:
     sets: dict[str, NamedSet] = field(default_factory=dict)
     """Named sets, which filters use."""
     publications: dict[str, Publication] = field(default_factory=dict)
-    maps: dict[str, PushedMaps] = field(default_factory=dict)
-    """Version → maps that an operator gave to all bridges."""
+    maps: MapVersions = field(default_factory=MapVersions)
+    """Maps that an operator gave to all bridges."""
     notes: dict[str, DeviceNote] = field(default_factory=dict)
     """People's notes on devices."""
     problems: dict[str, ProblemRecord] = field(default_factory=dict)
@@ -174,7 +174,6 @@ class OpsTables:
                 | topics.BOARDS
                 | topics.SETS
                 | topics.PUBLICATIONS
-                | topics.MAPS
                 | topics.ERASURES
                 | topics.NOTES
                 | topics.PROBLEMS
@@ -182,7 +181,7 @@ class OpsTables:
                 return self._asked(change)
             case topics.ALERT_RULES | topics.ALERTS:
                 return self.alerts.put(change.key, change.value)
-            case topics.DOWN | topics.CLIENTS | topics.ENDINGS:
+            case topics.DOWN | topics.CLIENTS | topics.ENDINGS | topics.MAPS:
                 self._quietly(change)
                 return ()
             case topics.REQUESTS:
@@ -198,6 +197,7 @@ class OpsTables:
             topics.DOWN: self.down.put,
             topics.CLIENTS: self.clients.put,
             topics.ENDINGS: self.clients.put_ending,
+            topics.MAPS: self.maps.put,
         }[change.topic]
         put(change.key, change.value)
 
@@ -240,7 +240,6 @@ class OpsTables:
             topics.BOARDS: (self.boards, Board),
             topics.SETS: (self.sets, NamedSet),
             topics.PUBLICATIONS: (self.publications, Publication),
-            topics.MAPS: (self.maps, PushedMaps),
             topics.NOTES: (self.notes, DeviceNote),
             topics.PROBLEMS: (self.problems, ProblemRecord),
         }

@@ -1,9 +1,10 @@
 """Reads JSON objects from standard input, one a line: `{"t": 1790000000000, "speed_kmh": 51.2}`.
 
-`t` (ms since 1970) may be missing. A thread reads, because standard input may be a file, a pipe or
-a terminal and only a thread can wait for each of them. When the log's queue is full it stops
-reading, so that the sender of a pipe waits. A bad line is refused, counted and logged; the next one
-is read. What was read when the source is stopped is still passed on: nobody could read it again.
+`t` (ms since 1970) may be missing. Where the source has maps, they read the lines. A thread reads,
+because standard input may be a file, a pipe or a terminal and only a thread can wait for each of
+them. When the log's queue is full it stops reading, so that the sender of a pipe waits. A bad line
+is refused, counted and logged; the next one is read. What was read when the source is stopped is
+still passed on: nobody could read it again.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ import select
 import threading
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Final, Literal
 
 from edgewake.edge.intake.intake import Intake
 from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.log.keeping.lanes import Lane
-from edgewake.edge.sources.config import SourceConfig, SourceContext
-from edgewake.edge.sources.lines.json_objects import readings_of_objects
+from edgewake.edge.sources.config import SourceContext
+from edgewake.edge.sources.lines.json_objects import readings_of_messages, readings_of_objects
 from edgewake.edge.sources.lines.lines import LineSplitter
+from edgewake.edge.sources.mapping import MappedConfig, MessageMaps
 
 log = logging.getLogger("edgewake.source")
 
@@ -37,13 +40,13 @@ CHUNKS_WAITING_MAX: Final = 2
 """Chunks between the reading thread and the loop. At the bound the thread waits."""
 
 
-class JsonLinesConfig(SourceConfig):
+class JsonLinesConfig(MappedConfig):
     """JSON objects on standard input, one a line."""
 
     type: Literal["json_lines"]
 
-    def source(self, context: SourceContext) -> JsonLines:  # noqa: ARG002
-        return JsonLines(lane=self.lane)
+    def source(self, context: SourceContext) -> JsonLines:
+        return JsonLines(lane=self.lane, maps=self.message_maps(context))
 
     def owns(self) -> str:
         return "standard input"
@@ -54,8 +57,13 @@ class JsonLines:
 
     policy = Policy.BLOCK
 
-    def __init__(self, fd: int = 0, *, lane: Lane = Lane.NORMAL) -> None:
+    def __init__(
+        self, fd: int = 0, *, lane: Lane = Lane.NORMAL, maps: MessageMaps | None = None
+    ) -> None:
         self._fd = fd
+        self._readings = readings_of_objects
+        if maps is not None:
+            self._readings = partial(readings_of_messages, maps)
         self._pause_s = PAUSES_S[lane]
 
     async def run(self, intake: Intake) -> None:
@@ -66,15 +74,15 @@ class JsonLines:
         has_ended = False
         try:
             while chunk := await chunks.get():
-                await intake.put(readings_of_objects(intake, splitter.feed(chunk)))
+                await intake.put(self._readings(intake, splitter.feed(chunk)))
             has_ended = True
-            await intake.put(readings_of_objects(intake, splitter.last()))
+            await intake.put(self._readings(intake, splitter.last()))
         except asyncio.CancelledError:
             os.close(stopper)
             stopper = -1
             while not has_ended and (chunk := await chunks.get()):
-                intake.put_last(readings_of_objects(intake, splitter.feed(chunk)))
-            intake.put_last(readings_of_objects(intake, splitter.last()))
+                intake.put_last(self._readings(intake, splitter.feed(chunk)))
+            intake.put_last(self._readings(intake, splitter.last()))
             raise
         finally:
             if stopper >= 0:

@@ -13,15 +13,14 @@ from typing import Annotated, Any, Final
 from edgewake.edge.intake.intake import Intake
 from edgewake.edge.log.tables.codec import Reading
 from edgewake.edge.sources.lines import gpsd, nmea
-from edgewake.edge.sources.lines.json_objects import readings_of_objects
-from edgewake.edge.sources.lines.lines import Line
+from edgewake.edge.sources.lines.json_objects import readings_of_messages, readings_of_objects
+from edgewake.edge.sources.lines.lines import TOO_LONG, Line
 from edgewake.edge.sources.mapping import MappedConfig, MessageMaps
 from edgewake.protocol.errors import Rejected, RejectReason
 from edgewake.protocol.frames.event_time import Say, of_device
 from edgewake.protocol.frames.field_names import put_over
 from edgewake.protocol.plain import Check, Length
 
-TOO_LONG: Final = "a line past its bound"
 COLUMNS_MAX: Final = 200
 """Columns of a line of CSV; a reading may have as many fields."""
 
@@ -84,22 +83,11 @@ class LineReader:
         Wrong lines are refused and counted, those of unknown kinds are left out.
         """
         if self._maps is not None:
-            return self._mapped(self._maps, intake, lines)
+            return readings_of_messages(self._maps, intake, lines)
         if self._format is LineFormat.JSON:
             return readings_of_objects(intake, lines)
         found = (self._reading(intake, line) for line in lines)
         return [reading for reading in found if reading is not None]
-
-    def _mapped(
-        self, maps: MessageMaps, intake: Intake, lines: Sequence[Line]
-    ) -> Sequence[Reading]:
-        bodies: list[Mapping[str, Any]] = []
-        for line in lines:
-            if line.too_long:
-                intake.refuse(RejectReason.OVERSIZE, TOO_LONG)
-            else:
-                bodies += maps.bodies(intake, line.text)
-        return intake.check_all(bodies)
 
     def _reading(self, intake: Intake, line: Line) -> Reading | None:
         if line.too_long:

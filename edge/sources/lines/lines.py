@@ -15,6 +15,8 @@ from edgewake.protocol.frames.frame import READING_BYTES_MAX
 
 EXTRA_BYTES: Final = len(BOM_UTF8) + 1
 """Bytes that a line may have beside its own: a byte order mark before it, a CR after it."""
+TOO_LONG: Final = "a line past its bound"
+"""What is said of one that is refused."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Advertisements of Bluetooth sensors to values. Pure.
 
 Known are Ruuvi (data formats 3 and 5), BTHome version 2, and Xiaomi's thermometers with the free
-firmware (ATC and pvvx) or, unencrypted, their own (MiBeacon). What is encrypted or unknown is
-nothing.
+firmware (ATC and pvvx) or their own (MiBeacon). What is unknown is nothing, and so is what is
+encrypted: `sealed_beacons` opens it before.
 """
 
 from __future__ import annotations
@@ -199,17 +199,29 @@ def atc(data: bytes) -> dict[str, Scalar]:
     }
 
 
-_IS_ENCRYPTED, _HAS_MAC, _HAS_CAPABILITY, _HAS_OBJECT = 0x0008, 0x0010, 0x0020, 0x0040
+MI_ENCRYPTED, MI_HAS_MAC, MI_HAS_CAPABILITY, MI_HAS_OBJECT = 0x0008, 0x0010, 0x0020, 0x0040
+
+
+def is_encrypted(services: Mapping[str, bytes]) -> bool:
+    """Is it BTHome or MiBeacon that only a key opens?"""
+    own, xiaomi = services.get(BTHOME), services.get(XIAOMI)
+    return bool(own and own[0] & 1) or bool(xiaomi and xiaomi[0] & MI_ENCRYPTED)
+
+
+def mi_objects_at(data: bytes, control: int) -> int:
+    """Where the objects of a MiBeacon begin. Raises IndexError."""
+    at = 5 + (6 if control & MI_HAS_MAC else 0)
+    if control & MI_HAS_CAPABILITY:
+        at += 2 if data[at] & 0x20 else 1
+    return at
 
 
 def mibeacon(data: bytes) -> dict[str, Scalar]:
     """Xiaomi's own format, where it is not encrypted."""
     control, _device, number = struct.unpack("<HHB", data[:5])
-    if control & _IS_ENCRYPTED or not control & _HAS_OBJECT:
+    if control & MI_ENCRYPTED or not control & MI_HAS_OBJECT:
         return {}
-    at = 5 + (6 if control & _HAS_MAC else 0)
-    if control & _HAS_CAPABILITY:
-        at += 2 if data[at] & 0x20 else 1
+    at = mi_objects_at(data, control)
     found: dict[str, Scalar] = {}
     while at + 3 <= len(data):
         kind, size = struct.unpack("<HB", data[at : at + 3])
@@ -233,6 +245,10 @@ def _unsigned(name: str, by: float = 1) -> Callable[[bytes], dict[str, Scalar]]:
     }
 
 
+def _float(name: str) -> Callable[[bytes], dict[str, Scalar]]:
+    return lambda body: {name: round(float(struct.unpack("<f", body)[0]), 2)}
+
+
 _MI: Final[Mapping[int, Callable[[bytes], dict[str, Scalar]]]] = {
     0x1004: _signed("temperature", 0.1),
     0x1006: _unsigned("humidity", 0.1),
@@ -245,5 +261,15 @@ _MI: Final[Mapping[int, Callable[[bytes], dict[str, Scalar]]]] = {
     ),
     0x1010: _unsigned("formaldehyde", 0.01),
     0x1012: _unsigned("on"),
+    0x1014: lambda body: {"moisture_detected": body[0] > 0},
+    0x1015: lambda body: {"smoke": body[0] > 0},
+    0x4803: _unsigned("battery"),
+    0x4805: _float("illuminance"),
+    0x4A01: lambda body: {"battery_low": body[0] > 0},
+    0x4A08: lambda body: {"motion": True} | _float("illuminance")(body),
+    0x4C01: _float("temperature"),
+    0x4C02: _unsigned("humidity"),
+    0x4C03: _unsigned("battery"),
+    0x4C08: _float("humidity"),
 }
 """Kinds of objects that sensors send."""

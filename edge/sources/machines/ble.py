@@ -7,9 +7,10 @@ A sensor says the same several times a second: of each, at most one reading is t
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from bleak import BleakScanner
 from bleak.backends.device import BLEDevice
@@ -19,11 +20,14 @@ from bleak.exc import BleakError
 from edgewake.edge.intake.intake import Intake
 from edgewake.edge.intake.intake_policy import Policy
 from edgewake.edge.sources.config import SourceConfig, SourceContext
-from edgewake.edge.sources.machines.beacons import UNITS, decoded
+from edgewake.edge.sources.machines.beacons import UNITS, decoded, is_encrypted
 from edgewake.protocol.clock import Clock
-from edgewake.protocol.errors import LocalError, RejectReason
+from edgewake.protocol.errors import LocalError, Rejected, RejectReason
 from edgewake.protocol.frames.frame import Scalar
-from edgewake.protocol.plain import key
+from edgewake.protocol.plain import Check, key
+
+if TYPE_CHECKING:
+    from edgewake.edge.sources.machines.sealed_beacons import BeaconKeys
 
 WAITING_MAX: Final = 1_000
 """Readings that wait for the log; those after them are dropped, counted."""
@@ -31,6 +35,18 @@ SENSORS_MAX: Final = 1_000
 """Sensors that are remembered: phones change their address without end."""
 REPEAT_AFTER: Final = 10
 """Intervals after which what is not new is taken all the same."""
+ADDRESS: Final = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
+KEY: Final = re.compile(r"[0-9A-Fa-f]{32}")
+
+
+def _keys(given: dict[str, str]) -> dict[str, str]:
+    """Raises ValueError; it does not say the key."""
+    for address, one in given.items():
+        if not ADDRESS.fullmatch(address):
+            raise ValueError(f"{address!r}: expected an address like C1:45:12:AA:BB:CC")
+        if not KEY.fullmatch(one):
+            raise ValueError(f"{address}: expected a key of 32 hexadecimal digits")
+    return {address.upper(): one for address, one in given.items()}
 
 
 class BleConfig(SourceConfig):
@@ -41,6 +57,10 @@ class BleConfig(SourceConfig):
     """Seconds in which at most one reading of each sensor is taken."""
     names: dict[str, str] = key(default_factory=dict)
     """Addresses → names: `{ "C1:45:12:AA:BB:CC" = "cellar" }`; the field `thing` has it."""
+    keys: Annotated[dict[str, str], Check(_keys)] = key(default_factory=dict)
+    """Addresses → keys of what they encrypt, 32 hexadecimal digits: BTHome version 2, and Xiaomi's
+    MiBeacon 4 and 5 (the "bind key"). A sensor with a key is taken only encrypted, each
+    advertisement once. They are secrets: give the file mode 0600."""
     only_named: bool = False
     """Is only what `names` has taken? Neighbours' sensors are heard, too."""
     silence_s: float = key(default=600.0, gt=0, le=86_400)
@@ -60,6 +80,21 @@ class Heard:
         self._config = config
         self._names = {address.upper(): name for address, name in config.names.items()}
         self._last: dict[str, tuple[float, Mapping[str, Scalar]]] = {}
+        self._keys: BeaconKeys | None = None
+        if config.keys:
+            from edgewake.edge.sources.machines.sealed_beacons import BeaconKeys
+
+            self._keys = BeaconKeys(config.keys)
+
+    def name(self, address: str) -> str:
+        """What its readings say in `thing`."""
+        return self._names.get(address.upper()) or address.replace(":", "-")
+
+    def lacks_key(self, address: str, services: Mapping[str, bytes]) -> bool:
+        """Does a sensor with a name encrypt what it says, and has no key here?"""
+        if address.upper() not in self._names or not is_encrypted(services):
+            return False
+        return self._keys is None or not self._keys.has(address.upper())
 
     def take(
         self,
@@ -69,15 +104,21 @@ class Heard:
         rssi: int,
         now_s: float,
     ) -> dict[str, Any] | None:
-        """A reading; None: nothing that is known, or nothing new."""
-        name = self._names.get(address.upper())
-        if name is None and self._config.only_named:
+        """A reading; None: nothing that is known, or nothing new.
+
+        Raises Rejected where a sensor's key does not open what it says, or it is a replay.
+        """
+        if self._config.only_named and address.upper() not in self._names:
             return None
+        last_s, last = self._last.get(address, (-1e9, {}))
+        if now_s - last_s < self._config.interval_s:
+            return None
+        if self._keys is not None and self._keys.has(address.upper()):
+            makers, services = {}, self._keys.opened(address.upper(), services)
         found = decoded(makers, services)
         if found is None:
             return None
         kind, values = found
-        last_s, last = self._last.get(address, (-1e9, {}))
         wait_s = self._config.interval_s * (REPEAT_AFTER if values == last else 1)
         if now_s - last_s < wait_s:
             return None
@@ -85,7 +126,7 @@ class Heard:
         self._last[address] = (now_s, values)
         if len(self._last) > SENSORS_MAX:
             del self._last[next(iter(self._last))]
-        return {"thing": name or address.replace(":", "-"), "kind": kind, "rssi": rssi, **values}
+        return {"thing": self.name(address), "kind": kind, "rssi": rssi, **values}
 
 
 class Ble:
@@ -104,13 +145,7 @@ class Ble:
 
         def on_advertisement(device: BLEDevice, told: AdvertisementData) -> None:
             came.set()
-            body = self._heard.take(
-                device.address,
-                told.manufacturer_data,
-                {uuid.lower(): data for uuid, data in told.service_data.items()},
-                told.rssi,
-                self._clock.monotonic_s(),
-            )
+            body = self._taken(intake, device.address, told)
             if body is None:
                 return
             if len(waiting) == WAITING_MAX:
@@ -129,6 +164,23 @@ class Ble:
                     await intake.put(intake.check_all(bodies))
         except (BleakError, OSError) as error:
             raise LocalError(f"Bluetooth: {error}") from error
+
+    def _taken(
+        self, intake: Intake, address: str, told: AdvertisementData
+    ) -> dict[str, Any] | None:
+        """A reading; None: there is none. What is refused is counted, and said once a sensor."""
+        services = {uuid.lower(): data for uuid, data in told.service_data.items()}
+        now_s = self._clock.monotonic_s()
+        try:
+            body = self._heard.take(address, told.manufacturer_data, services, told.rssi, now_s)
+        except Rejected as error:
+            name = self._heard.name(address)
+            intake.refuse(error.reason, f"{name}: {error.detail}", thing=name)
+            intake.remark(f"{name}: {error.detail}")
+            return None
+        if body is None and self._heard.lacks_key(address, services):
+            intake.remark(f"{self._heard.name(address)} encrypts what it says: it needs a key")
+        return body
 
     async def _next(self, came: asyncio.Event) -> None:
         try:

@@ -6,14 +6,18 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
 from edgewake.edge.intake.intake import Intake, LossReason
 from edgewake.edge.log.event_log import LogBusyError
 from edgewake.edge.log.tables.codec import Reading
+from edgewake.edge.sources.config import SourceContext
 from edgewake.edge.sources.lines.json_lines import JsonLines
 from edgewake.protocol.clock import FakeClock
+from edgewake.protocol.errors import ConfigError
+from tests.edge.sources.cage import configured
 
 
 class Memory:
@@ -62,6 +66,35 @@ async def test_lines_are_read_to_the_end_and_bad_ones_stop_nothing() -> None:
     os.close(reader)
     assert sink.readings == [(5, {"v": 1}), (1_790_000_000_007, {"v": 2}), (5, {"v": 3})]
     assert intake.refused == {"json": 1, "oversize": 1}
+
+
+async def test_a_map_makes_readings_of_lines(tmp_path: Path) -> None:
+    """Also of the last one, which has no end; the input's end and a wrong line stop nothing."""
+    made = (
+        '[[map]]\ntopic = "source/s"\nothers = "drop"\neach = "in"\n[map.fields]\n'
+        'v = { name = "heat", as = "number", scale = 0.1 }\n'
+    )
+    config = configured("json_lines", maps_text=made)
+    maps = config.message_maps(SourceContext("d", FakeClock(5), lambda _: None))
+    reader, writer = os.pipe()
+    sink, source = Memory(), JsonLines(reader, maps=maps)
+    intake = Intake("stdin", sink, source.policy, FakeClock(5))
+    text = b'{"in": [{"v": "215"}, {"v": 220}]}\n{broken\n%b\n{"in": [{"v": 225}]}' % (
+        b"x" * 70_000
+    )
+    run = asyncio.create_task(source.run(intake))
+    await asyncio.to_thread(os.write, writer, text)
+    os.close(writer)
+    await asyncio.wait_for(run, 10)
+    os.close(reader)
+    assert sink.readings == [(5, {"heat": 21.5}), (5, {"heat": 22.0}), (5, {"heat": 22.5})]
+    assert intake.refused == {"json": 1, "oversize": 1}
+
+
+def test_the_maps_of_its_configuration_are_those_of_the_source(tmp_path: Path) -> None:
+    config = configured("json_lines", maps=str(tmp_path / "none.toml"))
+    with pytest.raises(ConfigError, match=r"none\.toml"):
+        config.source(SourceContext("d", FakeClock(5), lambda _: None))
 
 
 @pytest.mark.parametrize("is_full_still", [True, False])
