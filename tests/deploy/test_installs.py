@@ -118,7 +118,13 @@ def test_every_module_can_be_imported_and_none_asks_for_our_folders_by_their_bar
     assert set(names) == in_the_wheel
 
 
-@pytest.mark.parametrize("name", sorted(cli.HELP))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.long] if number % 8 else [])
+        for number, name in enumerate(sorted(cli.HELP))
+    ],
+)
 def test_every_command_says_how_it_is_called(installed: Installed, name: str) -> None:
     assert f"Usage: edgewake {name}" in installed.run("edgewake", name, "--help").stdout
 

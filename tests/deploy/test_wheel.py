@@ -176,7 +176,13 @@ COMMANDS: Sequence[Sequence[str]] = (
 
 
 @pytest.mark.services
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(one, id=" ".join(one), marks=[pytest.mark.long] if number % 4 else [])
+        for number, one in enumerate(COMMANDS)
+    ],
+)
 def test_every_command_that_asks_is_answered(system: System, words: Sequence[str]) -> None:
     done = system.installed.run("edgewake", *words, data=system.data, code=None)
     assert "Traceback" not in done.stderr

@@ -11,10 +11,10 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import httpx
 import pytest
@@ -63,6 +63,8 @@ PUSHED: Final = (
     *(f"woken.{kind}" for kind in ("py", "mjs", "sh")),
 )
 """They ask a push proxy."""
+SHORT: Final = ("follow.py", "follow_socket.mjs", "keep_copy.sh", "work.py", "woken.mjs")
+"""Those that `make test` runs with a key: each language, and each library."""
 ELSEWHERE: Final = {
     "follow_with_tickets.js": "here, in a browser",
     "sheet.pq": "tests/access/test_ways.py: what it asks",
@@ -70,6 +72,11 @@ ELSEWHERE: Final = {
     "bridge.toml": "tests/rights/test_rights_docs.py: a configuration",
     "receive.mjs": "tests/deliveries/test_delivery_docs.py: it is called, and asks nothing",
 }
+
+
+def some(names: Iterable[str]) -> list[Any]:
+    """All of them, of which `make test` runs the short list."""
+    return [name if name in SHORT else pytest.param(name, marks=pytest.mark.long) for name in names]
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +138,7 @@ def test_all_programs_of_the_pages_are_run() -> None:
     assert set(PROGRAMS) == {*READING, *PUSHED, *ELSEWHERE}
 
 
-@pytest.mark.parametrize("name", READING)
+@pytest.mark.parametrize("name", some(READING))
 def test_a_program_that_shows_a_key_is_shown_what_it_may_see(
     own_world: World, tmp_path: Path, name: str
 ) -> None:
@@ -139,7 +146,7 @@ def test_a_program_that_shows_a_key_is_shown_what_it_may_see(
         wait_until(lambda: "secret" in shown(), "it shows what only that key sees")
 
 
-@pytest.mark.parametrize("name", READING)
+@pytest.mark.parametrize("name", some(READING))
 def test_a_program_with_a_wrong_key_says_so(own_world: World, tmp_path: Path, name: str) -> None:
     """A WebSocket's client in JavaScript is not told the status, and Follower tells the words."""
     words = {"follow_socket.mjs": "closed 1006", "follow.py": "FollowError: unknown key"}
@@ -148,7 +155,7 @@ def test_a_program_with_a_wrong_key_says_so(own_world: World, tmp_path: Path, na
         wait_until(lambda: said in shown(), "it says what is wrong")
 
 
-@pytest.mark.parametrize("name", PUSHED)
+@pytest.mark.parametrize("name", some(PUSHED))
 def test_a_program_that_shows_a_key_to_a_push_proxy_is_served(
     rights_world: World, push: Service, tmp_path: Path, name: str
 ) -> None:
@@ -173,7 +180,7 @@ def test_a_program_that_shows_a_key_to_a_push_proxy_is_served(
                     http.delete(f"/v1/{kind}/{one['name']}")
 
 
-@pytest.mark.parametrize("name", PUSHED)
+@pytest.mark.parametrize("name", some(PUSHED))
 def test_a_program_that_shows_a_push_proxy_a_wrong_key_says_so(
     rights_world: World, push: Service, tmp_path: Path, name: str
 ) -> None:

@@ -137,7 +137,13 @@ async def test_a_refusal_stands_where_the_list_would_with_a_way_to_try_again(
     await expect(alert).to_have_count(0)
 
 
-@pytest.mark.parametrize("address", [*LISTS, *PAGES])
+@pytest.mark.parametrize(
+    "address",
+    [
+        pytest.param(one, marks=[pytest.mark.long] if one in LISTS and number % 3 else [])
+        for number, one in enumerate([*LISTS, *PAGES])
+    ],
+)
 async def test_a_list_that_is_slow_says_that_it_loads(visit: Visit, address: str) -> None:
     is_answered = asyncio.Event()
 

@@ -23,7 +23,13 @@ pytestmark = pytest.mark.services
 BROKEN: Final = (b"", b"{", b"\xff\xfe\x00", b"[[[[", b'{"a":', b"nan,,=\n", b"\x0a\xff\xff\xff")
 
 
-@pytest.mark.parametrize("preset", presets.names())
+@pytest.mark.parametrize(
+    "preset",
+    [
+        pytest.param(name, marks=[pytest.mark.long] if number % 5 else [])
+        for number, name in enumerate(presets.names())
+    ],
+)
 async def test_the_payloads_of_a_preset_become_readings_of_an_agent(
     preset: str, tmp_path: Path, mosquitto: Mosquitto
 ) -> None:
