@@ -111,8 +111,12 @@ bench: $(VENV)/installed-test ## run all benchmarks, write docs/benchmarks.md
 
 READERS := sse sockets polls own_device rights filters snapshot deliveries
 RUNS := 3
-bench-readers: $(VENV)/installed-test ## what readers cost, by each protocol, and rivals beside: RUNS=n
-	@failed=; for name in $(READERS); do echo "$$name"; $(RUN)python -m tests.bench.bench_$$name --runs $(RUNS) || failed="$$failed $$name"; done; \
+# Seconds of one of them: one that hangs keeps no other from being measured.
+BENCH_S := 1500
+bench-readers: $(VENV)/installed-test ## what readers cost, by each protocol, and rivals beside: RUNS=n; the page is build/bench-readers/readers.md
+	@rm -rf build/bench-readers; failed=; for name in $(READERS); do echo "$$name, load average $$(cut -d' ' -f1 /proc/loadavg)"; \
+	timeout --foreground -s INT -k 60 $(BENCH_S) $(RUN)python -m tests.bench.bench_$$name --runs $(RUNS) --json build/bench-readers/$$name.json || failed="$$failed $$name"; done; \
+	$(RUN)python -m tests.bench.readers.summary build/bench-readers $(READERS); \
 	test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 bench-%: $(VENV)/installed-test

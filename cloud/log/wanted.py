@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any, Final
 
 import orjson
 
+from edgewake.cloud.log.filters import filter_sample
 from edgewake.protocol.leases.lease import Subscription
 from edgewake.protocol.names import FIELD_PATTERN, is_device
 from edgewake.protocol.ops.publication import Publication
@@ -24,7 +24,6 @@ CONFLATE_MS: Final = (20, 3_600_000)
 """Least and most ms of a pace: one tick of the server, an hour."""
 RATE_MAX: Final = 1_000_000
 """Events a second; a higher bound would limit nobody."""
-_SHARES: Final = 2**64
 
 
 class Wanted(Subscription):
@@ -94,9 +93,7 @@ FREE: Final = Pace()
 
 def is_in_share(fields: Mapping[str, Any], per: Sequence[str], share: float) -> bool:
     """Is the thing that an event is about in the share? A larger share has those of a smaller."""
-    values = [fields.get(name) for name in per]
-    digest = blake2b(orjson.dumps(values), digest_size=8).digest()
-    return int.from_bytes(digest, "big") < share * _SHARES
+    return filter_sample.is_in_share([fields.get(name) for name in per], share)
 
 
 def parse_devices(found: Sequence[object]) -> frozenset[str]:

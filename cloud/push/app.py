@@ -54,12 +54,20 @@ OPEN_FOLDERS: Final = ("/docs/", "/v1/leases/")
 """A lease's own token opens it: no reader's right is required."""
 
 
+class SubscriptionView(Subscription):
+    """What a lease counts, of a publication its streams."""
+
+    devices: tuple[str, ...] | None
+    sample: float | None
+    per: tuple[str, ...]
+
+
 class LeaseView(BaseModel):
     """A lease as its client sees it. Times are ms since 1970 UTC."""
 
     id: str
     state: LeaseState
-    subscription: Subscription
+    subscription: SubscriptionView
     cursor: str
     endpoint_host: str
     wake: WakePolicy
@@ -94,7 +102,7 @@ def _view(proxy: Proxy, lease: Lease) -> dict[str, Any]:
         if name not in ("subscription", "unseen_count")
     }
     return values | {
-        "subscription": lease.subscription,
+        "subscription": {name: getattr(lease, name) for name in SubscriptionView.model_fields},
         "unseen_count": max(lease.count, proxy.unseen(lease.id).count),
     }
 

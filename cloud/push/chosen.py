@@ -1,4 +1,4 @@
-"""What a delivery or a group is of, as it is asked for and as it is kept.
+"""What a delivery, a group or a lease is of, as it is asked for and as it is kept.
 
 A publication is kept by its name, and looked up each time it is read: what an operator changed in
 it holds from then on, as for who reads it as a stream.
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from edgewake.cloud.log.hub import Hub
-from edgewake.cloud.log.request import RequestError, normal, request, through
+from edgewake.cloud.log.request import Request, RequestError, normal, request, through
 from edgewake.cloud.log.wanted import Wanted, wanted
 from edgewake.cloud.push.leases import lease_rights
 from edgewake.cloud.rights.principal import Action, Principal
@@ -43,7 +43,15 @@ async def chosen(hub: Hub, asked: Chosen, reader: Principal) -> Wanted:
 
     Raises RequestError, UnknownPublication and Unavailable; rights to streams are not looked at.
     """
-    found = request(
+    found = checked(asked)
+    if asked.publication is not None:
+        found = through(found, await _opened(hub, asked.publication, reader))
+    return wanted(found.subscription)
+
+
+def checked(asked: Chosen) -> Request:
+    """The request, of a publication before its streams are known. Raises RequestError."""
+    return request(
         asked.streams,
         now_ms=0,
         where=asked.where,
@@ -53,9 +61,6 @@ async def chosen(hub: Hub, asked: Chosen, reader: Principal) -> Wanted:
         sample=None if asked.sample is None else str(asked.sample),
         per=asked.per,
     )
-    if asked.publication is not None:
-        found = through(found, await _opened(hub, asked.publication, reader))
-    return wanted(found.subscription)
 
 
 async def check_wake(hub: Hub, subscription: Wanted, reader: Principal) -> None:

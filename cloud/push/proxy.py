@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from edgewake.cloud.calls import webhook
 from edgewake.cloud.calls.sealing import Endpoint
 from edgewake.cloud.client_share import Bound
-from edgewake.cloud.log.request import normal
-from edgewake.cloud.push.leases import lease_requests, lease_rights, lease_state
+from edgewake.cloud.log.wanted import wanted
+from edgewake.cloud.push.chosen import checked, names_of
+from edgewake.cloud.push.leases import lease_choice, lease_requests, lease_rights, lease_state
 from edgewake.cloud.push.leases.lease_choice import LeaseChoice
 from edgewake.cloud.push.leases.lease_writer import NotOwner
 from edgewake.cloud.push.leases.wake_policy import Unseen
@@ -26,11 +27,11 @@ from edgewake.cloud.push.waking.waker import Waker
 from edgewake.cloud.rights.principal import ANYBODY, Principal
 from edgewake.protocol.errors import EdgewakeError, Unavailable
 from edgewake.protocol.leases import lease_record
+from edgewake.protocol.leases.chosen import Chosen
 from edgewake.protocol.leases.lease import (
     LeaseChange,
     LeaseEndpoint,
     LeaseRequest,
-    PublishedSubscription,
     Subscription,
     Webhook,
 )
@@ -226,28 +227,34 @@ class Proxy:
         self._metrics.granted.inc()
         return Granted(lease, endpoint, is_new=True)
 
-    async def _choice(
-        self, asked: Subscription | PublishedSubscription, reader: Principal
-    ) -> LeaseChoice:
+    async def _choice(self, asked: Chosen, reader: Principal) -> LeaseChoice:
         """What a reader may have counted; `Watch.check` looks at its streams.
 
-        Raises UnknownPublication, FilterError or Unavailable.
+        Raises RequestError, UnknownPublication, FilterError, LookupError or Unavailable.
         """
-        if isinstance(asked, Subscription):
-            wanted = normal(asked)
-            lease_rights.check_fields(reader, wanted)
-            condition = lease_rights.condition_of(reader, wanted.streams)
-            right = lease_rights.right_of(reader, wanted.streams, where=wanted.where)
-            return LeaseChoice(wanted, condition, right, reader)
-        found = await self._watch.published(asked.publication, reader)
-        wanted = normal(Subscription(streams=found.streams, where=asked.where, select=asked.select))
-        lease_rights.check_shown_fields(reader, wanted, found)
-        await self._watch.check_sets(wanted, reader)
-        condition = lease_rights.condition_of_publication(reader, found)
-        right = lease_rights.right_of(
-            reader, wanted.streams, where=wanted.where, publication=found.name, of=found
-        )
-        return LeaseChoice(wanted, condition, right, ANYBODY)
+        words = wanted(checked(asked).subscription)
+        if asked.publication is None:
+            streams, who = words.streams, reader
+            found = Subscription(streams=streams, where=words.where, select=words.select)
+            lease_rights.check_fields(reader, found, words.per)
+            of_right = lease_rights.condition_of(reader, streams)
+            right = lease_rights.right_of(reader, streams, where=words.where)
+        else:
+            publication = await self._watch.published(asked.publication, reader)
+            streams, who = tuple(sorted(set(publication.streams))), ANYBODY
+            found = Subscription(streams=streams, where=words.where, select=words.select)
+            lease_rights.check_shown_fields(reader, found, publication, words.per)
+            await self._watch.check_sets(found, reader)
+            of_right = lease_rights.condition_of_publication(reader, publication)
+            right = lease_rights.right_of(
+                reader, streams, where=words.where, publication=publication.name, of=publication
+            )
+        things: Mapping[str, Sequence[str]] = dict.fromkeys(streams, words.per)
+        if words.sample is not None and not words.per:
+            things = await self._watch.things(streams, who)
+        devices = names_of(words.devices)
+        condition = lease_choice.condition_of(of_right, devices, words.sample, things)
+        return LeaseChoice(found, condition, right, who, devices, words.sample, words.per)
 
     def _own_id(self) -> str:
         """An id in a partition of this proxy."""
@@ -338,8 +345,8 @@ class Proxy:
         if change.endpoint is not None:
             host = await self._host_of(change.endpoint)
         if change.cursor is not None:
-            wanted = _counted(managed.lease.subscription, managed.lease.condition)
-            await self._watch.check(wanted, change.cursor, managed.lease.client, ANYBODY)
+            counted = _counted(managed.lease.subscription, managed.lease.condition)
+            await self._watch.check(counted, change.cursor, managed.lease.client, ANYBODY)
         managed = self._authorized(lease_id, hash_token(token))  # it may have ended meanwhile
         old = managed.lease
         new = lease_requests.changed(

@@ -20,7 +20,8 @@ A program that nobody can call, and that need not hold a stream open, is woken t
     sleeper = Sleeper(["http://127.0.0.1:8703"], subscription, place=Path("lease.json"))
     woken = await sleeper.sleep(cursor)  # then read on from the cursor
 
-`Sleeper` takes several proxies, a `WakePolicy`, `ttl_s` and `credentials`; it gives a `WakeUp`
+`Sleeper` takes a `Subscription` or a `Published`, several proxies, `options` (up to 1,000 devices,
+a share of them), a `WakePolicy`, `ttl_s` and `credentials`; it gives a `WakeUp`
 (count, gap, events, or why its lease has ended), and raises `FollowError` where it is refused.
 """
 

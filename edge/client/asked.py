@@ -66,6 +66,10 @@ class Options:
         return {name: value for name, value in found.items() if value is not None}
 
 
+ALL: Final = Options()
+"""All of it, as it comes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A request to a server."""

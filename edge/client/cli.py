@@ -140,7 +140,7 @@ def tail(
     from edgewake.protocol import installation
 
     servers = servers or installation.find().access or (DEFAULT_SERVER,)
-    subscription = _subscription(streams, publication, where, select)
+    subscription = subscription_of(streams, publication, where, select)
     try:
         devices = None if devices_file is None else devices_file.read_text("utf-8").split()
         fields = per.split(",") if per else ()
@@ -170,10 +170,10 @@ def tail(
     )
 
 
-def _subscription(
+def subscription_of(
     streams: tuple[str, ...], publication: str | None, where: str | None, select: str | None
 ) -> Subscription | Published:
-    """What `tail` follows. Raises UsageError."""
+    """What is read, of streams or of a publication. Raises UsageError."""
     from pydantic import ValidationError
 
     from edgewake.edge.client.asked import Published

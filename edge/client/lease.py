@@ -9,7 +9,9 @@ from typing import Any, Final, TypeGuard
 
 import orjson
 
+from edgewake.edge.client.asked import ALL, Options, Published
 from edgewake.protocol.errors import RemoteError
+from edgewake.protocol.leases.chosen import Chosen
 from edgewake.protocol.leases.lease import (
     TTL_DEFAULT_S,
     LeaseRequest,
@@ -72,14 +74,41 @@ class Kept:
 
 
 def request_of(
-    wanted: Subscription, cursor: str, wake: WakePolicy, *, ttl_s: int = TTL_DEFAULT_S
+    wanted: Subscription | Published,
+    cursor: str,
+    wake: WakePolicy,
+    *,
+    ttl_s: int = TTL_DEFAULT_S,
+    options: Options = ALL,
 ) -> str:
     """The body of POST /v1/leases, JSON. Raises ValueError."""
-    endpoint = Relay(type="relay")
     asked = LeaseRequest(
-        subscription=wanted, cursor=cursor, endpoint=endpoint, wake=wake, ttl_s=ttl_s
+        subscription=_chosen(wanted, options),
+        cursor=cursor,
+        endpoint=Relay(type="relay"),
+        wake=wake,
+        ttl_s=ttl_s,
     )
     return asked.model_dump_json(exclude_none=True)
+
+
+def _chosen(wanted: Subscription | Published, options: Options) -> Chosen:
+    paces = (options.conflate_ms, options.max_rate, options.slow, options.slow_after_s)
+    if any(pace is not None for pace in paces):
+        raise ValueError(
+            "conflation, a rate and what happens to slow readers are for who is sent events, and a "
+            "wake-up is one for many: expected devices, sample and per alone"
+        )
+    published = wanted.name if isinstance(wanted, Published) else None
+    return Chosen(
+        streams=wanted.streams if published is None else (),
+        publication=published,
+        where=wanted.where,
+        select=wanted.select,
+        devices=None if options.devices is None else tuple(options.devices),
+        sample=options.sample,
+        per=",".join(options.per) or None,
+    )
 
 
 def is_same(kept: Kept, request: str) -> bool:

@@ -17,6 +17,7 @@ from typing import Final
 
 import orjson
 
+from edgewake.edge.client.asked import ALL, Options, Published
 from edgewake.edge.client.credentials import Credentials
 from edgewake.edge.client.cursor_file import CursorFile
 from edgewake.edge.client.follow import FollowError, Lost
@@ -39,7 +40,7 @@ class Nap:
 
     servers: Sequence[str]
     proxies: Sequence[str]
-    subscription: Subscription
+    subscription: Subscription | Published
     wake: WakePolicy
     ttl_s: int
     start: str
@@ -48,6 +49,8 @@ class Nap:
     once: bool = False
     """End once something was read."""
     credentials: Credentials | None = None
+    options: Options = ALL
+    """Its devices, and a share of them."""
 
     @property
     def lease_file(self) -> Path | None:
@@ -82,10 +85,12 @@ async def _main(nap: Nap) -> int:
 
 async def _sleep(nap: Nap) -> None:
     file = CursorFile(nap.cursor_file)
-    cursor = file.read(nap.subscription.streams)
+    is_published = isinstance(nap.subscription, Published)
+    cursor = file.read(None if is_published else nap.subscription.streams)
     pages = Pages(
         nap.servers,
         nap.subscription,
+        options=nap.options,
         start=nap.start,
         credentials=nap.credentials,
         on_notice=_notice,
@@ -93,6 +98,7 @@ async def _sleep(nap: Nap) -> None:
     sleeper = Sleeper(
         nap.proxies,
         nap.subscription,
+        options=nap.options,
         wake=nap.wake,
         ttl_s=nap.ttl_s,
         place=nap.lease_file,

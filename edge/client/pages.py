@@ -16,7 +16,7 @@ from typing import Final
 import httpx
 import orjson
 
-from edgewake.edge.client.asked import Options, asked
+from edgewake.edge.client.asked import ALL, Options, Published, asked
 from edgewake.edge.client.credentials import Credentials, without_password
 from edgewake.edge.client.follow import (
     BACKOFF_MAX_S,
@@ -65,8 +65,9 @@ class Pages:
     def __init__(
         self,
         servers: Sequence[str],
-        wanted: Subscription,
+        wanted: Subscription | Published,
         *,
+        options: Options = ALL,
         start: str = "latest",
         credentials: Credentials | None = None,
         on_notice: Callable[[Lost], None] = lambda _: None,
@@ -77,7 +78,7 @@ class Pages:
         self._credentials = credentials or Credentials()
         self._basic = dict(without_password(checked_address(server)) for server in servers)
         self._servers = list(self._basic)
-        self._asked = asked(wanted, Options(), start, None)
+        self._asked = asked(wanted, options, start, None)
         self._on_notice = on_notice
         self._clock = clock or SystemClock()
         self._backoff = Backoff(rng or random.Random(), first_s=BACKOFF_MIN_S, max_s=BACKOFF_MAX_S)
@@ -135,9 +136,10 @@ class Pages:
         headers |= self._basic[server] | self._credentials.head()
         headers |= {"Last-Event-ID": cursor} if cursor else {}
         request = http.build_request(
-            "GET",
+            self._asked.method,
             server + self._asked.path,
             params=[*self._asked.params, ("limit", self._limit)],
+            json=self._asked.body,
             headers=headers,
         )
         response = await http.send(request, stream=True)

@@ -9,20 +9,26 @@ from typing import TYPE_CHECKING
 import click
 
 from edgewake.edge.client import completion
-from edgewake.edge.client.cli import DEFAULT_SERVER, credentials_of, with_credentials
+from edgewake.edge.client.cli import (
+    DEFAULT_SERVER,
+    FILE,
+    credentials_of,
+    subscription_of,
+    with_credentials,
+)
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-    from edgewake.protocol.leases.lease import QuietHours
+    from edgewake.edge.client.asked import Options, Published
+    from edgewake.protocol.leases.lease import QuietHours, Subscription, WakePolicy
 
 DEFAULT_PROXY = "http://127.0.0.1:8703"
 
 
 @click.command()
-@click.argument(
-    "streams", nargs=-1, required=True, metavar="STREAM…", shell_complete=completion.streams
-)
+@click.argument("streams", nargs=-1, metavar="[STREAM…]", shell_complete=completion.streams)
+@click.option("--publication", help="In the place of streams: what an operator put together.")
 @click.option(
     "--server",
     "servers",
@@ -39,6 +45,13 @@ DEFAULT_PROXY = "http://127.0.0.1:8703"
 )
 @click.option("--where", help='SQL condition on the fields, e.g. "speed_kmh > 50".')
 @click.option("--select", help='SQL columns, e.g. "device, speed_kmh / 3.6 AS speed_ms".')
+@click.option(
+    "--devices-file",
+    type=FILE,
+    help="A file with up to 1,000 devices, one a line: these alone.",
+)
+@click.option("--sample", type=float, help="A share of all devices, e.g. 0.1.")
+@click.option("--per", help="For --sample: fields that tell what is the same thing.")
 @click.option(
     "--min-events",
     type=click.IntRange(1, 10_000),
@@ -89,10 +102,14 @@ DEFAULT_PROXY = "http://127.0.0.1:8703"
 @with_credentials
 def sleep(
     streams: tuple[str, ...],
+    publication: str | None,
     servers: tuple[str, ...],
     proxies: tuple[str, ...],
     where: str | None,
     select: str | None,
+    devices_file: Path | None,
+    sample: float | None,
+    per: str | None,
     min_events: int,
     max_wait_s: float,
     min_interval_s: float,
@@ -118,7 +135,7 @@ def sleep(
     from edgewake.edge.client.follow import checked_address
     from edgewake.edge.client.nap import Nap, run
     from edgewake.protocol import installation
-    from edgewake.protocol.leases.lease import Subscription, WakePolicy
+    from edgewake.protocol.leases.lease import WakePolicy
 
     found = installation.find()
     servers = servers or found.access or (DEFAULT_SERVER,)
@@ -128,16 +145,19 @@ def sleep(
             checked_address(address)
     except ValueError as error:
         raise click.UsageError(f"--server, --proxy: {error}") from error
+    subscription = subscription_of(streams, publication, where, select)
     try:
-        subscription = Subscription(streams=streams, where=where, select=select)
         wake = WakePolicy(
             min_events=min_events,
             max_wait_s=max_wait_s,
             min_interval_s=min_interval_s,
             quiet=None if quiet is None else _hours(quiet, timezone),
         )
+        options = _options(subscription, devices_file, sample, per, wake)
     except ValidationError as error:
         raise click.UsageError(_said(error)) from error
+    except ValueError as error:  # too many, or not text
+        raise click.UsageError(f"--devices-file: {error}") from error
     credentials = credentials_of(token_file, headers, ca_file, cert_file, key_file)
     nap = Nap(
         servers,
@@ -149,8 +169,26 @@ def sleep(
         cursor_file,
         once,
         credentials,
+        options,
     )
     sys.exit(run(nap))
+
+
+def _options(
+    subscription: Subscription | Published,
+    devices_file: Path | None,
+    sample: float | None,
+    per: str | None,
+    wake: WakePolicy,
+) -> Options:
+    """What of it, where a lease takes that. Raises ValueError and ValidationError."""
+    from edgewake.edge.client.asked import Options
+    from edgewake.edge.client.lease import request_of
+
+    devices = None if devices_file is None else devices_file.read_text("utf-8").split()
+    options = Options(devices, sample, per=per.split(",") if per else ())
+    request_of(subscription, "", wake, options=options)
+    return options
 
 
 def _hours(quiet: str, timezone: str) -> QuietHours:
@@ -164,6 +202,12 @@ def _hours(quiet: str, timezone: str) -> QuietHours:
 def _said(error: ValidationError) -> str:
     """The first fault, with the option that it is in."""
     first = error.errors()[0]
-    name = {"start": "--quiet", "end": "--quiet", "timezone": "--timezone"}
-    option = name.get(str(first["loc"][0]) if first["loc"] else "", "STREAM")
+    names = {
+        **dict.fromkeys(("start", "end"), "--quiet"),
+        "timezone": "--timezone",
+        "devices": "--devices-file",
+        "sample": "--sample",
+        "per": "--per",
+    }
+    option = next((names[one] for one in map(str, first["loc"]) if one in names), "STREAM")
     return f"{option}: {first['msg']}"

@@ -26,6 +26,7 @@ import httpx
 
 from edgewake.edge import durable_file
 from edgewake.edge.client import lease
+from edgewake.edge.client.asked import ALL, Options, Published
 from edgewake.edge.client.credentials import Credentials, without_password
 from edgewake.edge.client.follow import (
     BACKOFF_MAX_S,
@@ -67,20 +68,22 @@ class _Answer:
 class Sleeper:
     """One lease of one program.
 
-    `servers` are base URLs of push proxies; any of them may be asked. `wake` says what is enough to
+    `servers` are base URLs of push proxies; any of them may be asked. `options` has `devices`,
+    `sample` and `per`: a wake-up has no pace. `wake` says what is enough to
     wake for. `place` keeps the lease for the next run; only one program may use the file. Without
     it each run leaves a lease behind, until `ttl_s` is over or `end` was called. `credentials`
     prove who asks for the lease; its own token opens it afterwards.
 
-    Raises ValueError for a server that is not a URL or a wrong policy, ConfigError for a
+    Raises ValueError for a server that is not a URL, a wrong policy or option, ConfigError for a
     file that cannot be used.
     """
 
     def __init__(
         self,
         servers: Sequence[str],
-        subscription: Subscription,
+        subscription: Subscription | Published,
         *,
+        options: Options = ALL,
         wake: WakePolicy | None = None,
         ttl_s: int = TTL_DEFAULT_S,
         place: Path | None = None,
@@ -95,9 +98,9 @@ class Sleeper:
         self._servers = list(self._basic)
         if not servers:
             raise ValueError("expected at least one server")
-        self._wanted, self._wake = subscription, wake or WakePolicy()
-        self._ttl_s = ttl_s
-        lease.request_of(subscription, "", self._wake, ttl_s=ttl_s)
+        self._wanted, self._options = subscription, options
+        self._wake, self._ttl_s = wake or WakePolicy(), ttl_s
+        self._request("")
         self._place = place
         self._on_notice = on_notice
         self._clock = clock or SystemClock()
@@ -169,7 +172,7 @@ class Sleeper:
 
     async def _standing(self, http: httpx.AsyncClient, cursor: str) -> Kept:
         """The lease, at this cursor."""
-        request = lease.request_of(self._wanted, cursor, self._wake, ttl_s=self._ttl_s)
+        request = self._request(cursor)
         if self._kept is not None and not lease.is_same(self._kept, request):
             await self._end(http, self._kept)
         kept = self._kept or self._begun(request)
@@ -192,6 +195,11 @@ class Sleeper:
         kept = replace(kept, cursor=cursor)
         self._keep(kept)
         return kept
+
+    def _request(self, cursor: str) -> str:
+        return lease.request_of(
+            self._wanted, cursor, self._wake, ttl_s=self._ttl_s, options=self._options
+        )
 
     def _begun(self, request: str) -> Kept:
         """A request that is kept before it is sent."""

@@ -1,4 +1,4 @@
-"""What a delivery or a group is of: streams or a publication, and what of them.
+"""What a lease, a delivery or a group is of: streams or a publication, and what of them.
 
 The same words as of a stream (docs/filters.md), so that a client may leave one way to read and go
 on in another.

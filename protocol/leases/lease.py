@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from edgewake.protocol.leases.chosen import Chosen
 from edgewake.protocol.leases.endpoint_kind import EndpointKind
 from edgewake.protocol.names import STREAMS_PER_SUBSCRIPTION_MAX
 
@@ -36,16 +37,6 @@ class Subscription(BaseModel):
     streams: Annotated[
         tuple[str, ...], Field(min_length=1, max_length=STREAMS_PER_SUBSCRIPTION_MAX)
     ]
-    where: str | None = None
-    select: str | None = None
-
-
-class PublishedSubscription(BaseModel):
-    """A publication, and what of it: a right to it is enough."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    publication: Annotated[str, Field(min_length=1, max_length=200)]
     where: str | None = None
     select: str | None = None
 
@@ -169,7 +160,7 @@ class LeaseRequest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    subscription: Subscription | PublishedSubscription
+    subscription: Chosen
     cursor: str
     endpoint: LeaseEndpoint
     wake: WakePolicy = WakePolicy()

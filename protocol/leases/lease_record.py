@@ -68,6 +68,12 @@ class Lease:
     streams: tuple[str, ...]
     where: str | None = None
     select: str | None = None
+    devices: tuple[str, ...] | None = None
+    """These alone; None: all. They are counted by `condition`, and so are the next two."""
+    sample: float | None = None
+    """A share of all things; None: all."""
+    per: tuple[str, ...] = ()
+    """Fields that tell what a thing is."""
     cursor: str
     """The client's cursor; only the client moves it."""
     endpoint_host: str
@@ -111,7 +117,7 @@ class Lease:
     right: str = ""
     """JSON: what it may see and by what it proved who it is; empty: everything, and nothing."""
     condition: str | None = None
-    """What its right adds to `where`, which nobody is shown."""
+    """What its right, publication, devices and sample add to `where`; nobody is shown it."""
 
     @property
     def is_relay(self) -> bool:
@@ -160,7 +166,9 @@ def decode(record: bytes) -> Lease:
     try:
         found = orjson.loads(record)
         fields = {name: found[name] for name in Lease.__slots__ if name in found}
-        fields["streams"] = _shared_streams(tuple(fields["streams"]))
+        for name in ("streams", "devices", "per"):
+            if fields.get(name) is not None:
+                fields[name] = _shared_names(tuple(fields[name]))
         fields["wake"] = _shared_policy(orjson.dumps(fields["wake"], option=orjson.OPT_SORT_KEYS))
         fields["state"] = LeaseState(fields["state"])
         for name in _SHARED:  # those of one client have the same, and may be long
@@ -182,5 +190,5 @@ def _shared_policy(text: bytes) -> WakePolicy:
 
 
 @lru_cache(4096)
-def _shared_streams(streams: tuple[str, ...]) -> tuple[str, ...]:
-    return streams
+def _shared_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    return names

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from edgewake.protocol.frames.field_names import Names
 from edgewake.simulators.recordings import time_columns
-from edgewake.simulators.recordings.readings import Columns, Odd, Reading, to_readings
+from edgewake.simulators.recordings.readings import Columns, Odd, Reading, field_of, to_readings
 from edgewake.simulators.recordings.rows import BadRow, FileFormat, Row, Tally, rows
 from edgewake.simulators.recordings.time_columns import How, TimeColumns
 
@@ -134,7 +134,7 @@ def _columns(
         found.append(
             Column(
                 name,
-                "" if name in own else legal.of(name),
+                "" if name in own else field_of(name, present, legal),
                 str(tally.kinds.get(name) or _kind(values)),
                 len(values),
                 str(values[0]) if values else "",

@@ -12,13 +12,13 @@ from __future__ import annotations
 import math
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from edgewake.protocol.frames.event_time import to_ms
-from edgewake.protocol.frames.field_names import Names
+from edgewake.protocol.frames.field_names import ODD, Names
 from edgewake.protocol.names import is_device
 from edgewake.simulators.recordings.rows import BadRow, Row
 
@@ -118,10 +118,18 @@ def _fields(values: Mapping[str, Any], columns: Columns, names: Names) -> dict[s
             or (isinstance(value, float) and not math.isfinite(value))
         ):
             continue
-        fields[names.of(name)] = value
+        fields[field_of(name, values, names)] = value
     if not fields:
         raise ValueError("no value in any field")
     return fields
+
+
+def field_of(name: str, columns: Container[str], names: Names) -> str:
+    """The legal name of a column's field; an odd value's text stands beside its own."""
+    column = name.removesuffix(ODD)
+    if column == name or column not in columns:
+        return names.of(name)
+    return names.of(names.of(column) + ODD)
 
 
 # --- names ----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import re
 import shutil
 import ssl
 import subprocess
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 import pytest
 from playwright.async_api import Page
+from playwright.async_api import TimeoutError as NotLoaded
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
@@ -25,6 +26,7 @@ from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.protocol.cursor import PARTITIONS_MAX, Cursor, CursorCodec, CursorKeys, StreamPosition
 from tests.access.test_readers import FOLLOW_ALL, JS, NODE
 from tests.access.world import Server, numbers, open_stream, server
+from tests.chromium import chromium
 from tests.deploy.production import certificates
 from tests.feeds import DEADLINE_S, Feed, eventually
 from tests.services import PATIENCE_S, Process, free_ports
@@ -196,6 +198,69 @@ async def test_clients_come_over_tls_with_http_1_and_2_and_know_whom_they_talk_t
         assert (
             await asyncio.to_thread(httpx.get, f"http://localhost:{proxy.tls_port}/healthz")
         ).status_code == 400
+
+
+TABS = 8
+SIX = 6
+"""Connections that a browser opens to a server over HTTP/1.1, all tabs together."""
+WAITS_MS = 3000
+
+
+@asynccontextmanager
+async def tabs_at(base: str, feed: Feed) -> AsyncIterator[Callable[[], Awaitable[Page]]]:
+    """Opens tabs of one browser, each with a page of this server that follows the stream."""
+    async with chromium() as browser:
+        context = await browser.new_context(ignore_https_errors=True)
+        context.set_default_timeout(1000 * DEADLINE_S)
+
+        async def tab() -> Page:
+            page = await context.new_page()
+            await page.goto(f"{base}/healthz", timeout=WAITS_MS)
+            await page.evaluate(FOLLOW_ALL, f"{base}/v1/streams/{feed.name}/events")
+            await page.wait_for_function("source.readyState == 1")
+            return page
+
+        yield tab
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_eight_tabs_of_a_browser_are_live_over_http_2(
+    access_a: Server, new_feed: Callable[..., Feed], front: Path, tmp_path: Path
+) -> None:
+    """A hundred streams share one connection."""
+    feed = new_feed(partitions=1)
+    async with (
+        nginx(tmp_path, front, [access_a.port]) as proxy,
+        tabs_at(f"https://127.0.0.1:{proxy.tls_port}", feed) as tab,
+    ):
+        pages = [await tab() for _ in range(TABS)]
+        feed.send(fields={"n": [7], "text": ["x"]})
+        for page in pages:
+            await page.wait_for_function("got.length == 1")
+            entry = "performance.getEntriesByType('navigation')[0].nextHopProtocol"
+            assert await page.evaluate(entry) == "h2"
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_over_http_1_the_seventh_tab_does_not_load_until_another_one_is_closed(
+    access_a: Server, new_feed: Callable[..., Feed], front: Path, tmp_path: Path
+) -> None:
+    """As docs/ways.md says: the control of the eight."""
+    feed = new_feed(partitions=1)
+    async with (
+        nginx(tmp_path, front, [access_a.port]) as proxy,
+        tabs_at(f"http://127.0.0.1:{proxy.port}", feed) as tab,
+    ):
+        pages = [await tab() for _ in range(SIX)]
+        feed.send(fields={"n": [7], "text": ["x"]})
+        for page in pages:
+            await page.wait_for_function("got.length == 1")
+        with pytest.raises(NotLoaded):
+            await tab()
+        await pages[0].close()
+        seventh = await tab()
+        feed.send(fields={"n": [8], "text": ["x"]})
+        await seventh.wait_for_function("got.length == 1")
 
 
 async def until_data(answer: httpx.Response, wanted: str) -> AsyncIterator[str]:

@@ -111,4 +111,4 @@ def _check(receiver: Receiver, events: int) -> None:
 
 
 if __name__ == "__main__":
-    run(measure, __doc__, sizes={"events": 20_000})
+    run(measure, __doc__, sizes={"events": 20_000}, each_alone=True)

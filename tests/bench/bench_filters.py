@@ -96,4 +96,4 @@ def _one(
 
 
 if __name__ == "__main__":
-    run(measure, __doc__, sizes={"clients": CLIENTS, "rate": RATE})
+    run(measure, __doc__, sizes={"clients": CLIENTS, "rate": RATE}, each_alone=True)

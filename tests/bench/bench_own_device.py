@@ -125,4 +125,4 @@ def _writing(bootstrap: str, folder: Path, rate: int, devices: int) -> Iterator[
 
 
 if __name__ == "__main__":
-    run(measure, __doc__, sizes={"clients": CLIENTS, "rate": RATE})
+    run(measure, __doc__, sizes={"clients": CLIENTS, "rate": RATE}, each_alone=True)

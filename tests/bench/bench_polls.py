@@ -44,6 +44,7 @@ RATE: Final = 100
 POLLS_MIN: Final = 20_000
 SETTLE_S, SECONDS = 2.0, 8.0
 STREAM: Final = "bench_polls"
+NCHAN: Final = "nchan under nginx"
 SETTINGS: Final = "address_share = 1\n"
 BY: Final = "tests.bench.readers.poll_clients"
 
@@ -66,12 +67,13 @@ def measure(folder: Path, runs: int, *, clients: int = CLIENTS, rate: int = RATE
             ):
                 assert process.pid is not None
                 path = f"/v1/streams/{STREAM}/events"
-                _one(port, process.pid, path, clients, name, least, found)
+                ours = _one(port, process.pid, path, clients, name, least, found)
             with (
                 nchan(own, node.bootstrap, STREAM) as (pid, port),
                 writing(node.bootstrap, folder, STREAM, rate),
             ):
-                _one(port, pid, "/events", clients, "nchan under nginx: long polls", None, found)
+                theirs = _one(port, pid, "/events", clients, f"{NCHAN}: long polls", None, found)
+            found["ours of nchan's: long polls", "× nchan's", None].append(ours / max(1.0, theirs))
     return found
 
 
@@ -83,7 +85,8 @@ def _one(
     name: str,
     least: float | None,
     found: Found,
-) -> None:
+) -> float:
+    """Polls a second."""
     with reading(port, path, clients, by=BY) as readers:
         time.sleep(SETTLE_S)
         figures = readers.measure(SECONDS, pid)
@@ -95,7 +98,8 @@ def _one(
         figures["cpu_share"] / max(1.0, polls) * 1e6
     )
     found[f"{name}: age of the newest on arrival, p99", "ms", None].append(figures["p99_ms"])
+    return polls
 
 
 if __name__ == "__main__":
-    run(measure, __doc__, sizes={"clients": CLIENTS, "rate": RATE})
+    run(measure, __doc__, sizes={"clients": CLIENTS, "rate": RATE}, each_alone=True)

@@ -159,4 +159,4 @@ async def _rows(host: str, port: int) -> int:
 
 
 if __name__ == "__main__":
-    run(measure, __doc__, sizes={"devices": DEVICES, "clients": CLIENTS})
+    run(measure, __doc__, sizes={"devices": DEVICES, "clients": CLIENTS}, each_alone=True)

@@ -123,4 +123,4 @@ def _theirs(
 
 
 if __name__ == "__main__":
-    run(measure, __doc__, sizes={"clients": CLIENTS, "rate": RATE})
+    run(measure, __doc__, sizes={"clients": CLIENTS, "rate": RATE}, each_alone=True)

@@ -195,4 +195,4 @@ def _starlette(folder: Path, bootstrap: str) -> Iterator[tuple[int, int]]:
 
 if __name__ == "__main__":
     theirs: dict[str, list[float]] = defaultdict(list)
-    run(partial(measure, theirs=theirs), __doc__, theirs)
+    run(partial(measure, theirs=theirs), __doc__, theirs, each_alone=True)

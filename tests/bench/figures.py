@@ -9,7 +9,10 @@ import json
 import statistics
 import sys
 import tempfile
+import traceback
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -37,10 +40,15 @@ def run(
     doc: str | None,
     rivals: Mapping[str, Sequence[float]] | None = None,
     sizes: Mapping[str, int | str] | None = None,
+    *,
+    each_alone: bool = False,
 ) -> None:
     """`[--runs 3] [--json FILE]`: call `measure` with an empty folder and the number of runs.
 
     `rivals`: name → the rival's runs.
+
+    `each_alone`: `measure` is called once a run, and one that fails costs its own figures alone;
+    the exit code is 1 then.
 
     `sizes`: further options with their defaults, e.g. {"states": 1000000}: `--states 5000` calls
     `measure(…, states=5000)`. An option is of its default's type; one named `rivals_only` is
@@ -53,9 +61,10 @@ def run(
         parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
     arguments = parser.parse_args()
     more = {name: getattr(arguments, name) for name in sizes or {}}
+    runs = [1] * arguments.runs if each_alone else [arguments.runs]
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            figures = _medians(measure(Path(folder), arguments.runs, **more), rivals or {})
+        found, failed = measured(partial(measure, **more), runs)
+        figures = _medians(found, rivals or {})
     except EdgewakeError as error:  # something that it needs is not here and cannot be installed
         sys.exit(f"{Path(sys.argv[0]).stem}: {error}")
     for figure in figures:
@@ -68,7 +77,30 @@ def run(
             f"{figure['unit']:<12}{bound}{rival}"
         )
     if arguments.json:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps(figures, indent=1))
+    if failed:
+        sys.exit(f"{Path(sys.argv[0]).stem}: {failed} of {len(runs)} runs failed: see above")
+
+
+def measured(measure: Callable[[Path, int], Found], runs: Sequence[int]) -> tuple[Found, int]:
+    """What all of these together found, and how many failed. Where there is one it may raise."""
+    together: Found = defaultdict(list)
+    failed = 0
+    for number, count in enumerate(runs, 1):
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                for name, values in measure(Path(folder), count).items():
+                    together[name] += values
+        except EdgewakeError:
+            raise
+        except Exception:
+            if len(runs) == 1:
+                raise
+            print(f"run {number} of {len(runs)} failed:", file=sys.stderr)
+            traceback.print_exc()
+            failed += 1
+    return together, failed
 
 
 def _number(value: object) -> str:

@@ -308,21 +308,8 @@ def markdown(
     ]
     lines += [f"* {key}: {value}" for key, value in where.items()]
     for bench in dict.fromkeys(figure.bench for figure in figures):
-        lines += [
-            "",
-            f"## {bench}",
-            "",
-            f"Measured {measured.get(bench, 'at an unknown time')}.",
-            "",
-            "```text",
-            method(bench),
-            "```",
-            "",
-            f"| {' | '.join(HEAD)} |",
-            "|---|---:|---|---:|---|---|---|",
-        ]
-        lines += [f"| {' | '.join(cells(figure))} |" for figure in figures if figure.bench == bench]
-        lines += ["", limits(bench)] if limits(bench) else []
+        own = [figure for figure in figures if figure.bench == bench]
+        lines += section(bench, own, measured.get(bench, "at an unknown time"))
     absent = [name for name in benches() if name not in {figure.bench for figure in figures}]
     lines += [
         "",
@@ -332,6 +319,25 @@ def markdown(
         ),
     ]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def section(bench: str, figures: Sequence[Figure], when: str) -> list[str]:
+    """The lines on one benchmark: how it measures, its figures, what limits them."""
+    return [
+        "",
+        f"## {bench}",
+        "",
+        f"Measured {when}.",
+        "",
+        "```text",
+        method(bench),
+        "```",
+        "",
+        f"| {' | '.join(HEAD)} |",
+        "|---|---:|---|---:|---|---|---|",
+        *(f"| {' | '.join(cells(figure))} |" for figure in figures),
+        *(["", limits(bench)] if limits(bench) else []),
+    ]
 
 
 def table(figures: Sequence[Figure]) -> str:

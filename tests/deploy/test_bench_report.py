@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from edgewake.protocol.errors import EdgewakeError
 from tests.bench import report
+from tests.bench.figures import Found, measured
+from tests.bench.readers import summary
 from tests.bench.report import Figure
 
 
@@ -115,3 +119,36 @@ def test_a_benchmark_that_lacks_something_says_so_in_a_sentence(tmp_path: Path) 
         == "bench_sse: nginx is missing; install it, on Debian or Ubuntu with: sudo apt-get "
         "install nginx-light\n"
     )
+
+
+def test_a_run_that_fails_costs_its_own_figures_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """All that was measured before it was lost."""
+    rates = iter([3.0, None, 5.0])
+
+    def measure(folder: Path, runs: int) -> Found:
+        assert (list(folder.iterdir()), runs) == ([], 1)
+        rate = next(rates)
+        assert rate is not None, "nothing was delivered"
+        return {("n", "/s", None): [rate]}
+
+    assert measured(measure, [1, 1, 1]) == ({("n", "/s", None): [3.0, 5.0]}, 1)
+    assert "nothing was delivered" in capsys.readouterr().err
+
+    def lacks(folder: Path, runs: int) -> Found:
+        raise EdgewakeError("no nchan here")
+
+    with pytest.raises(EdgewakeError):
+        measured(lacks, [1, 1])
+
+
+def test_readers_have_a_page_of_their_own_also_where_one_failed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {"name": "polls", "value": 9.0, "unit": "polls/s", "floor": 20.0, "runs": [9.0]}
+    (tmp_path / "polls.json").write_text(json.dumps([row, row | {"name": "b", "floor": None}]))
+    summary.main(tmp_path, ["polls", "sse"])
+    text = (tmp_path / "readers.md").read_text()
+    assert "| polls | 9.00 | polls/s | ≥ 20.0 | 9.00 – 9.00 |  | missed |" in text
+    assert report.limits("polls") in text
+    assert "`sse` has no figures: it failed." in text
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:2]] == ["polls"]

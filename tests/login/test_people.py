@@ -13,7 +13,9 @@ from typing import Any
 import httpx
 import pytest
 from playwright.async_api import Browser, Page, expect
+from websockets.asyncio.client import connect
 
+from tests.access.sockets.talk import Talk
 from tests.chromium import accessibility_faults, open_page
 from tests.feeds import unique
 from tests.login.conftest import OPS_KEY, PEOPLE, RENEW_S, World, through_the_form
@@ -21,6 +23,9 @@ from tests.rights.forge import write
 from tests.services import PATIENCE_S
 
 pytestmark = [pytest.mark.services, pytest.mark.asyncio(loop_scope="session")]
+
+ENDS_S = 2.0
+"""In which what is open by a right ends when the right does; see docs/rights.md."""
 
 
 @asynccontextmanager
@@ -52,6 +57,18 @@ async def asked(page: Page, path: str, **options: Any) -> tuple[int, Any]:
     }"""
     status, text = await page.evaluate(script, [path, options])
     return status, json.loads(text) if text else None
+
+
+@asynccontextmanager
+async def socket_of(world: World, cookies: dict[str, str]) -> AsyncIterator[Talk]:
+    """A socket that these cookies opened, with a subscription."""
+    headers = {"Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items())}
+    url = world.access.replace("http", "ws") + "/v1/ws"
+    async with connect(url, compression=None, additional_headers=headers) as connected:
+        socket = Talk(connected)
+        await socket.say("subscribe", streams=[world.mine.name])
+        await socket.until("subscribed")
+        yield socket
 
 
 async def sql(page: Page, stream: str) -> tuple[int, Any]:
@@ -253,11 +270,16 @@ async def test_who_logs_out_is_out_everywhere_also_with_a_copy_of_the_cookie(
                 base_url=login_world.access, cookies=copied, timeout=PATIENCE_S
             ) as thief,
             thief.stream("GET", path) as stream,
+            socket_of(login_world, copied) as socket,
         ):
             assert stream.status_code == 200
             await leave.click()
+            left_at = time.monotonic()
             said = "".join([piece async for piece in stream.aiter_text()])
             assert 'event: end\ndata: {"reason":"revoked"' in said.replace(": {", ": {")
+            assert (await socket.until("end"))["reason"] == "revoked"
+            assert (await socket.until_closed())[0] == 1008
+            assert time.monotonic() - left_at < ENDS_S + 0.5
             assert (await thief.get("/v1/streams")).status_code == 401
             async with asyncio.timeout(RENEW_S + PATIENCE_S):
                 while (await thief.get(f"{login_world.ops}/v1/devices")).status_code != 401:
@@ -279,13 +301,17 @@ async def test_what_the_provider_takes_back_ends_within_seconds_and_a_stream_goe
         await asyncio.sleep(2 * RENEW_S)  # the time itself is what is tried
         login_world.mine.send("car-2", fields={"speed": [77.0]})
         await expect(card).to_contain_text("77")
-        login_world.provider.tell("people", PEOPLE | {"carl": {"name": "Carl", "groups": []}})
-        try:
-            await expect(page.get_by_role("alert").first).to_contain_text(
-                "none of your groups (none)"
-            )
-        finally:
-            login_world.provider.tell("people", PEOPLE)
+        async with socket_of(login_world, await cookies_of(page)) as socket:
+            login_world.provider.tell("people", PEOPLE | {"carl": {"name": "Carl", "groups": []}})
+            began = time.monotonic()
+            try:
+                assert (await socket.until("end"))["reason"] in ("expired", "revoked")
+                assert time.monotonic() - began < RENEW_S + ENDS_S + 0.5
+                await expect(page.get_by_role("alert").first).to_contain_text(
+                    "none of your groups (none)"
+                )
+            finally:
+                login_world.provider.tell("people", PEOPLE)
         await expect(card).to_be_visible()
         login_world.provider.tell("forget")
         await expect(page.get_by_role("link", name="Log in as yourself")).to_be_visible()

@@ -300,3 +300,12 @@ async def test_two_numbers_beside_an_axis_never_look_alike(
         "numbers.map((one) => short(one, step))))"
     )
     assert await page.evaluate(script, [numbers, step]) == said
+
+
+async def test_an_axis_is_as_wide_as_its_longest_number(page: Page):
+    script = (
+        "async (texts) => (await import('/page/live/plot.js').then(({ widthOf }) => "
+        "texts.map(widthOf)))"
+    )
+    widths = await page.evaluate(script, [None, ["0", "50"], ["77\u2009249.8", "0.0"]])
+    assert widths == [58, 58, 76]

@@ -8,7 +8,8 @@ import itertools
 from typing import Any
 
 from edgewake.cloud.calls.sealing import Endpoint, Sealer
-from edgewake.protocol.leases.lease import LeaseRequest, Subscription, WakePolicy, Webhook
+from edgewake.protocol.leases.chosen import Chosen
+from edgewake.protocol.leases.lease import LeaseRequest, WakePolicy, Webhook
 from edgewake.protocol.leases.lease_read import hash_token
 from edgewake.protocol.leases.lease_record import Lease
 
@@ -33,7 +34,7 @@ def request(
     *streams: str, url: str = "http://127.0.0.1:9/hook", cursor: str = "c0", **more: Any
 ) -> LeaseRequest:
     """A request for a lease."""
-    subscription = Subscription(streams=streams or ("s",), where=more.pop("where", None))
+    subscription = Chosen(streams=streams or ("s",), where=more.pop("where", None))
     wake = WakePolicy(**more.pop("wake", {}))
     endpoint = more.pop("endpoint", None) or Webhook(url=url)
     return LeaseRequest(

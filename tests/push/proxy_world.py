@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -124,6 +124,11 @@ class MemoryWatch:
         self, subscription: Subscription, cursor: str, client: str, reader: Principal
     ) -> None:
         await self.log.check(subscription, cursor, client, reader)
+
+    async def things(
+        self, streams: tuple[str, ...], reader: Principal
+    ) -> Mapping[str, Sequence[str]]:
+        return dict.fromkeys(streams, ("device",))
 
     async def published(self, name: str, reader: Principal) -> Publication:
         raise UnknownPublication(name, [])

@@ -18,15 +18,15 @@ SHARE_MAX: Final = 0.15
 ABOVE_S: Final = 0.001
 
 
-async def takes_as_long(one: Ask, other: Ask) -> None:
+async def takes_as_long(one: Ask, other: Ask, *, pairs: int = PAIRS) -> None:
     """Raises AssertionError where the medians differ by more than a share, however many are taken.
 
     On a busy machine few tell nothing: it goes on until they agree. A difference that is there
-    stays.
+    stays. `pairs`: fewer for what takes long itself.
     """
     times: tuple[list[float], list[float]] = ([], [])
     for done in count(1):
-        for n in range(PAIRS):
+        for n in range(pairs):
             order = (0, 1) if n % 2 else (1, 0)
             for which in order:
                 began = time.perf_counter()

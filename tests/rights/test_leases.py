@@ -147,6 +147,56 @@ async def test_a_lease_counts_what_its_right_shows(rights_world: World, push: Se
     assert board - owner >= 2
 
 
+@pytest.mark.parametrize("who", ["board", "owner"])
+async def test_a_lease_counts_what_a_page_of_the_same_words_has(
+    rights_world: World, push: Service, who: str
+) -> None:
+    """Devices and a share were 422 to a lease. The control counts all that its reader sees."""
+    world, name = rights_world, rights_world.mine.name
+    bearer = "board-key-00000001" if who == "board" else world.token()
+    words: list[dict[str, Any]] = [
+        {},
+        {"devices": ["car-1", "no-such"]},
+        {"devices": ["car-1", "car-2"], "where": "speed > 1"},
+        {"sample": 0.5},
+        {"sample": 0.4, "per": "speed"},
+        {"sample": 0.7, "devices": ["car-1", "car-2"]},
+    ]
+    async with client_of(world, who) as client:
+        path = f"/v1/streams/{name}/events"
+        cursor = (await client.get(f"{path}?from=latest&limit=1")).json()["cursor"]
+        granted = [await ask(push, name, cursor, bearer, **more) for more in words]
+        assert [answer.status_code for answer in granted] == [201] * len(words)
+        told = [answer.json()["subscription"] for answer in granted]
+        assert [(one["devices"], one["sample"]) for one in told] == [
+            (more.get("devices"), more.get("sample")) for more in words
+        ]
+        for n in range(6):
+            for device in ("car-1", "car-2"):
+                world.mine.send(device, fields={"speed": [float(n)], "secret": ["z"]})
+
+        async def of_page(more: dict[str, Any]) -> int:
+            body = {**more, "after": cursor, "limit": 100}
+            answer = await client.post(path, json=body)
+            assert answer.status_code == 200, answer.text
+            return len([event for event in answer.json()["events"] if "$event" not in event])
+
+        async with asyncio.timeout(PATIENCE_S):
+            while await of_page({}) < (12 if who == "board" else 6):
+                await asyncio.sleep(0.1)
+            pages = [await of_page(more) for more in words]
+            while await unseen(push, granted[0].json()) < pages[0]:
+                await asyncio.sleep(0.1)
+        counts = [await unseen(push, answer.json()) for answer in granted]
+    assert counts == pages
+    assert len(set(pages)) > 2, "they differ"
+    if who == "owner":
+        hidden = await ask(push, name, cursor, bearer, sample=0.5, per="secret")
+        assert (hidden.status_code, hidden.json()["title"]) == (422, "filter")
+        for wrong in ({"per": "speed"}, {"devices": ["a b"]}, {"streams": [], "sample": 0.5}):
+            assert (await ask(push, name, cursor, bearer, **wrong)).status_code == 422, wrong
+
+
 async def unseen(push: Service, lease: dict[str, Any]) -> int:
     async with httpx.AsyncClient(base_url=push.url, timeout=PATIENCE_S) as client:
         answer = await client.get(
@@ -393,6 +443,48 @@ async def test_who_waits_for_a_group_s_events_is_given_none_once_its_right_has_e
     await asyncio.to_thread(world.mine.send, "car-1")
     assert len((await other).json()["events"]) == 1
     assert (await asked(push, "DELETE", f"/v1/groups/{name}", good)).status_code == 204
+
+
+async def test_what_waits_for_a_group_and_a_delivery_end_when_their_token_expires(
+    rights_world: World, push: Service
+) -> None:
+    """Within two seconds; both are there while it holds. Control: others of the same wait on."""
+    world, good = rights_world, rights_world.token()
+    ends = time.time() + 4
+    short = world.token(exp=ends)
+    names = {"short": unique("n"), "good": unique("n")}
+    group, take = f"/v1/groups/{unique('g')}", {"wait_s": WAIT_S_MAX}
+    body = {"streams": [world.mine.name], "from": "latest"}
+
+    async def state(which: str) -> dict[str, Any]:
+        found: dict[str, Any] = (
+            await asked(push, "GET", f"/v1/deliveries/{names[which]}", good)
+        ).json()
+        return found
+
+    async with receiving() as receiver, asyncio.timeout(PATIENCE_S):
+        for which, bearer in (("short", short), ("good", good)):
+            where = f"/v1/deliveries/{names[which]}"
+            made = await asked(push, "PUT", where, bearer, body | {"url": receiver.url})
+            assert made.status_code == 201, made.text
+        assert (await asked(push, "PUT", group, good, body)).status_code == 201
+        waits = [
+            asyncio.create_task(asked(push, "POST", f"{group}/take", bearer, take))
+            for bearer in (short, good)
+        ]
+        while not waits[0].done() or (await state("short"))["state"] != "ended":
+            assert time.time() < ends + 2.5
+            await asyncio.sleep(0.05)
+        assert time.time() > ends - 0.1
+        refused = await waits[0]
+        assert (refused.status_code, refused.json()["title"]) == (401, "key expired")
+        assert "expired" in (await state("short"))["why"]
+        assert (await state("good"))["state"] == "active"
+        assert not waits[1].done()
+        await asyncio.to_thread(world.mine.send, "car-1")
+        assert len((await waits[1]).json()["events"]) == 1
+        for path in (group, *(f"/v1/deliveries/{name}" for name in names.values())):
+            assert (await asked(push, "DELETE", path, good)).status_code == 204
 
 
 async def test_a_group_is_shared_by_who_sees_the_same(rights_world: World, push: Service) -> None:

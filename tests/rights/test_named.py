@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -102,6 +105,64 @@ async def test_a_forbidden_publication_takes_as_long_as_one_that_is_not_there(
             assert (await client.get(path(name) + "?limit=9")).status_code == 404
 
         await takes_as_long(lambda: ask(names.other_publication), lambda: ask(unique("pub")))
+
+
+@pytest.mark.parametrize("kind", ["stream", "publication", "set"])
+async def test_what_is_forbidden_takes_as_long_on_a_socket(
+    rights_world: World, names: Names, kind: str
+) -> None:
+    world = rights_world
+    await known(world, names)
+    forbidden = {
+        "stream": world.other.name,
+        "publication": names.other_publication,
+        "set": names.other_set,
+    }[kind]
+
+    def words(name: str) -> dict[str, Any]:
+        if kind == "publication":
+            return {"publication": name}
+        if kind == "stream":
+            return {"streams": [name]}
+        return {"streams": [world.mine.name], "where": f"device IN SET('{name}')"}
+
+    async with talk(world.server, additional_headers=headers_of(world, "owner")) as socket:
+
+        async def ask(name: str) -> None:
+            await socket.say("subscribe", **words(name))
+            await socket.until("problem")
+
+        await takes_as_long(lambda: ask(forbidden), lambda: ask(unique("x")))
+
+
+@pytest.mark.parametrize("door", ["page", "latest", "sync", "leases", "deliveries", "groups"])
+async def test_a_forbidden_set_takes_as_long_as_one_that_is_not_there(
+    rights_world: World, names: Names, push: Service, door: str
+) -> None:
+    world, good = rights_world, rights_world.token()
+    await known(world, names)
+    stream = world.mine.name
+    cursor = await cursor_of(world, stream, who="owner")
+    async with client_of(world, "owner") as client:
+
+        async def by(named_set: str) -> None:
+            where = f"device IN SET('{named_set}')"
+            body: dict[str, Any] = {"streams": [stream], "where": where}
+            if door == "page":
+                found = await client.get(
+                    f"/v1/streams/{stream}/events", params={"where": where, "limit": 9}
+                )
+            elif door in ("latest", "sync"):
+                found = await client.get(f"/v1/{door}/{stream}", params={"where": where})
+            elif door == "leases":
+                found = await ask(push, stream, cursor, good, where=where)
+            else:
+                if door == "deliveries":
+                    body["url"] = "http://127.0.0.1:9/hook"
+                found = await asked(push, "PUT", f"/v1/{door}/tried", good, body)
+            assert found.status_code == 422, found.text
+
+        await takes_as_long(lambda: by(names.other_set), lambda: by(unique("set")))
 
 
 @pytest.mark.parametrize("who", ["owner", "guest", "cookie", "ticket"])
@@ -248,6 +309,44 @@ async def test_who_may_open_a_publication_alone_is_woken_for_it(
     forbidden = await ask_for(other)
     assert forbidden.status_code == 422
     assert told(forbidden, other) == told(await ask_for(absent), absent)
+
+
+async def test_the_command_sleeps_for_a_publication(
+    rights_world: World, names: Names, push: Service, tmp_path: Path
+) -> None:
+    """It took streams alone."""
+    world = rights_world
+    await known(world, names)
+    words = ["sleep", "--publication", names.publication, "--once"]
+    options = ["--server", world.server.url, "--proxy", push.url, "--min-interval", "0"]
+    output = tmp_path / "out"
+    with output.open("wb") as out, (tmp_path / "err").open("wb") as errors:
+        running = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "edgewake.deploy.cli",
+            *words,
+            *options,
+            cwd=tmp_path,
+            stdout=out,
+            stderr=errors,
+            env=os.environ | {"EDGEWAKE_TOKEN": world.token()},
+        )
+    said = tmp_path / "err"
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while "asleep" not in said.read_text():
+                assert running.returncode is None, said.read_text()
+                await asyncio.sleep(0.05)
+            fields: dict[str, list[Any]] = {"speed": [73.0], "secret": ["x"]}
+            for device in ("car-2", "car-1"):
+                await asyncio.to_thread(world.other.send, device, fields=fields)
+            assert await running.wait() == 0, said.read_text()
+    finally:
+        if running.returncode is None:
+            running.kill()
+    (event,) = [json.loads(line) for line in output.read_text().splitlines()]
+    assert (event["device"], event["speed"], "secret" in event) == ("car-1", 73.0, False)
 
 
 def of(names: Names, publication: str, door: str) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from edgewake.protocol.ops.device import DeviceSeen
 from edgewake.protocol.ops.device_note import DeviceNote
 from tests.feeds import Feed, eventually, unique
 from tests.ops.service import KEY, Ops, running
-from tests.rights.as_long import takes_as_long
+from tests.rights.as_long import PAIRS, takes_as_long
 from tests.rights.forge import AUDIENCE, ISSUER, Maker, key_set, write
 from tests.services import PATIENCE_S, Kafka, wait_until
 from tests.summaries.made import minute
@@ -286,26 +286,37 @@ def test_what_is_forbidden_is_answered_as_what_is_not_there(world: World, case: 
 
 
 TIMED = [
-    case
+    pytest.param(
+        case,
+        kind,
+        id=f"{route} {n} {kind}",
+        marks=[pytest.mark.long] if "sql" in route and (n, kind) != (0, "stream") else [],
+    )
     for route, cases in CASES.items()
-    for case in cases
-    if route in ("GET /v1/streams/{name}", "GET /v1/devices/{device}", "GET /v1/devices/{device}"
-                 "/requests/{request_id}", "GET /v1/summaries/{stream}/{field}")
-]  # fmt: skip
+    for n, case in enumerate(cases)
+    for kind in case.by
+]
+PAIRS_OF_SQL = 5
+"""A process of its own answers each question, in a quarter of a second."""
 
 
-@pytest.mark.parametrize("case", TIMED, ids=lambda case: case.path)
-async def test_it_takes_as_long(world: World, case: Case) -> None:
-    hidden = {"stream": world.other, "device": world.hidden, "field": "secret"}
-    headers = {"Authorization": f"Bearer {world.token()}"}
+@pytest.mark.parametrize(("case", "kind"), TIMED)
+async def test_it_takes_as_long(world: World, case: Case, kind: str) -> None:
+    hidden = {"stream": world.other, "device": world.hidden, "field": "secret"}[kind]
+    headers = {"Authorization": f"Bearer {world.token()}", "Content-Type": "application/json"}
+    path = case.path.replace("MINE", world.mine).replace("OWN", world.own)
     async with httpx.AsyncClient(
         base_url=world.ops.url, timeout=PATIENCE_S, headers=headers
     ) as client:
-        for kind in case.by:
-            one, other = (
-                world.named(case.path, **{kind: name}) for name in (hidden[kind], unique("x"))
-            )
-            await takes_as_long(lambda p=one: client.get(p), lambda p=other: client.get(p))  # type: ignore[misc]
+
+        async def once(name: str) -> None:
+            body = world.named(case.body, **{kind: name})
+            asked = world.named(path, **{kind: name})
+            answer = await client.request(case.method, asked, content=body or None)
+            assert answer.status_code == case.refused, answer.text
+
+        pairs = PAIRS_OF_SQL if case.path == "/v1/sql" else PAIRS
+        await takes_as_long(lambda: once(hidden), lambda: once(unique("x")), pairs=pairs)
 
 
 def test_lists_are_of_what_the_grants_name_and_count_nothing_else(world: World) -> None:

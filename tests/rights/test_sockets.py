@@ -4,9 +4,11 @@ a socket is open.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
+from contextlib import AsyncExitStack
 from typing import Any
 
 import httpx
@@ -27,6 +29,18 @@ def headers_of(world: World, who: str) -> dict[str, str]:
     """As whom a socket is opened."""
     bearer = BEARERS.get(who) or world.token()
     return {"Authorization": f"Bearer {bearer}"}
+
+
+async def shown(world: World, who: str, bearer: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """The query and the headers of a socket whose client shows a right in this way."""
+    if who not in ("cookie", "ticket"):
+        return "", bearer
+    async with httpx.AsyncClient(base_url=world.server.url, timeout=PATIENCE_S) as client:
+        if who == "cookie":
+            begun = await client.post("/v1/session", headers=bearer)
+            return "", {"Cookie": begun.headers["set-cookie"].partition(";")[0]}
+        ticket = (await client.post("/v1/tickets", headers=bearer)).json()["ticket"]
+        return f"?ticket={ticket}", {}
 
 
 async def answered(socket: Talk, name: str) -> dict[str, Any]:
@@ -55,17 +69,8 @@ async def test_what_is_forbidden_is_answered_as_what_is_not_there(
 
 @pytest.mark.parametrize("who", ["owner", "cookie", "ticket", "board"])
 async def test_what_is_allowed_is_shown_and_no_more(rights_world: World, who: str) -> None:
-    world, query = rights_world, ""
-    headers = headers_of(world, who)
-    async with httpx.AsyncClient(base_url=world.server.url, timeout=PATIENCE_S) as client:
-        if who == "cookie":
-            begun = await client.post("/v1/session", headers=headers)
-            headers = {"Cookie": begun.headers["set-cookie"].partition(";")[0]}
-        elif who == "ticket":
-            query = (
-                "?ticket=" + (await client.post("/v1/tickets", headers=headers)).json()["ticket"]
-            )
-            headers = {}
+    world = rights_world
+    query, headers = await shown(world, who, headers_of(world, who))
     sees_all = who == "board"
     async with talk(world.server, query, additional_headers=headers) as socket:
         await socket.say("subscribe", streams=[world.mine.name], from_="earliest")
@@ -107,19 +112,44 @@ async def test_who_proves_nothing_is_refused(
     assert json.loads(refused.value.response.body)["status"] == status
 
 
-async def test_a_socket_ends_with_its_right(rights_world: World) -> None:
-    """Within two seconds, with a word for each subscription."""
-    ends = time.time() + 4
-    token = {"Authorization": f"Bearer {rights_world.token(exp=ends)}"}
-    async with talk(rights_world.server, additional_headers=token) as socket:
-        await socket.say("subscribe", streams=[rights_world.mine.name])
-        await socket.until("subscribed")
-        end = await socket.until("end")
-        code, reason = await socket.until_closed()
-        assert (end["reason"], code) == ("expired", 1008)
-        assert "expired" in reason
-        assert ends - 0.1 <= time.time() < ends + 2.5
-        assert end["cursor"].startswith("v2.")
+@pytest.mark.parametrize("why", ["expired", "revoked"])
+async def test_a_socket_ends_with_its_right_however_that_was_shown(
+    rights_world: World, why: str
+) -> None:
+    """Within two seconds, with a word for each subscription; the control goes on."""
+    world, ends, token_id = rights_world, time.time() + 4, unique("t")
+    until = ends if why == "expired" else ends + 600
+    bearer = {"Authorization": f"Bearer {world.token(jti=token_id, exp=until)}"}
+    async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE_S):
+
+        async def opened(who: str, headers: dict[str, str]) -> Talk:
+            query, headers = await shown(world, who, headers)
+            entered = talk(world.server, query, additional_headers=headers)
+            socket = await stack.enter_async_context(entered)
+            await socket.say("subscribe", streams=[world.mine.name])
+            await socket.until("subscribed")
+            return socket
+
+        async def ended(socket: Talk) -> tuple[str, int, str, float]:
+            end = await socket.until("end")
+            assert end["cursor"].startswith("v2.")
+            code, reason = await socket.until_closed()
+            return end["reason"], code, reason, time.time()
+
+        other = await opened("bearer", headers_of(world, "owner"))
+        sockets = [await opened(who, bearer) for who in ("bearer", "cookie", "ticket")]
+        try:
+            if why == "revoked":
+                ends = time.time()
+                world.file("revoked", f"jti {token_id}\n")
+            found = await asyncio.gather(*map(ended, sockets))
+        finally:
+            world.file("revoked", "")
+        assert [(reason, code) for reason, code, _, _ in found] == [(why, 1008)] * 3
+        assert all(why in told for _, _, told, _ in found)
+        assert all(ends - 0.1 <= at < ends + 2.5 for *_, at in found)
+        await other.say("subscribe", "b", streams=[world.mine.name])
+        assert (await other.until("subscribed", "end"))["type"] == "subscribed"
 
 
 async def test_a_name_of_one_is_nobody_elses(rights_world: World) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
@@ -15,8 +17,10 @@ from edgewake.cloud.access.bounded.rows import Choice, choice
 from edgewake.cloud.access.latest.latest_stores import LatestStores, Missing
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.log.catalogue import UnknownStream
+from edgewake.cloud.log.filters.filter_syntax import Sets
 from edgewake.cloud.log.named import UnknownPublication
 from edgewake.cloud.log.request import RequestError
+from edgewake.cloud.log.subscription import Published
 from edgewake.cloud.rights.guard import ReaderAsks
 from edgewake.cloud.rights.principal import Principal
 from edgewake.cloud.web.http_part import Problem
@@ -38,6 +42,31 @@ Sample = Annotated[
     str | None,
     Query(description="A share of all devices or groups, the same ones everywhere: 0.1 or 10%."),
 ]
+
+
+@dataclass(frozen=True)
+class Words:
+    """The parameters of a snapshot, of a stream and of one of a publication."""
+
+    key: Keys = None
+    where: Where = None
+    limit: Limit = None
+    after: After = None
+    sample: Sample = None
+
+    def choice(self, sets: Sets | None, published: Published | None = None) -> Choice:
+        """The rows that they ask for. Raises RequestError and FilterError."""
+        words = (self.key or (), self.where, self.limit, self.after)
+        return choice(*words, sets, published=published, sample=self.sample)
+
+
+async def _words(**given: Any) -> Words:
+    # FastAPI calls a class in another thread.
+    return Words(**given)
+
+
+_words.__signature__ = inspect.signature(Words)  # type: ignore[attr-defined]  # it reads these
+WordsAsked = Annotated[Words, Depends(_words)]
 
 
 class LatestView(BaseModel):
@@ -67,23 +96,13 @@ def router(stores: LatestStores, clients: Clients) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/v1/latest/{name}", response_model=LatestView, responses=problems(400, 404, 422))
-    async def latest(
-        http: Request,
-        name: str,
-        reader: ReaderAsks,
-        key: Keys = None,
-        where: Where = None,
-        limit: Limit = None,
-        after: After = None,
-        sample: Sample = None,
-    ) -> Response:
+    async def latest(http: Request, name: str, reader: ReaderAsks, words: WordsAsked) -> Response:
         """The last reading of each device, or the newest window of each group.
 
         All of them, or those of a key, condition or page; the cursor continues as a stream.
         """
         with refusals():
-            asked = choice(key or (), where, limit, after, stores.sets, sample=sample)
-            return await _answer(http, name, reader, asked)
+            return await _answer(http, name, reader, words.choice(stores.sets))
 
     @routes.get(
         "/v1/publications/{publication}/latest/{name}",
@@ -91,22 +110,12 @@ def router(stores: LatestStores, clients: Clients) -> APIRouter:
         responses=problems(400, 404, 422),
     )
     async def published(
-        http: Request,
-        publication: str,
-        name: str,
-        reader: ReaderAsks,
-        key: Keys = None,
-        where: Where = None,
-        limit: Limit = None,
-        after: After = None,
-        sample: Sample = None,
+        http: Request, publication: str, name: str, reader: ReaderAsks, words: WordsAsked
     ) -> Response:
         """The latest rows of a stream of a publication, as far as this shows them."""
         with refusals():
             found = await stores.published(publication, reader)
-            words = (key or (), where, limit, after, stores.sets)
-            asked = choice(*words, published=found, sample=sample)
-            return await _answer(http, name, reader, asked)
+            return await _answer(http, name, reader, words.choice(stores.sets, found))
 
     async def _answer(http: Request, name: str, reader: Principal, asked: Choice) -> Response:
         client = clients.of_request(http)

@@ -7,10 +7,12 @@ it is not known any more. `wait` holds the answer back until something changed.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
@@ -22,7 +24,9 @@ from edgewake.cloud.access.latest.latest_routes import Keys, Sample, Where, refu
 from edgewake.cloud.access.latest.latest_stores import FIRST_S, OLDER_S, LatestStores, Missing
 from edgewake.cloud.access.open_streams import OpenStream, OpenStreams
 from edgewake.cloud.client_share import Clients
+from edgewake.cloud.log.filters.filter_syntax import Sets
 from edgewake.cloud.log.request import RequestError
+from edgewake.cloud.log.subscription import Published
 from edgewake.cloud.rights.guard import ReaderAsks, ended
 from edgewake.cloud.rights.principal import Principal
 from edgewake.cloud.web.openapi import problems
@@ -48,6 +52,33 @@ After = Annotated[
 Wait = Annotated[
     str | None, Query(description="With `after`: seconds to wait for a change, 0 (default) to 60.")
 ]
+
+
+@dataclass(frozen=True)
+class Words:
+    """The parameters of a copy, of a stream and of one of a publication."""
+
+    after: After = None
+    wait: Wait = None
+    key: Keys = None
+    where: Where = None
+    limit: Limit = None
+    page: Page = None
+    sample: Sample = None
+
+    def choice(self, sets: Sets | None, published: Published | None = None) -> Choice:
+        """The rows that they ask for. Raises RequestError and FilterError."""
+        words = (self.key or (), self.where, self.limit, self.page)
+        return choice(*words, sets, published=published, sample=self.sample)
+
+
+async def _words(**given: Any) -> Words:
+    # FastAPI calls a class in another thread.
+    return Words(**given)
+
+
+_words.__signature__ = inspect.signature(Words)  # type: ignore[attr-defined]  # it reads these
+WordsAsked = Annotated[Words, Depends(_words)]
 
 
 class KeyedRow(BaseModel):
@@ -90,22 +121,10 @@ def router(stores: LatestStores, streams: OpenStreams, clients: Clients) -> APIR
     routes = APIRouter()
 
     @routes.get("/v1/sync/{name}", response_model=SyncView, responses=problems(400, 404, 422))
-    async def sync(
-        http: Request,
-        name: str,
-        reader: ReaderAsks,
-        after: After = None,
-        wait: Wait = None,
-        key: Keys = None,
-        where: Where = None,
-        limit: Limit = None,
-        page: Page = None,
-        sample: Sample = None,
-    ) -> Response:
+    async def sync(http: Request, name: str, reader: ReaderAsks, words: WordsAsked) -> Response:
         """All latest rows, and then what changed in them: insert, update, delete."""
         with refusals():
-            asked = choice(key or (), where, limit, page, stores.sets, sample=sample)
-            return await _answer(http, name, reader, asked, after, wait)
+            return await _answer(http, name, reader, words, words.choice(stores.sets))
 
     @routes.get(
         "/v1/publications/{publication}/sync/{name}",
@@ -113,36 +132,20 @@ def router(stores: LatestStores, streams: OpenStreams, clients: Clients) -> APIR
         responses=problems(400, 404, 422),
     )
     async def published(
-        http: Request,
-        publication: str,
-        name: str,
-        reader: ReaderAsks,
-        after: After = None,
-        wait: Wait = None,
-        key: Keys = None,
-        where: Where = None,
-        limit: Limit = None,
-        page: Page = None,
-        sample: Sample = None,
+        http: Request, publication: str, name: str, reader: ReaderAsks, words: WordsAsked
     ) -> Response:
         """All latest rows of a stream of a publication, and then what changed in them."""
         with refusals():
             found = await stores.published(publication, reader)
-            words = (key or (), where, limit, page, stores.sets)
-            asked = choice(*words, published=found, sample=sample)
-            return await _answer(http, name, reader, asked, after, wait)
+            return await _answer(http, name, reader, words, words.choice(stores.sets, found))
 
     async def _answer(
-        http: Request,
-        name: str,
-        reader: Principal,
-        asked: Choice,
-        after: str | None,
-        wait: str | None,
+        http: Request, name: str, reader: Principal, words: Words, asked: Choice
     ) -> Response:
+        after = words.after
         if after is not None and (asked.limit is not None or asked.after is not None):
             raise RequestError("after", "after: expected without limit and page")
-        wait_s = bounds_of(None, wait).wait_s if after is not None else 0.0
+        wait_s = bounds_of(None, words.wait).wait_s if after is not None else 0.0
         client = clients.of_request(http)
         stream = streams.add(
             connection_of(http.scope), client=client, reader=reader, heartbeat_s=None

@@ -233,12 +233,15 @@ def _compile_function(
     name: str, args: Sequence[Node], count: Callable[[int], None] | None
 ) -> Evaluate:
     told = FUNCTIONS[name]
-    literals = [arg.value for arg in args[told.parts :] if isinstance(arg, Value)]
+    behind = told.parts_of(len(args))
+    literals = [arg.value for arg in args[behind:] if isinstance(arg, Value)]
     calculate = told.calculate(literals)
-    parts = [compile_node(arg, count) for arg in args[: told.parts]]
+    parts = [compile_node(arg, count) for arg in args[:behind]]
     if len(parts) == 1:
         (only,) = parts
         return lambda event: calculate(only(event))
+    if len(parts) > 2:
+        return lambda event: calculate(*(part(event) for part in parts))
     first, second = parts
     return lambda event: calculate(first(event), second(event))
 

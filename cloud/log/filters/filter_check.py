@@ -42,6 +42,7 @@ _RESULT: Final[Kinds] = (
             "in_set",
             "in_box",
             "in_polygon",
+            "in_sample",
             "and",
             "or",
             "not",

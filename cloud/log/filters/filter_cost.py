@@ -63,7 +63,8 @@ def own_cost(node: Node) -> int:
         return _STEPS_PER_LIST
     if node.name in FUNCTIONS:
         told = FUNCTIONS[node.name]
-        literals = [arg.value for arg in node.args[told.parts :] if isinstance(arg, Value)]
+        behind = told.parts_of(len(node.args))
+        literals = [arg.value for arg in node.args[behind:] if isinstance(arg, Value)]
         return told.cost(literals)
     if node.name in _LIKES:
         return 1 + _like_cost(node)

@@ -6,6 +6,7 @@
     has_words(note, 'brake fluid')                     all of these words
     has_any_word(note, 'brak* tyre')                   one of them
     json_value(payload, '$.battery.cells[0]')          a value in an object, or in JSON text
+    in_sample(device, 0.1)                             a share of all things, as `sample`
 
 The literals are checked when a filter is read, so no event can meet a bad one.
 """
@@ -18,17 +19,22 @@ from typing import Any, Final, TypeAlias
 
 from edgewake.cloud.log.filters import filter_geo as geo
 from edgewake.cloud.log.filters.filter_json import parse_path, value_at
+from edgewake.cloud.log.filters.filter_sample import is_in_share
 from edgewake.cloud.log.filters.filter_words import searcher
 from edgewake.protocol.frames.frame import STRING_CHARS_MAX, Scalar
 
 Literals: TypeAlias = Sequence[Scalar]
 Calculate: TypeAlias = Callable[..., Any]
 
+PARTS_MAX: Final = 8
+"""Parts of a function that takes any number: the fields that tell together what a thing is."""
+
 _STEPS_OF_A_DISTANCE: Final = 15
 _STEPS_OF_A_BOX: Final = 6
 _STEPS_OF_A_POINT: Final = 2
 _STEPS_OF_WORDS: Final = 4500
 """The steps of folding and splitting a text of the greatest length."""
+_STEPS_OF_A_SHARE: Final = 20
 _STEPS_OF_JSON: Final = 1200
 """The steps of reading a JSON text of the greatest length."""
 
@@ -38,12 +44,22 @@ class Function:
     """A filter function. `parts` are evaluated for each event, `literals` follow them."""
 
     usage: str
-    parts: int
+    parts: int | None
+    """None: any number, 1 to PARTS_MAX."""
     literals: tuple[type, ...]
     """`float` or `str` for each."""
     calculate: Callable[[Literals], Calculate]
     """What is called with the parts' values; raises ValueError for literals that are wrong."""
     cost: Callable[[Literals], int]
+
+    def parts_of(self, args: int) -> int:
+        """The number of parts among this number of arguments."""
+        return self.parts if self.parts is not None else args - len(self.literals)
+
+    def takes(self, args: int) -> bool:
+        """May it have this number of arguments?"""
+        parts = args - len(self.literals)
+        return 0 < parts <= PARTS_MAX if self.parts is None else parts == self.parts
 
 
 def _distance(literals: Literals) -> Calculate:
@@ -98,6 +114,13 @@ def _json(literals: Literals) -> Calculate:
     return run
 
 
+def _sample(literals: Literals) -> Calculate:
+    (share,) = _numbers(literals)
+    if not 0 < share <= 1:
+        raise ValueError(f"share {share:g}: expected above 0 to 1")
+    return lambda *values: is_in_share(values, share)
+
+
 FUNCTIONS: Final[Mapping[str, Function]] = {
     "distance_m": Function(
         "distance_m(lat, lon, 52.52, 13.405)",
@@ -140,6 +163,13 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
         (str,),
         _json,
         lambda _: _STEPS_OF_JSON,
+    ),
+    "in_sample": Function(
+        "in_sample(device, 0.1)",
+        None,
+        (float,),
+        _sample,
+        lambda _: _STEPS_OF_A_SHARE,
     ),
 }
 

@@ -328,12 +328,13 @@ class _Checker:
         """A function whose last arguments are literals, which are checked here."""
         told = filter_functions.FUNCTIONS[name]
         args = list(tree.expressions)
-        if len(args) != told.parts + len(told.literals):
+        if not told.takes(len(args)):
             raise self._error(tree, f"expected {told.usage}")
-        parts = [self.node(arg, depth + 1) for arg in args[: told.parts]]
+        behind = told.parts_of(len(args))
+        parts = [self.node(arg, depth + 1) for arg in args[:behind]]
         literals = [
             self._literal(arg, kind, told.usage)
-            for arg, kind in zip(args[told.parts :], told.literals, strict=True)
+            for arg, kind in zip(args[behind:], told.literals, strict=True)
         ]
         try:
             told.calculate(literals)

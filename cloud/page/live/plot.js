@@ -10,8 +10,13 @@ const NUMBERS_APART = 22; /* pixels between two numbers of an axis, at least */
 /** The axis below. `values`: of some places what is written there; `space`: pixels between two. */
 export const below = (axis, values, space = 60) => ({ ...axis, values, space, size: TIME_HEIGHT });
 
+const [DIGIT_WIDTH, TICKS_WIDTH] = [7, 20]; /* of an axis' texts, and of what stands beside them, in pixels */
+
+/** How wide an axis of numbers is, so that none of them is cut. `texts`: null before uPlot knows them. */
+export const widthOf = (texts) => Math.max(NUMBER_WIDTH, TICKS_WIDTH + DIGIT_WIDTH * Math.max(0, ...(texts ?? []).map((one) => one.length)));
+
 /** The axis of numbers. */
-export const beside = (axis, more = {}) => ({ ...axis, size: NUMBER_WIDTH, space: NUMBERS_APART, values: (_plot, at, _axis, _space, step) => at.map((one) => (one === null ? "" : short(one, step))), ...more });
+export const beside = (axis, more = {}) => ({ ...axis, size: (_plot, texts) => widthOf(texts), space: NUMBERS_APART, values: (_plot, at, _axis, _space, step) => at.map((one) => (one === null ? "" : short(one, step))), ...more });
 
 /** How all plots draw an axis. */
 function axisOfTheme() {

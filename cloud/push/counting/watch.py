@@ -7,6 +7,7 @@ itself says how many events there are and calls when that matters. The adapter t
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from edgewake.cloud.push.counting.tally import Counter
@@ -25,6 +26,14 @@ class Watch(Protocol):
 
         Raises CursorError, FilterError, LookupError (an unknown stream), TooManyFilters or
         Unavailable.
+        """
+
+    async def things(
+        self, streams: tuple[str, ...], reader: Principal
+    ) -> Mapping[str, Sequence[str]]:
+        """The fields that tell what a thing is: of a stream the device, of a query its groups.
+
+        Raises LookupError (an unknown stream) or Unavailable.
         """
 
     async def published(self, name: str, reader: Principal) -> Publication:

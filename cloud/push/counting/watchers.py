@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import gc
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from edgewake.cloud.client_share import Bound
@@ -26,7 +26,7 @@ from edgewake.cloud.log.hub_bounds import HubBounds
 from edgewake.cloud.log.reader import Batch, Step
 from edgewake.cloud.log.request import OnGap, Request, RequestError, normal
 from edgewake.cloud.log.resume import LOSSES
-from edgewake.cloud.log.subscription import Plan, Positions
+from edgewake.cloud.log.subscription import DEVICE_ALONE, Plan, Positions
 from edgewake.cloud.push.counting.filter_admission import VALUES_MAX, FilterAdmission
 from edgewake.cloud.push.counting.matching import Matcher
 from edgewake.cloud.push.counting.sweep import Sweep
@@ -130,6 +130,14 @@ class Watchers:
         )
         if refused is not None:
             raise TooManyFilters(refused)
+
+    async def things(
+        self, streams: tuple[str, ...], reader: Principal
+    ) -> Mapping[str, Sequence[str]]:
+        """See the port."""
+        await self._hub.check(streams, reader, Action.WAKE)
+        columns = self._hub.catalogue.group_columns
+        return {name: columns(name) or DEVICE_ALONE for name in streams}
 
     async def published(self, name: str, reader: Principal) -> Publication:
         """See the port."""

@@ -16,7 +16,7 @@ read; a lease, which is counted by one condition, keeps the version that it was 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -202,10 +202,14 @@ def _condition_of(principal: Principal, streams: Sequence[str]) -> str | None:
         return texts.pop()
     parts = []
     for name in streams:
-        is_it = f"(stream = '{name}' OR query = '{name}')"
         text = found.get(name)
-        parts.append(is_it if text is None else f"({is_it} AND {text})")
+        parts.append(is_of(name) if text is None else f"({is_of(name)} AND {text})")
     return " OR ".join(parts)
+
+
+def is_of(name: str) -> str:
+    """The condition that an event is of a stream, or of a query."""
+    return f"(stream = '{name}' OR query = '{name}')"
 
 
 def counted(where: str | None, condition: str | None) -> str | None:
@@ -215,24 +219,28 @@ def counted(where: str | None, condition: str | None) -> str | None:
     return sys.intern(f"({condition}) AND ({where})")
 
 
-def check_fields(principal: Principal, subscription: Subscription) -> None:
-    """Raises FilterError where its filters name a field that is not seen of all streams."""
-    _check_fields(
-        subscription, [principal.scope(Action.WAKE, name) for name in subscription.streams]
-    )
+def check_fields(principal: Principal, subscription: Subscription, per: Sequence[str] = ()) -> None:
+    """Raises FilterError where its filters, or `per`, name a field not seen of all streams."""
+    scopes = [principal.scope(Action.WAKE, name) for name in subscription.streams]
+    _check_fields(subscription, per, scopes)
 
 
 def check_shown_fields(
-    principal: Principal, subscription: Subscription, publication: Publication
+    principal: Principal,
+    subscription: Subscription,
+    publication: Publication,
+    per: Sequence[str] = (),
 ) -> None:
-    """Raises FilterError where its filters name a field that the publication does not show it."""
+    """Raises FilterError for a field of its filters, or `per`, that the publication hides."""
     fields = publication.fields
     shown = Scope((Part(None, None if fields is None else Names.of(fields)),))
     right = principal.scope_of_publication(Action.WAKE, publication.name)
-    _check_fields(subscription, [shown, right])
+    _check_fields(subscription, per, [shown, right])
 
 
-def _check_fields(subscription: Subscription, found: Sequence[Scope | None]) -> None:
+def _check_fields(
+    subscription: Subscription, per: Sequence[str], found: Sequence[Scope | None]
+) -> None:
     scopes = [scope for scope in found if scope is not None]
     nodes: list[Node | None] = []
     if subscription.where is not None:
@@ -240,7 +248,8 @@ def _check_fields(subscription: Subscription, found: Sequence[Scope | None]) -> 
         nodes.append(parse_where(subscription.where, has_lists=False))
     if subscription.select is not None:
         nodes += [column.node for column in parse_select(subscription.select)]
-    for name in {name for node in nodes if node is not None for name in _fields(node)}:
+    named = {name for node in nodes if node is not None for name in _fields(node)}
+    for name in named.union(per):
         if not all(scope.shows_field_of_all(name) for scope in scopes):
             raise FilterError(f"field {name!r}: unknown field; expected one that you may read")
 
@@ -375,12 +384,16 @@ def _condition(scope: Scope) -> str | None:
     return "(" + " OR ".join(dict.fromkeys(texts)) + ")"
 
 
+def of_devices(devices: Iterable[str]) -> str:
+    """The condition that an event is of one of these; there is at least one."""
+    names = [_quoted(name) for name in sorted(devices)]
+    return f"device = {names[0]}" if len(names) == 1 else f"device IN ({', '.join(names)})"
+
+
 def _of_devices(devices: Names) -> str:
     texts = []
     if devices.exact:
-        names = ", ".join(_quoted(name) for name in sorted(devices.exact))
-        is_one = len(devices.exact) == 1
-        texts.append(f"device = {names}" if is_one else f"device IN ({names})")
+        texts.append(of_devices(devices.exact))
     for pattern in devices.patterns:
         for special in (_ESCAPE, "%", "_"):
             pattern = pattern.replace(special, _ESCAPE + special)

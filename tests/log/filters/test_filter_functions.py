@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from edgewake.cloud.log.filters.filter import compile_where
+from edgewake.cloud.log.wanted import is_in_share
 from edgewake.protocol.errors import FilterError
 
 
@@ -31,6 +32,11 @@ from edgewake.protocol.errors import FilterError
         ("json_value(x, 'a.b') = 1", "at character 1 of the path: expected $"),
         ("json_value(x, '$.a..b') = 1", "at character 4 of the path, '..b'"),
         (f"json_value(x, '${'.a' * 11}') = 1", "11 steps, expected 1 to 10"),
+        ("in_sample(device, 1.5)", "share 1.5: expected above 0 to 1"),
+        ("in_sample(device, 0)", "share 0: expected above 0 to 1"),
+        ("in_sample(0.5)", "expected in_sample(device, 0.1)"),
+        ("in_sample(device, 'a')", "expected a number here"),
+        (f"in_sample({', '.join('abcdefghi')}, 0.5)", "expected in_sample(device, 0.1)"),
         ("device IN SET('No such')", "expected SET with a name"),
         ("device IN SET('north')", "there are no named sets here"),
         ("device IN ('a', 'b', 'c') AND distance_m(lat, lon, 'x', 1) < 5", "at character 52"),
@@ -44,3 +50,13 @@ def test_what_is_wrong_is_said_with_its_place(where: str, said: str) -> None:
     with pytest.raises(FilterError) as refused:
         compile_where(where)
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("per", [("device",), ("line", "stop"), tuple("abcdefgh")])
+@pytest.mark.parametrize("share", [0.00001, 0.3, 1])
+def test_a_share_in_a_condition_is_the_share_of_the_parameter(
+    per: tuple[str, ...], share: float
+) -> None:
+    passes = compile_where(f"in_sample({', '.join(per)}, {share!r})").passes
+    things = [{name: f"{name}-{n}" for name in per} for n in range(200)] + [{}]
+    assert [passes(one) for one in things] == [is_in_share(one, per, share) for one in things]

@@ -191,20 +191,6 @@ async def add_a_destination(page: Page, stream: str) -> None:
     assert (await asked.value).url.endswith(f"/v1/destinations/hook_{stream}")
 
 
-async def deliver_a_stream(page: Page, stream: str) -> None:
-    await tab_to(page, "Name")
-    await page.keyboard.type(f"to_{stream}")
-    await tab_to(page, f"Add {stream}")
-    await page.keyboard.press("Enter")
-    await expect(page.get_by_label("Streams")).to_have_value(stream)
-    await tab_to(page, "Address")
-    await page.keyboard.type("https://hooks.example.org/a")
-    await tab_to(page, "Deliver")
-    async with page.expect_request(lambda one: one.method == "PUT") as asked:
-        await page.keyboard.press("Enter")
-    assert (await asked.value).url.endswith(f"/v1/deliveries/to_{stream}")
-
-
 async def keep_a_stream_longer(page: Page, stream: str) -> None:
     await tab_to(page, "Days")
     await page.keyboard.press("Control+a")
@@ -246,8 +232,7 @@ FORMS: Final = {
     "erase": Form("#/streams/{stream}", "main .console", erase_a_stream),
     "enrolment": Form("#/enrolment", "main h2.gap", make_a_code),
     "faults": Form("#/faults", "main .targets li", kill_a_part),
-    "destinations": Form("#/alerts?show=destinations", "main form", add_a_destination),
-    "deliveries": Form("#/deliveries", "main form", deliver_a_stream),
+    "destinations": Form("#/alerts?show=destinations", "main input", add_a_destination),
     "retention": Form("#/streams/{stream}", "main .console", keep_a_stream_longer),
     "letters": Form("#/letters?device={device}", "main tbody tr", give_all_letters_back),
     "trace": Form("#/trace", "main form", follow_a_frame),

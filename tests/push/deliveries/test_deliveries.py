@@ -42,6 +42,7 @@ from edgewake.protocol.leases.lease_record import partition_of
 from edgewake.protocol.ops.named_set import NamedSet
 from edgewake.protocol.ops.proof import Kind
 from tests.push.builders import ManualClock, MemoryRows, has_slept, random_bytes, sealer
+from tests.push.libraries.test_libraries import LANGUAGES, Call
 from tests.push.receiver import Received, Receiver, receiving
 from tests.push.service import Readings, Service, asked, back, readings, serving
 from tests.services import PATIENCE_S, Kafka, wait_until
@@ -172,11 +173,8 @@ async def test_every_event_comes_once_in_order_and_signed(push: Service, stream:
         assert in_order(receiver.calls)
         for place, call in enumerate(receiver.calls, 1):
             body = call.verified(secret)
-            assert (body["type"], body["delivery"], body["batch"]) == (
-                "edgewake.events",
-                name,
-                place,
-            )
+            told = (body["type"], body["delivery"], body["batch"])
+            assert told == ("edgewake.events", name, place)
             assert len(body["events"]) <= 30
         async with asyncio.timeout(PATIENCE_S):
             while (view := await ask(push, "GET", f"/{name}"))["events"] < 200:
@@ -184,6 +182,9 @@ async def test_every_event_comes_once_in_order_and_signed(push: Service, stream:
         assert view["state"] == "active"
         assert view["letters"] == view["failures"] == 0
         assert view["batches"] == len(receiver.calls)
+        for name in ("JavaScript", "Java"):
+            calls = [Call.of(call, secret) for call in receiver.calls]
+            assert await asyncio.to_thread(LANGUAGES[name], calls) == [True] * len(calls), name
         # A cursor of a body is one for all: another delivery goes on behind it.
         body = json.loads(receiver.calls[-2].body)
         async with receiving() as other:

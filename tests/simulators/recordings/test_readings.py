@@ -85,6 +85,9 @@ def test_a_late_word_in_a_number_column_stands_beside_and_is_counted(
     readings, _, tally = read(tmp_path / "a.csv", "t,a,b\n1,1,1\n2,2,2\n3,err,3\n", time="t")
     assert dict(readings[-1].fields) == {"a_odd": "err", "b": 3}
     assert (tally.bad_values, tally.columns) == (1, {"a"})
+    text = "t,a (kWh)\n1,1\n2,2\n3,err\n"
+    readings, _, _ = read(tmp_path / "b.csv", text, time="t")
+    assert readings[-1].fields == {"a_kWh_odd": "err"}, "beside a_kWh"
 
 
 def test_one_bad_cell_in_many_rows_makes_no_text_of_a_column(tmp_path: Path):
