@@ -387,6 +387,7 @@ async def test_a_device_asks_and_hears_once_although_everything_in_between_was_k
             ), found.output
 
 
+@pytest.mark.long
 async def test_a_device_follows_another_one_and_goes_on_where_it_was_killed(
     here: World, tmp_path: Path
 ) -> None:
