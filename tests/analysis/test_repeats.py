@@ -122,7 +122,6 @@ def test_repeats_and_disorder_before_the_sequencer_change_no_window(
     ), "control"
 
 
-@pytest.mark.long
 def test_what_is_left_out_is_the_same_when_a_batch_or_the_whole_state_is_computed_again(
     analysis: Analysis, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
