@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -27,6 +28,9 @@ from tests.ops.conftest import Writer
 from tests.ops.service import KEY, Ops, running
 from tests.ops.test_app import declare
 from tests.services import PATIENCE_S, Kafka
+
+STYLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+STREAMS = re.compile(r"streams +([0-9]+), ")
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +136,17 @@ class Screen:
             assert time.monotonic() < deadline, f"{text!r} was not drawn: {self.seen[-2000:]}"
             self._read()
 
+    def until_streams(self, at_least: int) -> int:
+        """Read on until it says that there are so many; how many it says last."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not (counts := self._streams()) or counts[-1] < at_least:
+            assert time.monotonic() < deadline, f"no {at_least} streams: {self.seen[-2000:]}"
+            self._read()
+        return counts[-1]
+
+    def _streams(self) -> list[int]:
+        return [int(count) for count in STREAMS.findall(STYLE.sub("", self.seen))]
+
     def _read(self) -> None:
         if select.select([self.primary], [], [], 0.2)[0]:
             self.seen += os.read(self.primary, 65_536).decode(errors="replace")
@@ -152,13 +167,12 @@ class Screen:
 def test_on_a_terminal_it_is_drawn_again_and_leaves_the_screen_as_it_was(
     ops: Ops, writer: Writer, unique: Callable[[str], str]
 ):
-    stream = unique("seen_later")
     screen = Screen(ops, "top", "--every", "0.5")
     screen.until("slowest queries")
     assert "\x1b[?1049h" in screen.seen, "it has a screen of its own"
-    assert stream not in screen.seen
-    declare(writer, stream)
-    screen.until(stream)
+    before = screen.until_streams(0)
+    declare(writer, unique("seen_later"))
+    screen.until_streams(before + 1)
     assert screen.end() == 0
     assert screen.seen.count("\x1b[?1049l") == 1
     assert "Traceback" not in screen.seen
