@@ -158,22 +158,26 @@ class Screen:
         with contextlib.suppress(OSError):  # nobody is at its other end any more
             while time.monotonic() < deadline:
                 self._read()
-        os.close(self.primary)
         self.process.kill()
         return self.process.wait()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self.primary)
 
 
 @pytest.mark.services
 def test_on_a_terminal_it_is_drawn_again_and_leaves_the_screen_as_it_was(
     ops: Ops, writer: Writer, unique: Callable[[str], str]
 ):
-    screen = Screen(ops, "top", "--every", "0.5")
-    screen.until("slowest queries")
-    assert "\x1b[?1049h" in screen.seen, "it has a screen of its own"
-    before = screen.until_streams(0)
-    declare(writer, unique("seen_later"))
-    screen.until_streams(before + 1)
-    assert screen.end() == 0
-    assert screen.seen.count("\x1b[?1049l") == 1
-    assert "Traceback" not in screen.seen
-    assert "Aborted" not in screen.seen
+    with contextlib.closing(Screen(ops, "top", "--every", "0.5")) as screen:
+        screen.until("slowest queries")
+        assert "\x1b[?1049h" in screen.seen, "it has a screen of its own"
+        before = screen.until_streams(0)
+        declare(writer, unique("seen_later"))
+        screen.until_streams(before + 1)
+        assert screen.end() == 0
+        assert screen.seen.count("\x1b[?1049l") == 1
+        assert "Traceback" not in screen.seen
+        assert "Aborted" not in screen.seen
