@@ -486,10 +486,10 @@ async def test_a_provider_that_hangs_is_asked_once_by_all_who_wait_with_an_old_d
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One after the other asked it, each for as long as it may take."""
-    monkeypatch.setattr(issuers, "FETCH_S", 0.2)
     await world.desk.begin("/", None)
     asked = len(world.forged.asked)
     world.forged.is_silent = True
+    monkeypatch.setattr(issuers, "FETCH_S", 0.2)
     for _ in range(2):
         world.clock.advance(provider_module.DESCRIBED_S + 1)
         await asyncio.gather(*(world.desk.begin("/", None) for _ in range(20)))
