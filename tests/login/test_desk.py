@@ -253,6 +253,7 @@ async def test_a_provider_that_is_silent_dead_and_back(
         await world.desk.begin("/", None)
     assert len(world.forged.asked) == asked, "who tries in a loop costs it nothing"
     world.forged.is_silent = False
+    monkeypatch.undo()
     world.clock.advance(provider_module.AGAIN_S)
     await logged_in(world.desk, world.forged)
 
@@ -300,10 +301,10 @@ async def test_a_renewal_for_another_person_ends_the_session(world: World) -> No
 async def test_sessions_go_on_while_the_provider_is_away_and_no_longer(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(provider_module, "ASK_S", 0.2)
     seen, _ = await logged_in(world.desk, world.forged)
     config = world.desk.config
     world.forged.is_silent = True
+    monkeypatch.setattr(provider_module, "ASK_S", 0.2)
     world.clock.advance(config.renew_s)
     held = await world.desk.look(seen.cookie)
     assert held.session.groups == ("staff",)
@@ -311,6 +312,7 @@ async def test_sessions_go_on_while_the_provider_is_away_and_no_longer(
     with pytest.raises(Unavailable, match="no answer within"):
         await world.desk.look(held.cookie)
     world.forged.is_silent = False
+    monkeypatch.undo()
     world.forged.claims = {"exp": world.clock.now_ms() / 1000 + 600, "iat": None}
     world.forged.claims["iat"] = world.clock.now_ms() / 1000
     back = await world.desk.look(held.cookie)
