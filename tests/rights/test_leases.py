@@ -350,12 +350,15 @@ async def test_a_delivery_goes_on_where_its_key_is_given_more_and_ends_where_les
     async def sees(device: str) -> bool:
         """Does the proxy know that this key sees it? A group of its own tells."""
         group = f"/v1/groups/{unique('g')}"
-        made = await asked(push, "PUT", group, key, {"streams": [world.mine.name]} | earliest)
+        body = {"streams": [world.mine.name], "where": f"device = '{device}'"}
+        made = await asked(push, "PUT", group, key, body | earliest)
         if made.status_code != 201:
             return False
-        taken = await asked(push, "POST", f"{group}/take", key, {"max": 100, "wait_s": 1})
+        taken = await asked(push, "POST", f"{group}/take", key, {"max": 1, "wait_s": 1})
         await asked(push, "DELETE", group, key)
-        return device in {one["event"]["device"] for one in taken.json()["events"]}
+        if taken.status_code != 200:  # its right was replaced while it waited
+            return False
+        return [one["event"]["device"] for one in taken.json()["events"]] == [device]
 
     earliest = {"from": "earliest"}
     depot("car-1")
