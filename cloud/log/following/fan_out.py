@@ -75,15 +75,22 @@ class _Indexed:
         self.members: EventIndex[tuple[Watching, int]] = EventIndex()
         self.passed: Row = tuple((tail.end, 0) for tail in tails)
         self.looked: Row = self.passed
-        self.key: Row = self.passed
+        self.key: Row = self._canonical(self.passed)
         """The canonical form of `looked`."""
+        self.passed_key: Row = self.key
+        """The canonical form of `passed`: asked for at each event by all who were shown none."""
 
     def move_to(self, looked: Row) -> None:
         """The look has come so far."""
         self.looked = looked
-        self.key = tuple(
-            tail.canonical(position) for tail, position in zip(self.tails, looked, strict=True)
-        )
+        self.key = self._canonical(looked)
+
+    def pass_looked(self) -> None:
+        """All that was found so far is handed out."""
+        self.passed, self.passed_key = self.looked, self.key
+
+    def _canonical(self, row: Row) -> Row:
+        return tuple(tail.canonical(at) for tail, at in zip(self.tails, row, strict=True))
 
 
 class FanOut:
@@ -169,7 +176,7 @@ class FanOut:
         if self._found:
             return True
         for stream in self._streams.values():
-            stream.passed = stream.looked
+            stream.pass_looked()
         # What came while it was handed out.
         self._is_at_work = not is_all or self._has_more()
         return self._is_at_work
@@ -273,7 +280,14 @@ class Lookout:
 
     def covers(self, positions: Positions) -> bool:
         """Has who stands there passed all that the look-out has passed?"""
-        return self._has_passed(positions, [stream.passed for stream in self.streams])
+        passed = [stream.passed for stream in self.streams]
+        return list(positions) == passed or self._has_passed(positions, passed)
+
+    def key_of(self, positions: Positions) -> ChunkKey | None:
+        """The canonical form of positions, where they are what the look-out has passed."""
+        if any(row != stream.passed for stream, row in zip(self.streams, positions, strict=True)):
+            return None
+        return tuple(stream.passed_key for stream in self.streams)
 
     def is_yet_to_look(self, positions: Positions) -> bool:
         """Will it look at all that comes after these positions?"""

@@ -404,7 +404,9 @@ class View(Generic[C]):
         if not cohort.subscribers:
             self.left(cohort)
             return False
-        key = self.key(positions)
+        key = None if self.lookout is None else self.lookout.key_of(positions)
+        if key is None:
+            key = self.key(positions)
         if key == cohort.key:
             return True
         there = self._cohorts.setdefault(key, cohort)

@@ -9,6 +9,7 @@ from playwright.async_api import Dialog, expect
 
 from edgewake.cloud.summaries.summary import MINUTE_MS, Series
 from edgewake.protocol import topics
+from tests.keyboard import tab_to
 from tests.ops.conftest import Writer
 from tests.ops.screens.conftest import Visit
 from tests.ops.screens.test_data import holds_in_both_themes_and_on_a_phone, now_ms
@@ -113,8 +114,10 @@ async def test_a_query_says_how_it_is_computed_and_is_computed_again(
     await page.get_by_text("What is done with a reading", exact=True).click()
     steps = page.get_by_role("list", name="What is done with a reading").get_by_role("listitem")
     await expect(steps.first).to_contain_text(f"read {stream}")
-    await page.get_by_label("Windows of the last").select_option("day")
-    await page.get_by_role("button", name="Repair", exact=True).click()
+    await tab_to(page, "Windows of the last")
+    await page.keyboard.type("day")
+    await tab_to(page, "Repair")
+    await page.keyboard.press("Enter")
     row = page.get_by_role("region", name="Repairs").get_by_role("row").filter(has_text="repair")
     await expect(row).to_contain_text("waiting")
     (repair,) = ops.client.get(f"/v1/queries/{name}/repairs").json()["items"]
