@@ -12,6 +12,7 @@ from playwright.async_api import Browser, Page, Response, expect
 from playwright.async_api import Error as PlaywrightError
 
 from tests.chromium import accessibility_faults, open_page
+from tests.keyboard import walk
 from tests.login.conftest import OPS_KEY, World
 from tests.login.test_people import asked, eventually, log_in, visit
 from tests.services import PATIENCE_S
@@ -81,6 +82,7 @@ async def test_each_of_two_people_sees_what_their_own_groups_may_read(
         await expect(ann.page.get_by_text("Call the depot")).to_be_visible()
         await _sees_nothing(ann, login_world.other.name, "Secret sum")
         assert await accessibility_faults(ann.page) == []
+        assert await walk(ann.page) == []
     async with opened(browser, link, "carl") as carl:
         login_world.mine.send("car-1", fields={"speed": [88.0]})
         login_world.mine.send("car-2", fields={"speed": [77.0]})
