@@ -197,25 +197,15 @@ def credentials_of(
     key_file: Path | None,
 ) -> Credentials:
     """What the options say is shown to servers. Raises UsageError."""
-    try:
-        return _credentials(token_file, headers, ca_file, cert_file, key_file)
-    except (OSError, ValueError) as error:
-        raise click.UsageError(str(error)) from error
-
-
-def _credentials(
-    token_file: Path | None,
-    headers: tuple[str, ...],
-    ca_file: Path | None,
-    cert_file: Path | None,
-    key_file: Path | None,
-) -> Credentials:
     from edgewake.edge.client.credentials import Credentials, TokenFile
 
-    token = os.environ.get("EDGEWAKE_TOKEN") if token_file is None else TokenFile(token_file)
-    pairs = [header.partition(":") for header in headers]
-    wrong = [name for name, colon, _ in pairs if not colon]
-    if wrong:
-        raise ValueError(f"--header {wrong[0][:40]!r}: expected NAME:VALUE")
-    given = {name.strip(): value.strip() for name, _, value in pairs}
-    return Credentials(token or None, given, ca_file, cert_file, key_file)
+    try:
+        token = os.environ.get("EDGEWAKE_TOKEN") if token_file is None else TokenFile(token_file)
+        pairs = [header.partition(":") for header in headers]
+        wrong = [name for name, colon, _ in pairs if not colon]
+        if wrong:
+            raise ValueError(f"--header {wrong[0][:40]!r}: expected NAME:VALUE")
+        given = {name.strip(): value.strip() for name, _, value in pairs}
+        return Credentials(token or None, given, ca_file, cert_file, key_file)
+    except (OSError, ValueError) as error:
+        raise click.UsageError(str(error)) from error

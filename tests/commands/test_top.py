@@ -131,18 +131,18 @@ class Screen:
 
     def until(self, text: str) -> None:
         """Read on until this was drawn."""
-        deadline = time.monotonic() + PATIENCE_S
-        while text not in self.seen:
-            assert time.monotonic() < deadline, f"{text!r} was not drawn: {self.seen[-2000:]}"
-            self._read()
+        self._until(lambda: text in self.seen, repr(text))
 
     def until_streams(self, at_least: int) -> int:
         """Read on until it says that there are so many; how many it says last."""
+        self._until(lambda: self._streams()[-1:] >= [at_least], f"{at_least} streams")
+        return self._streams()[-1]
+
+    def _until(self, is_drawn: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + PATIENCE_S
-        while not (counts := self._streams()) or counts[-1] < at_least:
-            assert time.monotonic() < deadline, f"no {at_least} streams: {self.seen[-2000:]}"
+        while not is_drawn():
+            assert time.monotonic() < deadline, f"not drawn: {what}: {self.seen[-2000:]}"
             self._read()
-        return counts[-1]
 
     def _streams(self) -> list[int]:
         return [int(count) for count in STREAMS.findall(STYLE.sub("", self.seen))]

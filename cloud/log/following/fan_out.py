@@ -280,14 +280,17 @@ class Lookout:
 
     def covers(self, positions: Positions) -> bool:
         """Has who stands there passed all that the look-out has passed?"""
-        passed = [stream.passed for stream in self.streams]
-        return list(positions) == passed or self._has_passed(positions, passed)
+        return positions == self._passed or self._has_passed(positions, self._passed)
 
     def key_of(self, positions: Positions) -> ChunkKey | None:
         """The canonical form of positions, where they are what the look-out has passed."""
-        if any(row != stream.passed for stream, row in zip(self.streams, positions, strict=True)):
+        if positions != self._passed:
             return None
         return tuple(stream.passed_key for stream in self.streams)
+
+    @property
+    def _passed(self) -> Positions:
+        return tuple(stream.passed for stream in self.streams)
 
     def is_yet_to_look(self, positions: Positions) -> bool:
         """Will it look at all that comes after these positions?"""
