@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel
@@ -37,6 +37,7 @@ Keys = Annotated[
 ]
 Where = Annotated[str | None, Query(description="SQL condition on the rows, as of streams.")]
 Limit = Annotated[str | None, Query(description="A page in the order of keys: 1 to 10000 rows.")]
+W = TypeVar("W")
 After = Annotated[str | None, Query(description="`next` of the page before.")]
 Sample = Annotated[
     str | None,
@@ -60,13 +61,18 @@ class Words:
         return choice(*words, sets, published=published, sample=self.sample)
 
 
-async def _words(**given: Any) -> Words:
-    # FastAPI calls a class in another thread.
-    return Words(**given)
+def asked_by(words: type[W]) -> Callable[..., Awaitable[W]]:
+    """A dependency whose parameters are the fields of a dataclass."""
+
+    async def found(**given: Any) -> W:
+        return words(**given)  # FastAPI calls a class in another thread
+
+    signature = inspect.signature(words, eval_str=True)
+    found.__signature__ = signature  # type: ignore[attr-defined]  # FastAPI reads it
+    return found
 
 
-_words.__signature__ = inspect.signature(Words)  # type: ignore[attr-defined]  # it reads these
-WordsAsked = Annotated[Words, Depends(_words)]
+WordsAsked = Annotated[Words, Depends(asked_by(Words))]
 
 
 class LatestView(BaseModel):

@@ -7,7 +7,6 @@ it is not known any more. `wait` holds the answer back until something changed.
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -20,7 +19,7 @@ from edgewake.cloud.access.bounded.answer import bounds_of
 from edgewake.cloud.access.bounded.bodies import BodyResponse
 from edgewake.cloud.access.bounded.rows import Choice, choice
 from edgewake.cloud.access.connection import connection_of
-from edgewake.cloud.access.latest.latest_routes import Keys, Sample, Where, refusals
+from edgewake.cloud.access.latest.latest_routes import Keys, Sample, Where, asked_by, refusals
 from edgewake.cloud.access.latest.latest_stores import FIRST_S, OLDER_S, LatestStores, Missing
 from edgewake.cloud.access.open_streams import OpenStream, OpenStreams
 from edgewake.cloud.client_share import Clients
@@ -72,13 +71,7 @@ class Words:
         return choice(*words, sets, published=published, sample=self.sample)
 
 
-async def _words(**given: Any) -> Words:
-    # FastAPI calls a class in another thread.
-    return Words(**given)
-
-
-_words.__signature__ = inspect.signature(Words)  # type: ignore[attr-defined]  # it reads these
-WordsAsked = Annotated[Words, Depends(_words)]
+WordsAsked = Annotated[Words, Depends(asked_by(Words))]
 
 
 class KeyedRow(BaseModel):
