@@ -35,6 +35,15 @@ export class Windows {
     this.keys = null;
   }
 
+  /** Groups by these columns from now on; null: they are not known. The rows that are here get new ids, so that none is shown twice. */
+  groupBy(keys) {
+    if (JSON.stringify(keys) === JSON.stringify(this.keys)) return;
+    this.keys = keys;
+    const rows = [...this.rows.values()];
+    this.rows.clear();
+    for (const row of rows) this.take(row);
+  }
+
   take(row) {
     const keys = this.keys ?? Object.keys(row).filter((name) => name !== "query" && typeof row[name] === "string");
     const id = JSON.stringify([row.window_start, row.window_end, ...keys.map((name) => row[name])]);
@@ -82,7 +91,7 @@ export class Results {
       this.ownChanged = true;
     }
     this.keysOf = keysOf;
-    for (const [name, windows] of this.own) windows.keys = keysOf[name] ?? null;
+    for (const [name, windows] of this.own) windows.groupBy(keysOf[name] ?? null);
   }
 
   /** A watermark came: rows may have become final. */
@@ -99,7 +108,7 @@ export class Results {
   #takeOwn(row) {
     if (!this.own.has(row.query)) {
       this.own.set(row.query, new Windows());
-      this.own.get(row.query).keys = this.keysOf?.[row.query] ?? null;
+      this.own.get(row.query).groupBy(this.keysOf?.[row.query] ?? null);
       bound(this.own, QUERIES_MAX);
     }
     this.own.get(row.query)?.take(row);

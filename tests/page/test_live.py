@@ -117,6 +117,26 @@ async def test_a_query_without_groups_says_of_which_window_each_row_is(live: Vis
     assert live.complaints == []
 
 
+async def test_a_query_whose_groups_are_told_late_is_grouped_by_them_from_then_on(live: Visit):
+    """The page was open before the analysis ran the query; a number is a group, too."""
+    shown = await live.page.evaluate(
+        """async () => {
+          const { Live } = await import("/page/live/model.js");
+          const live = new Live();
+          const listed = { name: "q", kind: "query" };
+          live.know([listed]);
+          const window = { query: "q", window_start: 0, window_end: 10_000 };
+          for (const [road, revision, n] of [[7, 1, 1], [8, 1, 2], [7, 2, 3], [8, 2, 4]]) {
+            live.take({ ...window, road, revision, n }, 10_000);
+            if (revision === 1) live.know([{ ...listed, keys: ["road"] }]);
+          }
+          const query = live.queries.get("q");
+          return [query.keys, query.rows.map(({ road, n }) => [road, n])];
+        }"""
+    )
+    assert shown == [["road"], [[7, 3], [8, 4]]]
+
+
 async def test_a_stream_opens_with_charts_devices_and_events_and_its_link_can_be_sent(
     live: Visit, writer: Writer
 ):

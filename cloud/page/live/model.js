@@ -211,10 +211,9 @@ function isNewer(reading, before) {
 
 /** One query: its newest windows, and up to when they are final. */
 export class QueryModel {
-  constructor(name, keys) {
+  constructor(name) {
     this.name = name;
     this.windows = new Windows(DEVICES_MAX);
-    this.windows.keys = keys ?? null;
     this.units = {}; /* column -> unit, as the server says */
     this.finalTo = null;
     this.heardAt = null;
@@ -266,8 +265,10 @@ export class Live {
     for (const kept of [this.streams, this.queries]) for (const name of kept.keys()) if (!names.has(name)) kept.delete(name);
     for (const { name, kind, keys, fields, units, state, of_system: isOfSystem } of list) {
       if (kind === "query") {
-        if (!this.queries.has(name)) this.queries.set(name, new QueryModel(name, keys));
-        Object.assign(this.queries.get(name), { state, units: units ?? {} });
+        if (!this.queries.has(name)) this.queries.set(name, new QueryModel(name));
+        const query = this.queries.get(name);
+        query.windows.groupBy(keys ?? null); /* a page may be open before the analysis says them */
+        Object.assign(query, { state, units: units ?? {} });
       } else {
         if (!this.streams.has(name)) this.streams.set(name, new StreamModel(name));
         Object.assign(this.streams.get(name), { infos: fields ?? {}, isOfSystem });

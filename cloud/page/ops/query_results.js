@@ -23,6 +23,15 @@ export class Revisions {
     this.rows = new Map(); /* window and group as text -> revisions, the newest last */
   }
 
+  /** Groups by these columns from now on; what is here gets new ids, so that no row is shown twice. */
+  groupBy(keys) {
+    if (JSON.stringify(keys) === JSON.stringify(this.keys)) return;
+    this.keys = keys;
+    const all = [...this.rows.values()].flat();
+    this.rows.clear();
+    for (const row of all) this.take(row);
+  }
+
   take(row) {
     const keys = this.keys?.length ? this.keys : Object.keys(row).filter((name) => name !== "query" && typeof row[name] === "string");
     const id = JSON.stringify([row.window_start, row.window_end, ...keys.map((name) => row[name])]);
@@ -44,7 +53,7 @@ export function Results({ query }) {
   const { name, watermark } = query;
   const kept = useRef(new Revisions(query.keys));
   const { fault } = useRecent({ key: query.topic, names: [name], take: (row) => kept.current.take(row) });
-  kept.current.keys = query.keys;
+  kept.current.groupBy(query.keys);
   const shown = kept.current.shown;
   const columns = columnsOf(shown.map(({ newest }) => newest));
   const unitOf = (one) => unitSaid(query.units[one] ?? "");
