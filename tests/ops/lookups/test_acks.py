@@ -106,10 +106,11 @@ async def test_the_real_sequencer_s_frames_are_sequenced_held_repeats_and_gone(
 ) -> None:
     device, stream = unique("dev"), unique("s")
     first = writer.received(device, stream, 1)
-    other, early = "", first
-    while early.partition == first.partition:  # a repeat behind a held frame is called held, too
+    other, place = "", first
+    while place.partition == first.partition:  # a repeat behind a held frame is called held, too
         other = unique("dev")
-        early = writer.received(other, stream, 2)
+        place = writer.received(other, unique("s"), 1)
+    early = writer.received(other, stream, 2)
     again = writer.received(device, stream, 1)
     assert (await find(lookup, again)).state == "kept", "nobody has sequenced it yet"
     with sequencer(writer, unique("sequencer"), tmp_path):
