@@ -153,15 +153,22 @@ def test_the_shell_completes_the_names_that_there_are(
         "COMP_CWORD": str(len(words.split())),
     }
     program = system.installed.program("edgewake")
-    done = subprocess.run(
-        [program],
-        env=told,
-        cwd=system.installed.folder,
-        capture_output=True,
-        text=True,
-        check=False,
+
+    def completed() -> list[str]:
+        """The words that the shell is given."""
+        done = subprocess.run(
+            [program],
+            env=told,
+            cwd=system.installed.folder,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout.split()
+
+    wait_until(
+        lambda: f"plain,{wanted}" in completed(), "it is completed once the system has the name"
     )
-    assert f"plain,{wanted}" in done.stdout.split(), done.stderr
 
 
 COMMANDS: Sequence[Sequence[str]] = (
