@@ -199,7 +199,7 @@ class Courier:
         if self._rate is not None:  # those of a second, so that they come as evenly as they can
             most = max(1, min(most, int(self._rate)))
         batch = await reading.next(most, delivery.wait_s)
-        to = self._encoded(batch.to)
+        to = self._encoded(batch)
         # Between reading and calling: what a reader may not see any more is not sent.
         await self._check_right()
         if self.delivery.state is not DeliveryState.ACTIVE:
@@ -463,8 +463,8 @@ class Courier:
 
     # Cursors
 
-    def _encoded(self, positions: Positions) -> str:
-        return self._services.hub.codec.encode(self._plan.cursor(positions))
+    def _encoded(self, batch: Batch) -> str:
+        return self._services.hub.codec.encode(batch.cursor or self._plan.cursor(batch.to))
 
     def _positions(self, cursor: str) -> Positions | None:
         """A cursor's positions in the streams as they are now; None where one was recreated."""

@@ -22,7 +22,7 @@ from edgewake.cloud.log.resume import LOSSES
 from edgewake.cloud.log.steps import Steps, item
 from edgewake.cloud.log.subscription import Plan, Positions, Start
 from edgewake.protocol.clock import Clock, sleep_or
-from edgewake.protocol.cursor import Position
+from edgewake.protocol.cursor import Cursor, Position
 from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.leases.delivery import EVENTS_MAX
 
@@ -45,6 +45,8 @@ class Batch:
 
     events: Sequence[bytes]
     to: Positions
+    cursor: Cursor | None = None
+    """Where it goes on, while gaps at its beginning are left that no positions tell of."""
 
 
 class Reading:
@@ -53,7 +55,8 @@ class Reading:
     def __init__(self, hub: Hub, plan: Plan, start: Start, on_gap: OnGap, clock: Clock) -> None:
         self._hub, self._plan, self._on_gap, self._clock = hub, plan, on_gap, clock
         self._news = asyncio.Event()
-        self._gaps = [item(gap.event) for gap in start.gaps]
+        self._gaps = deque(start.gaps)
+        """At most one for each partition and stream, and one for the filter."""
         self.has_lost = any(gap.event.fields["reason"] in LOSSES for gap in start.gaps)
         """Is some of what lay behind the cursor not there any more?"""
         self._steps: deque[Step] = deque()
@@ -78,8 +81,9 @@ class Reading:
 
         Raises ViewEnded and Unavailable.
         """
-        events = self._gaps
-        self._gaps = []
+        events, cursor = self._first_gaps(most)
+        if self._gaps:
+            return Batch(events, self.positions, cursor)
         size = sum(map(len, events))
         began_s = self._clock.monotonic_s()
         first_s = began_s if events else None
@@ -105,7 +109,7 @@ class Reading:
 
         None where that is more than any batch holds: another filter chose the place.
         """
-        events, self._gaps = self._gaps, []
+        events, _ = self._first_gaps(len(self._gaps))
         size = largest = 0
         moved_s = self._clock.monotonic_s()
         while True:
@@ -126,6 +130,14 @@ class Reading:
                 raise Unavailable(f"nothing came for {SILENCE_S:.0f} s of what was read before")
             else:
                 await self._until_news(AGAIN_S)
+
+    def _first_gaps(self, most: int) -> tuple[list[bytes], Cursor | None]:
+        """The next of the gaps at the beginning, and the cursor behind the last of them.
+
+        `most` at a time as of events: an endpoint that refuses one of them is sent each alone.
+        """
+        found = [self._gaps.popleft() for _ in range(min(most, len(self._gaps)))]
+        return [item(gap.event) for gap in found], found[-1].cursor if found else None
 
     async def _more(self, events: list[bytes]) -> bool:
         """Take the next chunk, or what is said of a range that is lost; False: nothing is there."""

@@ -321,6 +321,67 @@ async def test_the_one_event_that_is_refused_becomes_a_letter_and_the_others_arr
         assert w.rows.kept.keys() == {"delivery|ab", letter.key}
 
 
+async def begun_behind_a_loss(w: World, partitions: int) -> None:
+    """Start the courier at a cursor of which a record of each partition is kept no more."""
+    w.memory.close_stream()
+    w.memory.follow("s", partitions=partitions)
+    for partition in range(partitions):
+        w.memory.send({}, partition=partition)
+        w.memory.send({}, partition=partition)
+    hub = w.memory.hub
+    plan = await hub.open(kept(hub, w.delivery), ANYBODY)
+    w.delivery = w.delivery.but(cursor=hub.codec.encode(plan.cursor((((0, 0),) * partitions,))))
+    hub.close(plan)
+    for partition in range(partitions):
+        w.memory.trim(1, partition=partition)
+    await w.begin()
+
+
+async def test_gaps_that_an_endpoint_refuses_become_letters_and_it_is_not_called_without_end() -> (
+    None
+):
+    """They came in one batch that no halving made smaller: it was sent again and again, at once."""
+
+    def answer(body: dict[str, Any]) -> webhook.Outcome:
+        return refused(body) if any("$event" in one for one in body["events"]) else webhook.Taken()
+
+    async with world() as w:
+        w.endpoint.answer = answer
+        await begun_behind_a_loss(w, 3)
+        await turns(200)
+        assert len(w.endpoint.bodies) < 10, "it waits between attempts"
+        await w.until(lambda: w.courier.delivery.events == 3)
+        letters = [orjson.loads(letter.event) for letter in w.courier.letters.values()]
+        assert [letter["partition"] for letter in letters] == [0, 1, 2]
+
+
+async def test_gaps_come_as_many_at_once_as_events_may_each_once() -> None:
+    async with world(events_max=2) as w:
+        await begun_behind_a_loss(w, 3)
+        await w.until(lambda: w.courier.delivery.events == 6)
+        found = [one.get("partition", "reading") for b in w.endpoint.bodies for one in b["events"]]
+        assert found == [0, 1, 2, "reading", "reading", "reading"]
+        assert max(len(body["events"]) for body in w.endpoint.bodies) == 2
+
+
+async def test_who_dies_between_two_gaps_is_followed_by_one_that_tells_the_rest() -> None:
+    async with world(events_max=1) as w:
+        w.endpoint.answer = lambda body: (
+            webhook.Taken() if body["batch"] == 1 else webhook.Failed("it was answered 500")
+        )
+        await begun_behind_a_loss(w, 3)
+        await w.until(lambda: w.courier.delivery.failures)
+        w.courier.abandon()
+        await turns()
+        w.endpoint.bodies.clear()
+        w.endpoint.answer = lambda body: webhook.Taken()
+        w.courier = Courier(w.rows.stored, w.rows, w.services)
+        w.courier.start(w.tasks.spawn)
+        await w.until(lambda: w.courier.delivery.events == 6)
+        found = [one.get("partition", "reading") for b in w.endpoint.bodies for one in b["events"]]
+        assert found == [1, 2, "reading", "reading", "reading"]
+
+
 async def test_what_was_sealed_anew_while_a_letter_was_stored_stays_sealed_anew() -> None:
     """Its row went back to the old key, which was then retired: nobody could open it any more."""
     new = sealer(OTHER_KEY, KEY)
