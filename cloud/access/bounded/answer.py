@@ -36,6 +36,8 @@ WAIT_S_MAX: Final = 60.0
 longer."""
 KEPT_S: Final = 60
 """Seconds for which a full page may be kept by caches; retention may remove what it shows."""
+VARY: Final = "Accept, Authorization, Cookie, Last-Event-ID"
+"""The headers that choose an answer: a cursor may stand in one of them, and not in the address."""
 _NDJSON: Final = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
 
 
@@ -159,7 +161,7 @@ async def response(
     headers = {
         "Cache-Control": kept if resumes and page.is_whole else "no-store",
         "ETag": f'"{tag}"',
-        "Vary": "Accept, Authorization, Cookie",
+        "Vary": VARY,
         "Edgewake-Live": "true" if page.live else "false",
         "Edgewake-Cursor": page.cursor,
     }

@@ -31,3 +31,10 @@ async def test_a_page_whose_wait_ran_out_is_kept_by_no_cache() -> None:
     kept = [(await made(page, Form.JSON)).headers for page in (late, whole)]
     assert kept[0]["cache-control"] == "no-store"
     assert "max-age" in kept[1]["cache-control"], "the control"
+
+
+async def test_a_cache_gives_a_page_to_nobody_who_goes_on_from_elsewhere() -> None:
+    """A cursor in the header Last-Event-ID is no part of the address that a cache keeps it by."""
+    headers = (await made(Page((b"{}",), "c", live=False), Form.JSON)).headers
+    assert "public" in headers["cache-control"]
+    assert "last-event-id" in headers["vary"].lower().split(", ")
