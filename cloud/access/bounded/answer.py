@@ -72,7 +72,8 @@ class Page:
     superseded: int = 0
     """Events that later ones took the place of."""
     is_whole: bool = True
-    """False: the wait ran out while others were waited for, so nothing is known of what follows."""
+    """False: it ended before its limit and before the live end, as its time was up or the server
+    stops, so nothing is known of what follows."""
     texts: dict[Form, tuple[Body, str]] = field(default_factory=dict, compare=False, repr=False)
     """Its body and the tag of that, by the form, once somebody was given it."""
 

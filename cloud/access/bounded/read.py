@@ -118,7 +118,8 @@ class BoundedRead:
                 break
             else:
                 await self._until_news(LOOK_S)
-        return self._page(subscriber.positions, live=False)
+        # It ended early: a cache that kept it would give it to who asks when there is more.
+        return self._page(subscriber.positions, live=False, is_whole=False)
 
     def _take(self, steps: Sequence[Step], before: Positions) -> Positions | None:
         """Take a chunk's events; where the page ends, None where it does not."""
@@ -155,9 +156,9 @@ class BoundedRead:
             async with asyncio.timeout(seconds):
                 await self._news.wait()
 
-    def _page(self, positions: Positions, *, live: bool) -> Page:
+    def _page(self, positions: Positions, *, live: bool, is_whole: bool = True) -> Page:
         cursor = self._hub.codec.encode(self._plan.cursor(positions))
-        return Page(tuple(self._items.values()), cursor, live, self._superseded)
+        return Page(tuple(self._items.values()), cursor, live, self._superseded, is_whole)
 
     def _stopped(self, gap: Gap) -> Page:
         cursor = self._hub.codec.encode(gap.cursor)

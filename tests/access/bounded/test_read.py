@@ -127,14 +127,14 @@ async def test_a_page_that_is_ended_has_what_it_has_and_does_not_say_that_this_i
         reading.end()
         reading.end()
         page = await reading.page()
-        assert (numbers(page), page.live) == ([], False)
+        assert (numbers(page), page.live, page.is_whole) == ([], False, False)
     async with reads.begun(wait_s=30) as reading:
         waiting = asyncio.create_task(reading.page())
         await turns()
         reading.end()
         async with asyncio.timeout(10):
             page = await waiting
-        assert (numbers(page), page.live) == ([], False)
+        assert (numbers(page), page.live, page.is_whole) == ([], False, False)
 
 
 async def test_how_it_stands_is_known_while_it_waits_at_the_live_end_and_only_then(
@@ -172,7 +172,7 @@ async def test_older_records_that_cannot_be_read_are_not_the_end(
     reads.memory.hub.streams.by_name["s"].latest[0] = 5
     async with reads.begun(start.cursor) as reading:
         page = await reading.page()
-    assert (numbers(page), page.live) == ([], False)
+    assert (numbers(page), page.live, page.is_whole) == ([], False, False)
     reads.memory.hub.streams.by_name["s"].latest[0] = 0
 
 
