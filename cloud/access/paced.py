@@ -43,13 +43,18 @@ CallLater: TypeAlias = Callable[[float, Callable[[], None]], asyncio.TimerHandle
 
 
 def thing_of(plan: Plan, stream: int, event: Event, per: tuple[str, ...]) -> Hashable:
-    """What an event of the n-th stream is about; None where nothing takes its place."""
+    """What an event of the n-th stream is about; None where nothing takes its place.
+
+    Nothing does where its reader may not see by what its results are told apart.
+    """
     if event.kind == WATERMARK:
         return stream, WATERMARK
     if event.kind != DATA:
         return None
-    names = per or plan.per[stream]
-    return stream, *(_hashable(event.fields.get(name)) for name in names)
+    if not per and not plan.tells_things(stream):
+        return None
+    fields = event.fields if event.unselected is None else event.unselected
+    return stream, *(_hashable(fields.get(name)) for name in per or plan.per[stream])
 
 
 def _hashable(value: Any) -> Hashable:

@@ -45,6 +45,8 @@ class Event:
     data: bytes
     trace: Traced | None = None
     """The record is traced, and this server makes spans."""
+    unselected: Mapping[str, Any] | None = None
+    """The fields before a `select=`, by which things are told apart; None: `fields` are they."""
 
 
 @dataclass(slots=True)
@@ -131,8 +133,13 @@ def _line(fields: Mapping[str, Any]) -> bytes:
 
 
 def project(event: Event, fields: Mapping[str, Any]) -> Event:
-    """A data event reduced to the columns of a `select=`."""
+    """A data event reduced to these fields."""
     return Event(event.kind, fields, _line(fields), event.trace)
+
+
+def selected(event: Event, columns: Mapping[str, Any]) -> Event:
+    """A data event reduced to the columns of a `select=`."""
+    return Event(event.kind, columns, _line(columns), event.trace, event.fields)
 
 
 def _result_event(record: Record) -> Event:

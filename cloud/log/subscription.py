@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from edgewake.cloud.log.decode import DATA, GAP, Event, project
+from edgewake.cloud.log.decode import DATA, GAP, Event, project, selected
 from edgewake.cloud.log.filters.filter import Select, Where, compile_select, compile_where
 from edgewake.cloud.log.filters.filter_check import FilterWarning, Kinds, warnings_of
 from edgewake.cloud.log.filters.filter_cost import events_per_look
@@ -154,7 +154,7 @@ class Plan:
         if self.sample is not None and not self._is_in_sample(event, stream):
             return None
         if event.kind == DATA and self.select is not None:
-            return project(event, self.select.project(event.fields))
+            return selected(event, self.select.project(event.fields))
         return event
 
     def _is_asked_for(self, event: Event) -> bool:
@@ -172,6 +172,17 @@ class Plan:
         if event.kind == DATA or (event.kind == GAP and per == DEVICE_ALONE and _names(event)):
             return is_in_share(event.fields, per, self.sample)
         return True
+
+    def tells_things(self, stream: int) -> bool:
+        """Does its reader see of all events the fields that tell the n-th source's things apart?"""
+        published = None if self.published is None else self.published.shown
+        scopes = (self.scopes[stream] if self.scopes else None, published)
+        return all(
+            scope.shows_field_of_all(name)
+            for scope in scopes
+            if scope is not None
+            for name in self.per[stream]
+        )
 
     @property
     def sets(self) -> frozenset[str]:
@@ -298,7 +309,7 @@ def plan(
     sets: Sets | None = None,
     groups_of: Callable[[str], Sequence[str] | None] = lambda _: None,
 ) -> Plan:
-    """A plan of a normal subscription; raises FilterError and SubscriptionTooLarge.
+    """A plan of a normal subscription; raises FilterError, RequestError and SubscriptionTooLarge.
 
     `scopes`: what may be seen of each source; `groups_of`: the group columns of a query.
     """
@@ -310,7 +321,7 @@ def plan(
             f"{PARTITIONS_MAX} partitions together",
         )
     asked = wanted(subscription)
-    return Plan(
+    found = Plan(
         subscription,
         tuple(sources),
         *check_filters(subscription, sets),
@@ -322,6 +333,13 @@ def plan(
         tuple(_thing(source, asked.per, groups_of) for source in sources),
         sets,
     )
+    if asked.sample is not None and not all(map(found.tells_things, range(len(sources)))):
+        raise RequestError(
+            "sample",
+            "sample: you may not read all fields that tell things apart, so it would be all of "
+            "them or none; expected fields that you may read as per",
+        )
+    return found
 
 
 def published(text: Publication, sets: Sets | None) -> Published:

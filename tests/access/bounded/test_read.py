@@ -239,6 +239,15 @@ async def test_with_conflation_a_page_has_of_each_thing_the_latest_and_counts_th
     assert {*numbers(two), *numbers(rest)} >= {3, 4, 5}, "of each the latest comes"
 
 
+async def test_things_are_told_apart_by_fields_that_are_not_selected(reads: Reads) -> None:
+    """All devices were one thing, of which the last event alone came."""
+    reads.memory.send({"device": "a", "n": 1}, {"device": "b", "n": 2}, {"device": "a", "n": 3})
+    page = await reads.page(pace=Pace(1000), select="n, seq")
+    assert (numbers(page), page.superseded) == ([2, 3], 1)
+    by_line = await reads.page(pace=Pace(1000, per=("n",)), select="seq")
+    assert (numbers(by_line), by_line.superseded) == ([1, 2, 3], 0)
+
+
 async def test_who_hangs_up_leaves_the_hub(reads: Reads) -> None:
     waiting = asyncio.create_task(reads.page(wait_s=30))
     await turns()
