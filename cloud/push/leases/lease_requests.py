@@ -37,8 +37,11 @@ def id_of_key(idempotency_key: str) -> str:
 
 
 def hash_of(request: LeaseRequest, reader: Principal) -> str:
-    """What is stored of a request, to know a repeated one: that of another reader is another."""
-    text = request.model_dump_json()
+    """What is stored of a request, to know a repeated one: that of another reader is another.
+
+    Defaults are left out: a field that a later version adds makes no other request of it.
+    """
+    text = request.model_dump_json(exclude_defaults=True)
     if reader.proof.kind is not Kind.ANONYMOUS:
         text += f"\0{reader.proof.kind}\0{reader.name}"
     return blake2b(text.encode(), digest_size=16).hexdigest()
