@@ -219,10 +219,7 @@ class Rights:
             case Kind.ANONYMOUS:
                 return None if principal == self.anonymous else End.REVOKED
             case Kind.KEY:
-                held = self._by_key(proof.digest)
-                if held is not None and proof.device:
-                    held = self.as_device(held, proof.device)
-                return None if held == principal else End.REVOKED
+                return None if self.holder(proof) == principal else End.REVOKED
             case Kind.LOGIN:
                 return End.REVOKED if proof.token_id in self._logged_out else None
             case Kind.TOKEN:
@@ -234,7 +231,10 @@ class Rights:
         """Who holds this key now, or proves nothing; None where it is taken back."""
         if self._revoked is not None and self._revoked.value.has(proof):
             return None
-        return self.anonymous if proof.kind is Kind.ANONYMOUS else self._by_key(proof.digest)
+        if proof.kind is Kind.ANONYMOUS:
+            return self.anonymous
+        held = self._by_key(proof.digest)
+        return self.as_device(held, proof.device) if held is not None and proof.device else held
 
     def believes(self, proof: Proof, *, is_expired: bool) -> bool:
         """Would this token or login be accepted now, its expiry aside?

@@ -137,14 +137,17 @@ def _router(groups: Groups, clients: Clients, rights: Rights) -> APIRouter:
 
         When this is answered it is stored who has them.
         """
+        client = clients.of_request(http)
 
         async def is_there() -> bool:
             why = rights.end_of(reader)
-            if why is not None:  # it ended while the client waited
-                raise ended(why)
+            if why is not None:  # while the client waited
+                held = rights.holder(reader.proof)
+                if held is None:
+                    raise ended(why)
+                groups.get(name, held, client)  # another right now, which may show all the same
             return not await http.is_disconnected()
 
-        client = clients.of_request(http)
         taken = await groups.take(name, body, reader, client, is_there)
         return Response(_body(taken), media_type="application/json", headers=NO_STORE)
 
