@@ -101,6 +101,8 @@ class Channel:
         self.kept_as = kept_as
         self._to_keep: str | None = None
         """The cursor that was acknowledged last and is not being kept yet."""
+        self._is_leaving = False
+        """Does its client want no more, and wait for its last acknowledgement?"""
         self._keeping: asyncio.Task[None] | None = None
         self.work: asyncio.Task[None] | None = None
         """Opens or changes it."""
@@ -243,6 +245,14 @@ class Channel:
                 self._woken()
         finally:
             self._keeping = None
+            if self._is_leaving:
+                self.finish("unsubscribed")
+
+    def leave(self) -> None:
+        """End it, once what its client acknowledged is kept, or cannot be, and that is said."""
+        if self._keeping is None:
+            self.finish("unsubscribed")
+        self._is_leaving = True
 
     # What is said.
 
@@ -257,7 +267,7 @@ class Channel:
         reading = self._reading
         if reading is None or self.is_busy or self.state not in (State.BEHIND, State.LIVE):
             return None
-        if self._credits == 0:
+        if self._credits == 0 or self._is_leaving:
             return None
         try:
             item = reading.next(self._credits)

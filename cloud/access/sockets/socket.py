@@ -310,7 +310,7 @@ class Socket:
             self._refuse_request(said.id, error, where="cursor")
 
     def _unsubscribe(self, name: str) -> None:
-        self._channel(name).finish("unsubscribed")
+        self._channel(name).leave()
 
     def _start(self, channel: Channel, work: Awaitable[None], *, ends: bool) -> None:
         async def run() -> None:

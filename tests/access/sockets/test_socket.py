@@ -236,6 +236,34 @@ async def test_what_is_ended_while_it_is_opened_is_forgotten_when_its_end_is_wri
     assert len(here.socket._channels) == 0
 
 
+async def test_what_was_acknowledged_is_kept_before_who_unsubscribes_hears_the_end(
+    here: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was dropped without a word, and all since the acknowledgement before came once more."""
+    kept, may_go_on = list[str](), asyncio.Event()
+
+    async def cursor(_: KeptCursors, __: str, ___: str) -> None:
+        return None
+
+    async def keep(_: KeptCursors, __: str, ___: str, cursor: str) -> None:
+        await may_go_on.wait()
+        kept.append(cursor)
+
+    monkeypatch.setattr(KeptCursors, "cursor", cursor)
+    monkeypatch.setattr(KeptCursors, "keep", keep)
+    await here.say("subscribe", name="mine")
+    (begun,) = here.heard()
+    await here.say("ack", cursor=begun["cursor"])
+    await here.say("unsubscribe")
+    here.memory.send({"n": 1})
+    await turns()
+    assert here.kinds() == [], "it wants no more events, and is not told the end yet"
+    may_go_on.set()
+    await turns(60)
+    assert here.kinds() == ["acked", "end"]
+    assert kept == [begun["cursor"]]
+
+
 async def test_who_is_behind_takes_turns_with_the_others(here: Talk) -> None:
     for _ in range(4):
         here.memory.send({"text": "x" * 60_000})
