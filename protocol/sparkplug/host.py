@@ -1,6 +1,7 @@
 """A host application of Sparkplug B 3.0: it interprets the messages of edge nodes. No I/O.
 
 A node's birth declares its metrics by name, type and alias, and later messages are decoded by that.
+A device's birth declares its own, in place of all that it declared before.
 Messages are numbered (`seq`, 0 to 255). One that comes too early waits `reorder_s` for those before
 it. After that time, or where a birth is missing or an alias is unknown, the node is asked for a
 rebirth. A death that belongs to an earlier birth than the last (`bdSeq`) is ignored.
@@ -240,6 +241,16 @@ class Host:
         node.waiting.clear()
         node.waits_since_s = None
 
+    def _forget_metrics(self, node: _Node, device: str) -> None:
+        """Forgets what a device declared: its next birth may give an alias to another metric."""
+        if device not in node.devices:
+            return
+        known = [one for one in node.types if one[0] == device]
+        for one in known:
+            del node.types[one]
+        node.aliases = {alias: one for alias, one in node.aliases.items() if one[0] != device}
+        self._metrics -= len(known)
+
     def _node_birth(self, node: _Node, one: _Message, now_ms: int, now_s: float) -> list[Event]:
         payload = one.payload
         if payload.seq is None or not 0 <= payload.seq < SEQUENCE:
@@ -327,6 +338,7 @@ class Host:
         address = one.address
         t = one.payload.t or now_ms
         if address.kind == "DBIRTH":
+            self._forget_metrics(node, address.device)
             if (why := self._why_no_more(node, one)) is not None:
                 return [Odd(why, is_lost=True)]
             node.devices.add(address.device)
@@ -337,8 +349,10 @@ class Host:
                 *_ask(node, address, now_s),
             ]
         if address.kind == "DDEATH":
+            gone = _gone(node, address, t)
+            self._forget_metrics(node, address.device)
             node.devices.discard(address.device)
-            return _gone(node, address, t)
+            return gone
         found, is_unknown = self._values(node, one, now_ms)
         return [*found, *(_ask(node, address, now_s) if is_unknown else ())]
 

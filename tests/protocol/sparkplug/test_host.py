@@ -383,6 +383,45 @@ def test_an_alias_of_two_is_said() -> None:
     assert Odd("aliases that two metrics share") in found
 
 
+PRESSURE: Final = X | {"name": "pressure", "alias": 2}
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_an_alias_means_what_the_devices_last_birth_says(dies: bool) -> None:
+    """A pressure was stored as the temperature whose alias it has since the last birth."""
+    one = Heard().born()
+    if dies:
+        one("DDEATH", message(2))
+    number = 3 if dies else 2
+    born = one("DBIRTH", message(number, PRESSURE, X | {"name": "y", "alias": 3}))
+    assert [event for event in born if isinstance(event, Odd)] == []
+    new = {"alias": 2, "double_value": 1013.0}, {"alias": 3, "double_value": 21.0}
+    found = one("DDATA", message(number + 1, *new))
+    assert values(found) == [{"pressure": 1013.0, "y": 21.0}]
+    assert values(one("NDATA", message(number + 2, {"alias": 1, "double_value": 2.0}))) == [
+        {"x": 2.0}
+    ], "the node's own metrics stay"
+
+
+def test_a_dead_devices_alias_is_free_for_another_device() -> None:
+    one = Heard().born()
+    one("DDEATH", message(2))
+    other = "spBv1.0/g/{}/n/e"
+    one.host.message(other.format("DBIRTH"), message(3, PRESSURE), T, one.now_s)
+    data = message(4, {"alias": 2, "double_value": 1013.0})
+    found = one.host.message(other.format("DDATA"), data, T, one.now_s)
+    assert (values(found), rebirths(found)) == ([{"pressure": 1013.0}], [])
+
+
+def test_a_metric_that_the_last_birth_lacks_is_unknown_and_not_counted() -> None:
+    one = Heard().born()
+    for seq in range(2, 200):
+        one("DBIRTH", message(seq, X | {"name": f"z{seq}", "alias": seq + 10}))
+    assert one.host._metrics == 4, "bdSeq, rebirth, x, and the last z"
+    found = one("DDATA", message(200, {"name": "z2", "datatype": 10, "double_value": 1.0}))
+    assert (values(found), len(rebirths(found))) == ([], 1)
+
+
 def test_a_birth_without_its_number_is_asked_for_again() -> None:
     one = Heard()
     found = one("NBIRTH", message(None, X))
@@ -490,7 +529,7 @@ def test_a_node_that_is_offline_makes_room_for_another() -> None:
 
 
 def test_what_one_node_and_all_nodes_may_have_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Births of devices without end, and names without end in the births of one."""
+    """Births of devices without end, and more and more names in the births of one."""
     monkeypatch.setattr(hosts, "DEVICES_MAX", 3)
     monkeypatch.setattr(hosts, "NODE_METRICS_MAX", 20)
     host = Host(1.0)
@@ -498,11 +537,15 @@ def test_what_one_node_and_all_nodes_may_have_is_bounded(monkeypatch: pytest.Mon
     devices = [host.message(f"spBv1.0/g/DBIRTH/n/d{n}", message(n, X), T, 0.0) for n in range(1, 6)]
     assert [bool(presences(one)) for one in devices] == [True] * 3 + [False] * 2
     assert all(isinstance(one, Odd) and one.is_lost for one in devices[-1])
-    names = [
-        host.message("spBv1.0/g/DBIRTH/n/d1", message(n, X | {"name": f"x{n}"}), T, 0.0)
+    many = [
+        [X | {"name": f"x{n}.{count}", "alias": 10 + count} for count in range(n)]
         for n in range(6, 60)
     ]
-    assert sum(bool(values(one)) for one in names) == 20 - 3 - 3
+    names = [
+        host.message("spBv1.0/g/DBIRTH/n/d1", message(n, *metrics), T, 0.0)
+        for n, metrics in enumerate(many, 6)
+    ]
+    assert max(len(one[0]) for one in map(values, names) if one) == 20 - 3 - 2
     other = host.message("spBv1.0/g/NBIRTH/other", birth(0, 0, X), T, 0.0)
     assert values(other) == [{"x": 0.5}], "others have their own"
     host.message("spBv1.0/g/NBIRTH/n", birth(0, 1, X), T, 0.0)
