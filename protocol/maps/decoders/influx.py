@@ -10,6 +10,7 @@ itself.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -24,6 +25,14 @@ _TRUE: Final = frozenset({"t", "T", "true", "True", "TRUE"})
 _FALSE: Final = frozenset({"f", "F", "false", "False", "FALSE"})
 _ESCAPED: Final = frozenset(", =\\")
 """Characters that a backslash escapes outside of quotes; before others it is a literal."""
+_REMARK: Final = re.compile(r"[ \t]*+#[^\n]*+")
+_LINE: Final = re.compile(
+    r"""[ \t]*+(?:\\[^\n]|[^ \n])*+"""
+    r"""(?:[ ](?:="(?:[^"\\]|\\.)*+"?|\\[^\n]|[^\n])*+)?""",
+    re.DOTALL,
+)
+"""Matches a line with its fields. Quotes mean something behind a field's `=` alone: in names, tags
+and remarks they are letters, as in the model of a disk of `3.5"`."""
 
 
 def decode(payload: bytes, _of: Map, _now_ms: int) -> list[Any]:
@@ -48,20 +57,15 @@ def points(payload: bytes, most: int = READINGS_MAX + 1) -> list[Any]:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Splits text into lines; a line break inside quotes ends no line."""
+    """Splits text into lines; a line break in the quotes of a field's text ends no line."""
     if '"' not in text:
         yield from (line.rstrip("\r") for line in text.split("\n"))
         return
-    start, is_quoted, is_escaped = 0, False, False
-    for at, char in enumerate(text):
-        if char == '"' and not is_escaped:
-            is_quoted = not is_quoted
-        elif char == "\n" and not is_quoted:
-            yield text[start:at].rstrip("\r")
-            start = at + 1
-        is_escaped = char == "\\" and not is_escaped
-    if start < len(text):
-        yield text[start:].rstrip("\r")
+    at = 0
+    while at < len(text):
+        end = (_REMARK.match(text, at) or _LINE.match(text, at)).end()  # type: ignore[union-attr]
+        yield text[at:end].rstrip("\r")
+        at = end + 1
 
 
 def _point(line: str) -> dict[str, Any]:
@@ -73,7 +77,7 @@ def _point(line: str) -> dict[str, Any]:
     if not measurement:
         raise ValueError("expected a measurement before the first comma")
     tags = dict(_pair(one, "tag") for one in names[1:])
-    rest = _split(parts[1].strip(), " ", quotes=True)
+    rest = [one for one in _split(parts[1].strip(), " ", quotes=True) if one]
     if len(rest) > 2:
         raise ValueError("expected fields and a time, and no more")
     fields = _split(rest[0], ",", quotes=True)

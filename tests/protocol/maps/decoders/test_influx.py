@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -39,6 +40,41 @@ def test_a_line_break_in_quotes_ends_no_line_and_remarks_are_left_out() -> None:
     assert [(point["measurement"], point["fields"]) for point in found] == [
         ("a", {"t": "x\ny"}), ("b", {"v": 1.0}),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['disk,model=WD\\ 3.5" v=1', 'disk,model="WD v=1', 'disk" v=1', 'disk v"=1', '# of 5" each',
+     ' # of 5"', ' disk,model="WD v=1', 'disk v=1"', r'disk,a=b\ " v=1', "disk,a=b\\"],
+)  # fmt: skip
+@pytest.mark.parametrize("after", ["\n", "\r\n", " 1790000000000000000\n"])
+def test_a_quote_that_begins_no_text_costs_no_line_after_it(line: str, after: str) -> None:
+    """A disk of 3.5" in a tag took all lines of its message with it."""
+    *_, one_more, last = points(f'{line}{after}b v=1\nc t="x\ny",v=2\n'.encode())
+    assert (one_more["fields"], last["fields"]) == ({"v": 1.0}, {"t": "x\ny", "v": 2.0})
+
+
+def test_a_quote_in_a_tag_is_a_letter_of_it() -> None:
+    assert one('disk,model=WD\\ 3.5",path="/ t="x, y=\\"1\\" z",v=1 5') == {
+        "measurement": "disk",
+        "tags": {"model": 'WD 3.5"', "path": '"/'},
+        "fields": {"t": 'x, y="1" z', "v": 1.0},
+        "time": 5,
+    }
+
+
+def test_blanks_before_the_fields_and_the_time_are_one() -> None:
+    assert one("a,b=c   x=1,y=2   5 ") == {
+        "measurement": "a", "tags": {"b": "c"}, "fields": {"x": 1.0, "y": 2.0}, "time": 5,
+    }  # fmt: skip
+
+
+def test_what_has_quotes_without_end_is_read_once() -> None:
+    """A message of a megabyte whose quotes never end costs what its length does."""
+    began = time.process_time()
+    assert len(points(b'a t="' + b'\\"=' * 200_000)) == 1
+    assert len(points((b'a,b=" x=1' + b"=" * 90 + b"\n") * 2_000, most=3_000)) == 2_000
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize(
