@@ -18,6 +18,8 @@ _WORDS: Final[Mapping[str, bool]] = {
     "on": True, "off": False, "true": True, "false": False, "yes": True, "no": False, "open": True,
     "closed": False,
 }  # fmt: skip
+_BITS: Final[Mapping[str, bool]] = {"1": True, "0": False, "1.0": True, "0.0": False}
+"""Texts that are true or false where nothing but that is declared; else they are numbers."""
 NOTHING: Final = frozenset(
     {
         "",
@@ -92,7 +94,8 @@ def _number(value: Scalar) -> float:
 def _boolean(value: Scalar) -> bool:
     if value in (0, 1):
         return bool(value)
-    word = _WORDS.get(str(value).strip().lower())
+    text = str(value).strip().lower()
+    word = _WORDS.get(text, _BITS.get(text))
     if word is None:
         raise ValueError("expected on or off, true or false, 1 or 0")
     return word

@@ -22,6 +22,7 @@ N, S, B = FieldType.NUMBER, FieldType.STRING, FieldType.BOOLEAN
         (None, N, None),
         ("ON", B, True), ("false", B, False), (1, B, True), (0.0, B, False), ("closed", B, False),
         (True, B, True), ("null", B, None),
+        ("1", B, True), (" 0 ", B, False), ("1.0", B, True), ("0.0", B, False), ("1", N, 1),
         (21.5, S, "21.5"), (True, S, "true"), ("nan", S, "nan"), (7, S, "7"),
     ],
 )  # fmt: skip
@@ -40,6 +41,9 @@ def test_what_devices_write_for_a_value(value: Scalar, kind: FieldType, found: S
         ("1 2", N),
         ("9" * 100, N),
         (2, B),
+        ("2", B),
+        ("10", B),
+        ("1 V", B),
         ("maybe", B),
         (-1, B),
         ("1,2,3", N),
