@@ -9,8 +9,8 @@ Points of one resource, scope, time and set of attributes become one reading:
 
 `device` is the first of DEVICE_ATTRIBUTES that the resource has; without one it is missing. A sum
 whose points are differences gets `_delta` behind its name. Buckets are one text, because their
-number varies. Points flagged as not recorded are left out. Needs `opentelemetry-proto`, which
-the extra `formats` installs.
+number varies, and have no unit, as counts have none. Points flagged as not recorded are left out.
+Needs `opentelemetry-proto`, which the extra `formats` installs.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _of_resource(one: ResourceMetrics) -> Iterable[dict[str, Any]]:
     for scoped in one.scope_metrics:
         by_key: dict[tuple[int, bytes], dict[str, Any]] = {}
         for metric in scoped.metrics:
-            for point, fields in _points(metric):
+            for point, fields, measured in _points(metric):
                 attributes = _attributes(point.attributes)
                 key = (point.time_unix_nano, orjson.dumps(attributes, option=orjson.OPT_SORT_KEYS))
                 reading = by_key.get(key)
@@ -97,21 +97,23 @@ def _of_resource(one: ResourceMetrics) -> Iterable[dict[str, Any]]:
                         reading["time"] = point.time_unix_nano
                 reading["fields"] |= fields
                 if metric.unit:
-                    reading["units"] |= dict.fromkeys(fields, metric.unit)
+                    reading["units"] |= dict.fromkeys(measured, metric.unit)
         yield from by_key.values()
 
 
-def _points(metric: Metric) -> Iterable[tuple[Any, Mapping[str, Any]]]:
-    """Yields the points of a metric with the fields that each gives."""
+def _points(metric: Metric) -> Iterable[tuple[Any, Mapping[str, Any], Iterable[str]]]:
+    """Yields the points of a metric, the fields that each gives, and which have its unit."""
     kind = metric.WhichOneof("data")
     if kind is None:
         return
     data = getattr(metric, kind)
     is_delta = getattr(data, "aggregation_temporality", 0) == _DELTA
     name = f"{metric.name}_delta" if is_delta else metric.name
+    counts = {f"{name}_{one}" for one in _COUNTS}
     for point in data.data_points:
         if not point.flags & _NOTHING:
-            yield point, _FIELDS[kind](name, point)
+            fields = _FIELDS[kind](name, point)
+            yield point, fields, [one for one in fields if one not in counts]
 
 
 def _number(name: str, point: Any) -> dict[str, Any]:
@@ -161,6 +163,13 @@ _FIELDS: Final = {
     "exponential_histogram": _exponential,
     "summary": _summary,
 }
+
+
+_COUNTS: Final = (
+    "count", "buckets", "scale", "zero_count", "positive_offset", "positive_buckets",
+    "negative_offset", "negative_buckets",
+)  # fmt: skip
+"""Ends of the names of a distribution's fields that are not in the unit of what was measured."""
 
 
 def _text(values: Sequence[float]) -> str:

@@ -62,6 +62,31 @@ def test_a_sum_of_differences_is_told_by_its_name() -> None:
     assert reading["fields"] == {"n_delta": 3, "n": 3}
 
 
+def test_of_a_distribution_only_what_was_measured_has_the_unit() -> None:
+    """How many requests there were was shown in seconds."""
+    point = {"timeUnixNano": str(T_NS), "count": "3", "sum": 1.5}
+    buckets = {"bucketCounts": ["1", "2"], "explicitBounds": [0.5], "min": 0.1, "max": 0.9}
+    spread = {"scale": 1, "zeroCount": "1", "positive": {"offset": 2, "bucketCounts": ["1", "2"]}}
+    parts = {"quantileValues": [{"quantile": 0.99, "value": 0.8}, {"quantile": 1, "value": 0.9},
+                                {"quantile": 1e-7, "value": 0.1}]}  # fmt: skip
+    kinds = {"histogram": buckets, "exponentialHistogram": spread, "summary": parts}
+    metrics = [
+        {
+            "name": name,
+            "unit": "s",
+            name: {"aggregationTemporality": 2, "dataPoints": [point | own]},
+        }
+        for name, own in kinds.items()
+    ]
+    (reading,) = of(*metrics, {**gauge("a_count", 1.5), "unit": "By"})
+    assert reading["units"] == {
+        "histogram_sum": "s", "histogram_min": "s", "histogram_max": "s", "histogram_bounds": "s",
+        "exponentialHistogram_sum": "s",
+        "summary_sum": "s", "summary_q0_99": "s", "summary_q1": "s", "summary_q1e-07": "s",
+        "a_count": "By",
+    }  # fmt: skip
+
+
 def test_a_point_that_was_not_recorded_is_left_out() -> None:
     point = {"asDouble": 1, "timeUnixNano": str(T_NS), "flags": 1}
     assert of({"name": "a", "gauge": {"dataPoints": [point]}}) == []
