@@ -35,12 +35,12 @@ class Table:
         self._asked: list[str] = []
 
     def get(self, name: str, *kinds: type, default: Any = None) -> Any:
-        """Returns a value of one of these types, else `default`. Raises Wrong."""
+        """Returns a value of one of these types, or of any, else `default`. Raises Wrong."""
         self._asked.append(name)
         if name not in self._left:
             return default
         value = self._left.pop(name)
-        if isinstance(value, bool) and bool not in kinds:
+        if kinds and isinstance(value, bool) and bool not in kinds:
             raise self.wrong(name, f"expected {_named(kinds)}, found {str(value).lower()}")
         if float in kinds and isinstance(value, int) and not isinstance(value, bool):
             value = _float(value) if int not in kinds else value

@@ -343,6 +343,22 @@ def test_a_field_may_say_whether_the_device_is_there(
     assert one.is_there is is_there
 
 
+@pytest.mark.parametrize(
+    ("when", "taken"),
+    [
+        ("is = true", [True]),
+        ("is = false", [False]),
+        ("not = true", [False, 1, "true", None]),
+        ("in = [false, 1]", [False, 1]),
+    ],
+)
+def test_a_condition_may_be_true_or_false(when: str, taken: list[object]) -> None:
+    """`is = true` was refused: "expected , found true"."""
+    text = f'when = {{ path = "on", {when} }}\n'
+    values: list[object] = [True, False, 1, "true", None]
+    assert [one for one in values if of(text, {"on": one, "x": 1}).readings] == taken
+
+
 def test_a_value_that_two_rules_give_is_one_once_it_is_converted() -> None:
     """`21.5` as text beside 21.5 was a second field."""
     text = '[map.fields]\n"a" = { name = "x", as = "number" }\n"b" = { name = "x", as = "number" }'

@@ -21,9 +21,10 @@ device = "d"
 
 
 def test_a_value_is_read_once_in_one_of_its_types() -> None:
-    table = Table({"a": 1, "b": 2, "c": True})
+    table = Table({"a": 1, "b": 2, "c": True, "e": False})
     read = (table.get("a", float), table.get("b", int), table.get("c", bool), table.get("d"))
     assert read == (1.0, 2, True, None)
+    assert table.get("e") is False, "of any type"
     table.done()
 
 
