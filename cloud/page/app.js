@@ -4,7 +4,7 @@
 import { HostChart } from "./chart.js";
 import { byId, say, setUpTheme } from "./dom.js";
 import { Feed } from "./feed.js";
-import { Gaps } from "./gaps.js";
+import { Gaps, staleAfter } from "./gaps.js";
 import { whole } from "./live/format.js";
 import { showOperations } from "./operations.js";
 import { Parts } from "./parts.js";
@@ -50,7 +50,10 @@ const feed = new Feed({
     finals[query] = watermark;
     results.finalChanged();
   },
-  gap: (detail) => gaps.take(detail, Date.now()),
+  gap(detail) {
+    if (detail.scope !== "page") staleAfter(detail).forEach((name) => results.forget(name));
+    gaps.take(detail, Date.now());
+  },
   state: () => renderConnection(),
 });
 const list = new StreamList(follow);

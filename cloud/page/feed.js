@@ -104,7 +104,7 @@ export class Feed {
   #forgetId(reason, away) {
     this.lastId = null;
     this.heardAt = Date.now();
-    this.handlers.gap({ scope: "page", reason, lost: null, away_s: Math.round(away / 1000) });
+    this.handlers.gap({ scope: "page", reason, lost: null, away_s: Math.round(away / 1000), streams: this.streams });
   }
 
   #hear(message, handler) {

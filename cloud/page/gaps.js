@@ -26,6 +26,12 @@ export function sentence(gap) {
   return `${count} ${where} lost: ${REASONS[gap.reason] ?? gap.reason ?? "unknown"}`.replace(/\s+/g, " ");
 }
 
+/** Names of which all that was known is of before: a stream or query that was made anew under its name, or all `streams` of a page that was away. */
+export function staleAfter({ scope, reason, stream, streams }) {
+  if (scope === "page") return streams;
+  return reason === "epoch" ? [stream] : [];
+}
+
 export class Gaps {
   constructor() {
     this.kept = []; /* newest last */

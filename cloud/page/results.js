@@ -94,6 +94,14 @@ export class Results {
     for (const [name, windows] of this.own) windows.groupBy(keysOf[name] ?? null);
   }
 
+  /** This query was made anew: what the one before it found is not its own, nor is that final. */
+  forget(query) {
+    this.own.delete(query);
+    for (const newest of [this.streets, this.distinct, this.quantiles]) if (newest.row?.query === query) newest.row = undefined;
+    delete this.finals[query];
+    this.ownChanged = true;
+  }
+
   /** A watermark came: rows may have become final. */
   finalChanged() {
     this.ownChanged = true;

@@ -137,6 +137,66 @@ async def test_a_query_whose_groups_are_told_late_is_grouped_by_them_from_then_o
     assert shown == [["road"], [[7, 3], [8, 4]]]
 
 
+async def test_what_was_made_anew_under_its_name_keeps_nothing_of_before(live: Visit):
+    """The rows of a replaced query hid those of the new one, whose revisions begin again, and
+    were called final; an erased stream kept its devices and fields.
+    """
+    shown = await live.page.evaluate(
+        """async () => {
+          const { Live } = await import("/page/live/model.js");
+          const live = new Live();
+          live.know([{ name: "q", kind: "query", keys: ["road"] },
+            { name: "s", kind: "stream", fields: { heat: { unit: "Cel" } } }]);
+          const window = { query: "q", window_start: 0, window_end: 10_000, road: 7 };
+          live.take({ ...window, n: 1, revision: 9 }, 10_000);
+          live.final("q", 10_000);
+          live.take({ stream: "s", device: "gone", t: 1, received_at: 1, old: 1 }, 1);
+          for (const stream of ["q", "s"]) {
+            live.gap({ scope: "cursor", reason: "epoch", stream, lost: null }, 20_000);
+          }
+          live.take({ ...window, mean: 2, revision: 3 }, 20_000);
+          live.take({ stream: "s", device: "d", t: 2, received_at: 2, heat: 1 }, 2);
+          const [query, stream] = [live.queries.get("q"), live.streams.get("s")];
+          return [query.rows.map(({ n, mean }) => [n ?? null, mean]), query.keys,
+            query.isFinal(query.rows[0]), [...stream.devices.keys()], [...stream.fields.keys()],
+            stream.unitOf("heat")];
+        }"""
+    )
+    assert shown == [[[None, 2]], ["road"], False, ["d"], ["heat"], "°C"]
+
+
+async def test_a_page_that_was_away_asks_again_what_came_before(live: Visit, writer: Writer):
+    """A machine slept for an hour: its charts had a hole that the server could fill."""
+    writer.reading("slept_climate", "kitchen", ago_s=600, temperature=19.5)
+    card = live.page.get_by_role("article", name="Stream slept_climate")
+    await expect(card.locator(".figure")).to_have_text("19.5")
+    await live.page.evaluate(
+        """() => {
+          const { live, feeds } = edgewakeLive;
+          const feed = feeds.find(({ streams }) => streams.includes("slept_climate"));
+          live.streams.get("slept_climate").fields.get("temperature").state.points = [];
+          feed.handlers.gap({ scope: "page", reason: "away", lost: null, away_s: 3_600,
+            streams: feed.streams });
+        }"""
+    )
+    steps = "edgewakeLive.live.streams.get('slept_climate').fields.get('temperature')?.state.steps"
+    await live.page.wait_for_function(f"() => {steps}?.length === 1")
+
+
+async def test_a_query_that_is_replaced_shows_its_new_columns_alone(live: Visit, writer: Writer):
+    start = time.time_ns() // 1_000_000 // 10_000 * 10_000 - 20_000
+    heads = live.page.get_by_role("article", name="Query replaced").locator("thead th")
+    writer.register("replaced")
+    writer.result("replaced", start, start + 10_000, room="kitchen", by="me", n=3)
+    await expect(heads).to_have_text(["room", "by", "n"])
+    writer.register("replaced")
+    until = time.monotonic() + PATIENCE_S
+    while await heads.all_inner_texts() != ["room", "by", "mean"]:
+        assert time.monotonic() < until, await heads.all_inner_texts()
+        writer.result("replaced", start, start + 10_000, room="kitchen", by="me", mean=3)
+        await asyncio.sleep(1)
+
+
 async def test_a_stream_opens_with_charts_devices_and_events_and_its_link_can_be_sent(
     live: Visit, writer: Writer
 ):

@@ -116,6 +116,32 @@ async def test_what_came_counts_once_in_the_charts_of_a_device(live: Visit, writ
     assert await live.page.evaluate(counted) == 3
 
 
+async def test_a_device_has_nothing_of_streams_that_are_gone_or_were_made_anew(live: Visit) -> None:
+    """A stream that was erased, or is its reader's no more, stood there until the page was left."""
+    shown = await live.page.evaluate(
+        """async () => {
+          const { DeviceModel } = await import("/page/live/device.js");
+          const answer = { events: [], live: true, rows: [], missing: [] };
+          globalThis.fetch = async () => new Response(JSON.stringify(answer));
+          const device = new DeviceModel("d");
+          const all = ["erased", "made_anew", "stays"];
+          await device.ask(all);
+          for (const stream of all) {
+            device.take({ stream, device: "d", t: 1, received_at: 1, old: 1 }, 1);
+            device.gap({ scope: "device", device: "d", stream, epoch: 1, seq: 2, reason: "quota" });
+            await device.compare(stream, "e", ["old"]);
+          }
+          device.gap({ scope: "cursor", reason: "epoch", stream: "made_anew", lost: null });
+          device.take({ stream: "made_anew", device: "d", t: 1, received_at: 1, heat: 1 }, 1);
+          device.know(new Set(["made_anew", "stays"]));
+          return [device.streams.map(({ name, fields }) => [name, ...fields.keys()]),
+            device.gaps.map(({ stream }) => stream), [...device.beside.keys()].sort()];
+        }"""
+    )
+    streams = [["made_anew", "heat"], ["stays", "old"]]
+    assert shown == [streams, ["stays"], ["made_anew e", "stays e"]]
+
+
 async def test_a_device_that_is_not_there_and_one_that_nobody_grants_look_alike(
     browser: Browser, page_kafka: KafkaConfig, writer: Writer, tmp_path: Path
 ) -> None:

@@ -33,8 +33,8 @@ let listed = [];
 let search = "";
 let isListed = false;
 let followed = new Set();
-const preceded = new Set(); /* streams whose past was asked for */
-const lined = new Set(); /* streams that were opened: their lines have all of the last minutes, whatever came */
+const preceded = new Set(); /* models of streams whose past was asked for: one that is made anew has none */
+const lined = new WeakSet(); /* those of streams that were opened: their lines have all of the last minutes, whatever came */
 let asking = Promise.resolve(); /* one after the other */
 
 setUpTheme(byId("theme"));
@@ -48,6 +48,7 @@ const feeds = Array.from({ length: FEEDS_MAX }, () => new Feed({
   watermark: ({ query, watermark }) => live.final(query, watermark),
   gap: (detail) => {
     live.gap(detail, Date.now());
+    own.gap(detail);
     device?.gap(detail);
   },
   state: () => {},
@@ -73,17 +74,17 @@ function follow() {
   for (const name of wanted) if (!kept.has(name)) sets.find((set) => set.length < STREAMS_MAX)?.push(name);
   feeds.forEach((feed, i) => feed.follow(sets[i]));
   followed = wanted;
-  for (const name of preceded) if (!wanted.has(name)) preceded.delete(name);
-  for (const name of wanted) if (live.streams.has(name) && !preceded.has(name)) askForPast(name);
+  const models = [...wanted].map((name) => live.streams.get(name)).filter(Boolean);
+  for (const stream of preceded) if (!models.includes(stream)) preceded.delete(stream);
+  for (const stream of models) if (!preceded.has(stream)) askForPast(stream);
 }
 
-function askForPast(name) {
-  preceded.add(name);
-  const stream = live.streams.get(name);
+function askForPast(stream) {
+  preceded.add(stream);
   asking = asking.then(async () => {
-    if (!preceded.has(name) || (await precede(stream))) return;
+    if (!preceded.has(stream) || (await precede(stream))) return;
     await new Promise((go) => setTimeout(go, PAST_AGAIN_MS));
-    if (preceded.has(name)) askForPast(name); /* behind the others */
+    if (preceded.has(stream)) askForPast(stream); /* behind the others */
   });
 }
 
@@ -92,9 +93,10 @@ const followOwn = () => own.follow(boardCards, (name) => live.streams.has(name))
 /** What the page of the address needs beside the feed: the past of a device that it names, and of a stream the lines that its card has not. */
 function openPage() {
   const [, kind, name] = location.hash.split("/").map(decode);
-  if (kind === "streams" && live.streams.get(name)?.isPastKnown && !lined.has(name)) {
-    lined.add(name);
-    precedeLines(live.streams.get(name));
+  const stream = kind === "streams" ? live.streams.get(name) : null;
+  if (stream?.isPastKnown && !lined.has(stream)) {
+    lined.add(stream);
+    precedeLines(stream);
   }
   const opened = kind === "devices" && name ? name : null;
   if (device && device.name !== opened) {
@@ -103,6 +105,7 @@ function openPage() {
   }
   if (opened === null) return;
   device ??= new DeviceModel(opened);
+  if (isListed) device.know(new Set(live.streams.keys()));
   const names = [...live.streams.values()].filter((one) => !one.isOfSystem).toSorted((a, b) => b.devices.has(opened) - a.devices.has(opened)).map((one) => one.name);
   device.ask(names).then(follow);
 }

@@ -1,6 +1,7 @@
 /* Boards for who only looks: the list, and one of them, with what its reader may see. They are made on the operations page. */
 
 import { html, useEffect, useState } from "../vendor/htm/standalone.module.js";
+import { staleAfter } from "../gaps.js";
 import { BoardCard, devicesOf, hasOwn, ownKey } from "../board/card.js";
 import { linesOf as chartLines, titleOf } from "../board/model.js";
 import { Series } from "./model.js";
@@ -83,6 +84,11 @@ export class OwnSeries {
     if (devices && (devices.size === 0 || devices.size > PAST_DEVICES_MAX)) return; /* then the chart begins now */
     const past = await linesOf(source, [field], devices).catch(() => null);
     if (past) series.precede(past.get(field));
+  }
+
+  gap(detail) {
+    const stale = staleAfter(detail);
+    for (const [key, card] of this.wanted) if (stale.includes(card.source)) this.#begin(key, card);
   }
 
   take(event) {

@@ -1,7 +1,7 @@
 /* One device, for who only looks: a card of each of its streams, as far as its reader may see them, with its numbers and what it lost. */
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
-import { sentence } from "../gaps.js";
+import { sentence, staleAfter } from "../gaps.js";
 import { STATES } from "./cards.js";
 import { Chart, sinceOf } from "./detail.js";
 import { COLOURS, LinesChart } from "./lines.js";
@@ -28,6 +28,13 @@ export class DeviceModel {
   /** The streams of which something is known, by name. */
   get streams() {
     return [...this.models.values()].filter((one) => one.heardAt !== null).sort((a, b) => a.name.localeCompare(b.name));
+  }
+
+  /** `names`: the streams that there are for its reader. What is known of others goes: they were erased, or are not his any more. */
+  know(names) {
+    for (const name of this.models.keys()) if (!names.has(name)) this.models.delete(name);
+    for (const key of this.beside.keys()) if (!names.has(key.split(" ")[0])) this.beside.delete(key);
+    this.gaps = this.gaps.filter(({ stream }) => names.has(stream));
   }
 
   /** Ask what came before on these streams, one after the other, each once and until it is answered. */
@@ -67,10 +74,23 @@ export class DeviceModel {
 
   /** A gap of the device, once: what was read from the past comes again by the feed. Nothing came between the reading before it and its own time. */
   gap(gap) {
+    for (const name of staleAfter(gap)) this.#beginAnew(name);
     const isKnown = this.gaps.some((one) => one.stream === gap.stream && one.epoch === gap.epoch && one.seq === gap.seq && one.reason === gap.reason);
     if (gap.scope !== "device" || gap.device !== this.name || isKnown) return;
     this.gaps.unshift(gap);
     this.gaps.length = Math.min(this.gaps.length, GAPS_SHOWN);
+  }
+
+  /** Its past is asked for with the next question. */
+  #beginAnew(name) {
+    this.models.delete(name);
+    this.gaps = this.gaps.filter(({ stream }) => stream !== name);
+    for (const [key, lines] of [...this.beside]) {
+      const [stream, device] = key.split(" ");
+      if (stream !== name) continue;
+      this.beside.delete(key);
+      this.compare(stream, device, [...lines.keys()]);
+    }
   }
 
   #of(name) {

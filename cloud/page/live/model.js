@@ -3,7 +3,7 @@
    A numeric field keeps one point for each step of time: the mean, least and most over all devices. A text field counts its
    values, a boolean keeps its last state, `lat` and `lon` make a place. Every list has a bound, so a page may stay open for days. */
 
-import { NO_LOSS } from "../gaps.js";
+import { NO_LOSS, staleAfter } from "../gaps.js";
 import { bound } from "../tally.js";
 import { Windows } from "../results.js";
 import { age, unitSaid } from "./format.js";
@@ -106,6 +106,11 @@ export class StreamModel {
     this.preceding = new Set(); /* ids of what was read from the past: the feed may bring it, too */
     this.count = 0;
     this.infos = {}; /* field -> {type, unit, description}, as the catalogue has them */
+  }
+
+  /** A model that knows no reading yet. */
+  anew() {
+    return Object.assign(new StreamModel(this.name), { infos: this.infos, isOfSystem: this.isOfSystem });
   }
 
   /** The unit of a field; empty where nobody said one. */
@@ -219,6 +224,13 @@ export class QueryModel {
     this.heardAt = null;
   }
 
+  /** A model that knows no window yet: revisions of another query of the name count for themselves. */
+  anew() {
+    const model = Object.assign(new QueryModel(this.name), { state: this.state, units: this.units });
+    model.windows.groupBy(this.keys);
+    return model;
+  }
+
   take(row, now) {
     this.heardAt = now;
     this.windows.take(row);
@@ -288,6 +300,11 @@ export class Live {
   }
 
   gap(detail, now) {
+    for (const name of staleAfter(detail)) {
+      if (this.streams.has(name)) this.streams.set(name, this.streams.get(name).anew());
+      /* After a while away the rows of a query are good still, and its next window may take hours. */
+      if (this.queries.has(name) && detail.scope !== "page") this.queries.set(name, this.queries.get(name).anew());
+    }
     if (NO_LOSS.has(detail.reason)) return;
     this.gaps.unshift({ ...detail, at: now });
     this.gaps.length = Math.min(this.gaps.length, EVENTS_KEPT);
