@@ -404,6 +404,30 @@ async def test_what_is_read_from_the_past_and_from_the_feed_counts_once(live: Vi
     assert counted == [[5, [1, 2, 3, 4, 5], [5, 4, 3, 2, 1], 5, 5, 300_000]] * 2
 
 
+async def test_texts_are_counted_over_the_last_minutes_however_long_a_page_is_open(live: Visit):
+    """After a day a card said "idle 100 %" of a machine that had just broken down."""
+    shown = await live.page.evaluate(
+        """async () => {
+          const { StreamModel, TEXTS_MAX } = await import("/page/live/model.js");
+          const [minute, day] = [60_000, 24 * 60], model = new StreamModel("s");
+          let seq = 0;
+          const take = (minutes, mode) => model.take({ device: "d", epoch: 1, seq: (seq += 1),
+            t: minutes * minute, received_at: minutes * minute, mode }, minutes * minute);
+          for (let at = 0; at < day; at += 1) take(at, "idle");
+          take(day, "broken");
+          const { state } = model.fields.get("mode");
+          const said = [[state.top(2), state.total]];
+          for (let i = 0; i < 1_000; i += 1) take(day + 2, `text ${i}`);
+          const isBounded = state.counts.size <= TEXTS_MAX;
+          take(day + 60, "idle");
+          said.push([state.top(2), state.total]);
+          return [said, isBounded];
+        }"""
+    )
+    after_a_day, an_hour_later = [[["idle", 14], ["broken", 1]], 15], [[["idle", 1]], 1]
+    assert shown == [[after_a_day, an_hour_later], True]
+
+
 async def test_streams_stand_by_who_was_heard_and_those_of_the_system_do_not(
     live: Visit, writer: Writer
 ):

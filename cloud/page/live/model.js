@@ -9,9 +9,10 @@ import { Windows } from "../results.js";
 import { age, unitSaid } from "./format.js";
 
 export const STEP_MS = 5_000; /* one point of a spark line */
-export const KEPT_MS = 15 * 60_000; /* a spark line shows this much */
+export const KEPT_MS = 15 * 60_000; /* a spark line shows this much, and texts are counted for it */
 export const DEVICES_MAX = 1_000; /* of one stream; the one heard longest ago goes first */
 export const TEXTS_MAX = 200; /* different values of one text field that are counted */
+const TEXTS_STEP_MS = 60_000; /* texts that came within it are forgotten together */
 export const FIELDS_SHOWN = 8; /* of one card; its page shows all */
 export const EVENTS_KEPT = 50; /* newest events of one stream, for its page */
 export const PAUSE_AMBER = 5; /* pauses of its usual length after which a stream counts as silent */
@@ -59,30 +60,74 @@ export class Series {
   }
 }
 
+/** How often each text came in the last minutes, and how many came in all. */
 class Texts {
   constructor() {
     this.counts = new Map();
     this.total = 0;
+    this.minutes = []; /* {start, counts, total} of each, oldest first: taken off again when it is no longer of the last ones */
   }
 
-  take(text) {
-    this.total += 1;
-    const before = this.counts.get(text) ?? 0;
-    this.counts.delete(text);
-    this.counts.set(text, before + 1);
-    bound(this.counts, TEXTS_MAX);
+  take(text, _at, came) {
+    const start = came - (came % TEXTS_STEP_MS);
+    if (start <= (this.minutes.at(-1)?.start ?? start) - KEPT_MS) return;
+    let minute = this.minutes.findLast((one) => one.start === start);
+    if (!minute) {
+      minute = { start, counts: new Map(), total: 0 };
+      this.minutes.push(minute);
+      this.#inOrder();
+    }
+    for (const one of [minute, this]) {
+      one.total += 1;
+      add(one.counts, text, 1);
+      bound(one.counts, TEXTS_MAX);
+    }
   }
 
   precede(past) {
+    for (const { start, counts, total } of past.minutes) {
+      const minute = this.minutes.find((one) => one.start === start);
+      if (minute) Object.assign(minute, { counts: joined(counts, minute.counts), total: minute.total + total });
+      else this.minutes.push({ start, counts, total });
+    }
     this.total += past.total;
-    this.counts = new Map([...past.counts, ...[...this.counts].map(([text, count]) => [text, count + (past.counts.get(text) ?? 0)])]);
-    bound(this.counts, TEXTS_MAX);
+    this.counts = joined(past.counts, this.counts);
+    this.#inOrder();
+  }
+
+  /** Sorts the minutes, and takes off those that are no longer of the last ones. */
+  #inOrder() {
+    this.minutes.sort((a, b) => a.start - b.start);
+    while (this.minutes[0].start <= this.minutes.at(-1).start - KEPT_MS) {
+      const { counts, total } = this.minutes.shift();
+      this.total -= total;
+      for (const [text, count] of counts) {
+        const left = (this.counts.get(text) ?? 0) - count;
+        if (left > 0) this.counts.set(text, left);
+        else this.counts.delete(text);
+      }
+    }
   }
 
   /** The most frequent [value, count], at most `n`. */
   top(n) {
     return [...this.counts].sort((a, b) => b[1] - a[1]).slice(0, n);
   }
+}
+
+/** Count a text, which stands last from then on. */
+function add(counts, text, count) {
+  const before = counts.get(text) ?? 0;
+  counts.delete(text);
+  counts.set(text, before + count);
+}
+
+/** Counts of before with those of after, in the order in which they were heard. */
+function joined(before, after) {
+  const all = new Map(before);
+  for (const [text, count] of after) add(all, text, count);
+  bound(all, TEXTS_MAX);
+  return all;
 }
 
 const KINDS = { number: () => new Series(), string: () => new Texts(), boolean: () => ({ last: null, take(value) { this.last = value; }, precede(past) { this.last ??= past.last; } }) };
@@ -161,14 +206,14 @@ export class StreamModel {
     }
     this.newest.unshift(reading);
     this.newest.length = Math.min(this.newest.length, EVENTS_KEPT);
-    for (const [name, value] of Object.entries(reading)) if (!OWN.has(name)) this.#takeField(name, value, reading.t ?? now);
+    for (const [name, value] of Object.entries(reading)) if (!OWN.has(name)) this.#takeField(name, value, reading.t ?? now, came);
   }
 
-  #takeField(name, value, at) {
+  #takeField(name, value, at, came) {
     const kind = typeof value;
     if (!KINDS[kind]) return;
     if (this.fields.get(name)?.kind !== kind) this.fields.set(name, { kind, state: KINDS[kind]() });
-    this.fields.get(name).state.take(value, at);
+    this.fields.get(name).state.take(value, at, came);
   }
 
   /** Readings a second over the last arrivals; null until there are two. */
