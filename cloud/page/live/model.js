@@ -321,6 +321,7 @@ export class Live {
     const names = new Set(list.map(({ name }) => name));
     for (const kept of [this.streams, this.queries]) for (const name of kept.keys()) if (!names.has(name)) kept.delete(name);
     for (const { name, kind, keys, fields, units, state, of_system: isOfSystem } of list) {
+      (kind === "query" ? this.streams : this.queries).delete(name); /* a name may be that of the other kind by now */
       if (kind === "query") {
         if (!this.queries.has(name)) this.queries.set(name, new QueryModel(name));
         const query = this.queries.get(name);

@@ -3,9 +3,11 @@
 import { useEffect, useRef, useState } from "../vendor/htm/standalone.module.js";
 import { Live, Series } from "../live/model.js";
 import { get, getAll } from "./api.js";
+import { useLoaded } from "./ui.js";
 
 export const LOOK_MS = 1_000; /* between two questions for what came */
 const HIDDEN_FACTOR = 10; /* so much slower while nobody looks */
+const LISTED_AGAIN_MS = 10_000; /* between two looks at what streams and queries there are */
 const SOURCES_MAX = 16; /* of one question, as the server allows */
 
 /** Names in parts of one question each: {names, place: where its last answer ended}. */
@@ -57,29 +59,38 @@ export function useRecent({ key, names, device, where, select, minutes = 15, isP
   return state;
 }
 
-/** Models of streams and queries (`Live`), with series of some devices, `owned`: [key, source, field, devices]. */
+/** What there is of these names, as models know it. A query that does not run yet has no keys: each of its texts is taken for one. Pure. */
+export function listedOf(names, queries, streams) {
+  return names.map((name) => {
+    const query = queries.find((one) => one.name === name);
+    if (query) return { name, kind: "query", units: query.units, keys: query.keys.length ? query.keys : null, made: query.topic };
+    const stream = streams.find((one) => one.name === name);
+    return { name, kind: "stream", fields: stream?.fields, made: stream?.topic ?? null };
+  });
+}
+
+/** Models of streams and queries (`Live`), with series of some devices, `owned`: [key, source, field, devices]. They begin anew with what they are about: a query that is registered
+    or replaced meanwhile, a stream that comes back. */
 export function useModels({ names, owned = [], device, minutes }) {
+  const { data: listed, error } = useLoaded(async () => {
+    const [queries, streams] = await Promise.all([getAll("/v1/queries"), getAll("/v1/streams")]);
+    return listedOf(names, queries.items, streams.items);
+  }, `listed ${names}`, LISTED_AGAIN_MS);
   const live = useRef(null);
-  const key = JSON.stringify([names, owned, device, minutes]);
+  const key = JSON.stringify([names, owned, device, minutes, listed?.map(({ made }) => made)]);
   const known = useRef("");
   if (known.current !== key) {
     known.current = key;
     live.current = Object.assign(new Live(), { own: new Map(owned.map(([one]) => [one, new Series()])) });
   }
+  live.current.know(listed ?? []);
   const followed = owned.map(([one, source, field, devices]) => [one, source, field, new Set(devices)]);
-  const begin = async () => {
-    const [found, streams] = await Promise.all([getAll("/v1/queries"), getAll("/v1/streams")]);
-    const queries = new Map(found.items.map((one) => [one.name, one]));
-    const fields = new Map(streams.items.map((one) => [one.name, one.fields]));
-    /* A query that does not run yet has no keys: each of its texts is taken for one. */
-    live.current.know(names.map((name) => ({ name, kind: queries.has(name) ? "query" : "stream", fields: fields.get(name), units: queries.get(name)?.units, keys: queries.get(name)?.keys.length ? queries.get(name).keys : null })));
-  };
   const take = (event) => {
     live.current.take(event, event.received_at ?? Date.now());
     for (const [one, source, field, of] of followed) {
       if (source === event.stream && of.has(event.device) && typeof event[field] === "number") live.current.own.get(one).take(event[field], event.t);
     }
   };
-  return { live: live.current, ...useRecent({ key, names, device, minutes, begin, take }) };
+  const recent = useRecent({ key, names: listed ? names : [], device, minutes, take });
+  return { live: live.current, ...recent, fault: recent.fault || (listed ? "" : error?.message) };
 }
-

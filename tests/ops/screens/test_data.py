@@ -415,3 +415,56 @@ async def test_a_question_is_seen_under_way_and_stopped(visit: Visit) -> None:
     await underlined(page, ["seven"])
     await page.unroute_all(behavior="wait")
     assert [one for one in visit.complaints if "status of 422" not in one] == []
+
+
+async def test_an_open_screen_learns_of_a_query_its_groups_and_units_and_that_it_was_replaced(
+    visit: Visit,
+) -> None:
+    """A board that was open before its query was registered showed nothing until it was loaded
+    again, and of a replaced one the rows of both.
+    """
+    shown = await visit.page.evaluate(
+        """async () => {
+          const later = setTimeout;
+          globalThis.setTimeout = (call, ms) => later(call, ms / 50);
+          const { html, render } = await import("/page/vendor/htm/standalone.module.js");
+          const { useModels } = await import("/page/ops/live_data.js");
+          let queries = [], live;
+          const page = (items) => ({ items, next: null, total: items.length });
+          const answers = {
+            "/v1/queries": () => page(queries),
+            "/v1/streams": () => page([]),
+            "/v1/recent": () => ({ events: queries.map(({ row }) => row), place: "p" }),
+          };
+          globalThis.fetch = async (path) =>
+            new Response(JSON.stringify(answers[path.split("?")[0]]?.() ?? {}));
+          const View = () => {
+            live = useModels({ names: ["q"] }).live;
+            return null;
+          };
+          render(html`<${View} />`, document.createElement("div"));
+          const until = async (isSo) => {
+            for (let i = 0; i < 200 && !isSo(live.queries.get("q")); i += 1) {
+              await new Promise((go) => later(go, 50));
+            }
+            const query = live.queries.get("q");
+            const rows = query?.all.map(({ n, heat }) => [n ?? null, heat ?? null]);
+            return query ? [query.keys, query.unitOf("heat"), rows] : null;
+          };
+          const row = { query: "q", window_start: 0, window_end: 10_000 };
+          const one = { name: "q", topic: "ew.q.q.1", keys: [], units: {} };
+          await until(() => live.streams.has("q"));
+          queries = [{ ...one, row: { ...row, n: 1, revision: 9 } }];
+          const said = [await until((query) => query?.all.length)];
+          queries = [{ ...queries[0], keys: ["road"], units: { heat: "Cel" } }];
+          said.push(await until((query) => query?.keys));
+          queries = [{ ...queries[0], topic: "ew.q.q.2", row: { ...row, heat: 2, revision: 1 } }];
+          said.push(await until((query) => query?.all[0]?.heat));
+          return said;
+        }"""
+    )
+    assert shown == [
+        [None, "", [[1, None]]],
+        [["road"], "°C", [[1, None]]],
+        [["road"], "°C", [[None, 2]]],
+    ]
