@@ -3,6 +3,8 @@
 import { askToLogIn, isIn } from "./login.js";
 
 export const LIST_EVERY_MS = 2_000;
+/* A question without an answer for so long has none: a machine that slept, or changed its network, may have a connection that says nothing for a quarter of an hour. */
+export const ANSWER_MAX_MS = 15_000;
 export const STREAMS_MAX = 16; /* of one subscription, as the server allows */
 
 export class StreamList {
@@ -20,7 +22,7 @@ export class StreamList {
 
   async #ask() {
     try {
-      const answer = await fetch("/v1/streams");
+      const answer = await fetch("/v1/streams", { signal: AbortSignal.timeout(ANSWER_MAX_MS) });
       if (answer.status === 401 || answer.status === 403) {
         askToLogIn(answer.status, (await answer.json().catch(() => ({}))).detail ?? "");
         return "log in";

@@ -286,6 +286,28 @@ async def test_a_server_that_goes_and_comes_back_is_said_and_nothing_is_counted_
     assert counted == 2
 
 
+async def test_a_question_that_nobody_answers_ends_and_is_asked_again(live: Visit):
+    """A machine slept and its connection was half open: the list, a board and all that waits for
+    the past stood still, and nothing said so.
+    """
+    said = await live.page.evaluate(
+        """async () => {
+          const { StreamList } = await import("/page/streams.js");
+          const { precede } = await import("/page/live/past.js");
+          const { StreamModel } = await import("/page/live/model.js");
+          const { timeout } = AbortSignal;
+          AbortSignal.timeout = (ms) => timeout.call(AbortSignal, ms / 1_000);
+          globalThis.fetch = (_, { signal } = {}) => new Promise((_, fail) =>
+            signal?.addEventListener("abort", () => fail(signal.reason)));
+          const list = new StreamList(() => {});
+          const isAnswered = precede(new StreamModel("s"));
+          const later = new Promise((go) => setTimeout(() => go("still waits"), 2_000));
+          return [await Promise.race([isAnswered, later]), list.problem];
+        }"""
+    )
+    assert said == [False, "the server is away"]
+
+
 async def test_a_card_begins_with_what_came_before_its_age_and_a_line_of_a_quarter_of_an_hour(
     live: Visit, writer: Writer
 ):

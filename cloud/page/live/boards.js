@@ -5,6 +5,7 @@ import { staleAfter } from "../gaps.js";
 import { BoardCard, devicesOf, hasOwn, ownKey } from "../board/card.js";
 import { linesOf as chartLines, titleOf } from "../board/model.js";
 import { Series } from "./model.js";
+import { ANSWER_MAX_MS } from "../streams.js";
 import { linesOf } from "./past.js";
 
 const LOOK_MS = 5_000; /* between two looks for a newer version, or a right that ended */
@@ -18,7 +19,7 @@ function useKept(path) {
     const look = async () => {
       let next;
       try {
-        const answer = await fetch(path);
+        const answer = await fetch(path, { signal: AbortSignal.timeout(ANSWER_MAX_MS) });
         const body = await answer.json();
         next = answer.ok ? { path, data: body, fault: "" } : { path, data: null, fault: answer.status === 404 ? "There is no such board, or none for you." : body.detail };
       } catch {

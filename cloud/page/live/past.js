@@ -8,12 +8,13 @@ const PAGE_MAX = 10_000; /* readings of one answer, as the server allows */
 const PAGES_MAX = 5; /* that lines are asked for; of more they have what the feed looks back at, and say so */
 const LATEST_MAX = 200; /* devices of one stream */
 const AGAIN_MS = 2_000; /* until a server that still reads older records is asked again */
+const ANSWER_MAX_MS = 60_000; /* of a question that reads the past: those behind it wait for its answer */
 const TURNS_MAX = 5;
 export const PAST_AGAIN_MS = 3_000; /* between two questions to a server that does not answer */
 
 /** An answer; null where it is a refusal. Throws where there is none now: no server, one that fails, an end in the middle. */
 async function asked(path) {
-  const answer = await fetch(path, { headers: { Accept: "application/json" } });
+  const answer = await fetch(path, { headers: { Accept: "application/json" }, signal: AbortSignal.timeout(ANSWER_MAX_MS) });
   if (answer.status >= 500) throw new Error(`${path}: ${answer.status}`);
   return answer.ok ? await answer.json() : null;
 }

@@ -8,6 +8,9 @@ export class ApiError extends Error {
   }
 }
 
+/* A look without an answer for so long has none: a machine that slept, or changed its network, may have a connection that says nothing for a quarter of an hour. */
+const LOOK_MAX_MS = 60_000;
+
 /** Ask. Throws ApiError, also where the server is away (status 0). */
 async function asked(path, options) {
   let answer;
@@ -29,7 +32,7 @@ async function read(answer, how) {
   }
 }
 
-/** JSON in and out; null for an empty answer. `signal`: an AbortSignal, for what somebody may stop. */
+/** JSON in and out; null for an empty answer. `signal`: an AbortSignal, for what somebody may stop, or what ends by itself. */
 export async function api(method, path, body, signal) {
   const sent = body === undefined ? {} : { headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
   const answer = await asked(path, { method, signal, ...sent });
@@ -44,7 +47,7 @@ export async function sendBytes(method, path, text) {
 
 /** Bytes out. */
 export const getBytes = async (path) => new Uint8Array(await read(await asked(path), "arrayBuffer"));
-export const get = (path) => api("GET", path);
+export const get = (path) => api("GET", path, undefined, AbortSignal.timeout(LOOK_MAX_MS));
 export const enc = encodeURIComponent;
 
 export const PAGE_MAX = 500; /* of one answer, as the server allows */

@@ -351,3 +351,19 @@ async def test_a_page_that_is_not_on_the_rail_is_within_one_that_is(
     await expect(link).to_have_attribute("aria-current", "true")
     crumb = visit.page.locator("main .crumbs").get_by_role("link", name=home)
     await expect(crumb).to_be_visible()
+
+
+async def test_a_look_that_nobody_answers_ends_and_says_so(visit: Visit) -> None:
+    """A machine slept and its connection was half open: the screens stood still as if all was
+    well.
+    """
+    script = """async () => {
+      const { get } = await import("/page/ops/api.js");
+      const { timeout } = AbortSignal;
+      AbortSignal.timeout = (ms) => timeout.call(AbortSignal, ms / 1_000);
+      globalThis.fetch = (_, { signal } = {}) => new Promise((_, fail) =>
+        signal?.addEventListener("abort", () => fail(signal.reason)));
+      const said = get("/v1/overview").catch(({ status, message }) => [status, message]);
+      return Promise.race([said, new Promise((go) => setTimeout(() => go("waits"), 2_000))]);
+    }"""
+    assert await visit.page.evaluate(script) == [0, "the operations API is away"]
