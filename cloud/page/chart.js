@@ -56,7 +56,9 @@ export class HostChart {
     if (!this.hosts.has(device)) {
       this.hosts.set(device, { points: [], windows: new Map() });
       bound(this.hosts, HOSTS_MAX);
+      const chosen = this.select.value;
       this.select.replaceChildren(...[...this.hosts.keys()].map((name) => make("option", "", name)));
+      if (this.hosts.has(chosen)) this.select.value = chosen;
       this.select.hidden = false;
     }
     return this.hosts.get(device);

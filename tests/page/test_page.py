@@ -78,6 +78,21 @@ async def test_a_page_opened_on_a_quiet_system_shows_what_there_was(
         server.process.stop()
 
 
+async def test_the_machine_that_was_chosen_stays_when_another_one_appears(visit: Visit) -> None:
+    chosen = await visit.page.evaluate(
+        """async () => {
+          const { HostChart } = await import("/page/chart.js");
+          const chart = new HostChart();
+          const take = (device) => chart.take({ device, t: 1, cpu_percent: 1, memory_percent: 1 });
+          ["one-host", "other-host"].forEach(take);
+          chart.select.value = "other-host";
+          take("third-host");
+          return chart.select.value;
+        }"""
+    )
+    assert chosen == "other-host"
+
+
 async def test_results_fill_the_tiles_and_the_top_list(visit: Visit, writer: Writer):
     for query in ("top_streets", "speed_quantiles", "vehicles_distinct", "host_10s"):
         writer.register(query)
