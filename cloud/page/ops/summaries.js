@@ -53,8 +53,8 @@ export function SummaryPage({ name, params }) {
     <p class="chips" role="group" aria-label="Beside it"><small>beside it</small>${BESIDE.map(([one, title]) => html`<a href=${link({ beside: one })} aria-current=${one === beside ? "true" : "false"}>${title}</a>`)}
       <label>the time to <input type="datetime-local" value=${end === null ? "" : localInput(end)} onChange=${({ target }) => target.value && (location.hash = link({ beside: Date.parse(target.value) }))} /></label></p>
     <form class="actions" aria-label="How often a value occurred" onSubmit=${count}><label>How often was it <input name="value" defaultValue=${text} placeholder="a value, as it is written" autocomplete="off" spellcheck=${false} /></label><button type="submit">Count</button></form>
-    ${other > 0 && html`<${InBoth} ...${asked} other=${other} />`}
-    <div class=${other > 0 ? "halves" : ""}><${Side} ...${asked} back=${0} />${other > 0 && html`<${Side} ...${asked} back=${other} />`}</div>`;
+    ${other > 0 && html`<${InBoth} ...${asked} other=${other} end=${end} />`}
+    <div class=${other > 0 ? "halves" : ""}><${Side} ...${asked} back=${0} />${other > 0 && html`<${Side} ...${asked} back=${other} end=${end} />`}</div>`;
 }
 
 /** How long before the time beside it ends; what says none is 0. */
@@ -66,20 +66,21 @@ function localInput(ms) {
   return new Date(ms - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 }
 
-/** What two times have in common: different values of the one, the other, and both. */
-function InBoth({ path, devices, span, other }) {
+/** What two times have in common: different values of the one, the other, and both. `end`: when the other one ends; null: always as long ago. */
+function InBoth({ path, devices, span, other, end }) {
   const loaded = useLoaded(() => {
     const to = Date.now();
-    return get(`${path}/compare?${new URLSearchParams({ from: to - span, to, devices, with_from: to - other - span, with_to: to - other })}`);
+    const withTo = end ?? to - other;
+    return get(`${path}/compare?${new URLSearchParams({ from: to - span, to, devices, with_from: withTo - span, with_to: withTo })}`);
   }, `both ${path} ${devices} ${span} ${other}`, 30_000);
   const { data } = loaded;
   if (!data?.union) return "";
   return html`<p class="quiet">Different values: ${estimate(data.union)} in either time, ${estimate(data.intersection)} in both, ${estimate(data.difference)} only in the later one.</p>`;
 }
 
-function Side({ path, field, unit, devices, span, step, text, back }) {
+function Side({ path, field, unit, devices, span, step, text, back, end = null }) {
   const loaded = useLoaded(async () => {
-    const to = Date.now() - back;
+    const to = end ?? Date.now() - back; /* a time that was chosen stays, however long the page is open */
     const time = { from: to - span, to, devices };
     const ranks = CURVE_RANKS.map((rank) => ["quantile", rank]);
     const counted = text ? [["count_of", text], ["contains", text]] : [];

@@ -468,3 +468,33 @@ async def test_an_open_screen_learns_of_a_query_its_groups_and_units_and_that_it
         [["road"], "°C", [[1, None]]],
         [["road"], "°C", [[None, 2]]],
     ]
+
+
+async def test_a_chosen_time_beside_stays_however_long_the_page_is_open(visit: Visit) -> None:
+    """It went on with the clock: after three hours "the time to 10:00" was that to 13:00."""
+    off_by = await visit.page.evaluate(
+        """async () => {
+          const later = setTimeout;
+          globalThis.setTimeout = (call, ms) => later(call, ms / 300);
+          const { html, render } = await import("/page/vendor/htm/standalone.module.js");
+          const { SummaryPage } = await import("/page/ops/summaries.js");
+          const asked = [];
+          globalThis.fetch = async (path) => {
+            if (path.startsWith("/v1/summaries/")) asked.push(new URL(path, "http://x"));
+            return new Response("{}", { status: 503 });
+          };
+          const end = Date.now() - 7_200_000;
+          const params = new URLSearchParams({ beside: end });
+          const page = html`<${SummaryPage} name="s.heat" params=${params} />`;
+          render(page, document.createElement("div"));
+          await new Promise((go) => later(go, 300));
+          const { now } = Date;
+          Date.now = () => now() + 3_600_000; /* the page is open for an hour */
+          asked.length = 0;
+          await new Promise((go) => later(go, 1_000));
+          const ends = asked.map(({ searchParams }) =>
+            Number(searchParams.get("with_to") ?? searchParams.get("to")));
+          return [...new Set(ends.filter((to) => to < now() + 1_800_000).map((to) => to - end))];
+        }"""
+    )
+    assert off_by == [0]
