@@ -9,6 +9,8 @@ error.
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
 import json
 import logging
 import sys
@@ -73,7 +75,13 @@ class Coloured(logging.Formatter):
 
 
 def set_up(*, verbose: bool = False, stream: TextIO = sys.stderr) -> None:
-    """Send all logs to `stream`; call once, first thing in a process."""
+    """Send all logs to `stream`; call once, first thing in a process.
+
+    A crash in a library's C code is written to standard error, with where each thread was: without
+    that the process ends and nothing says why.
+    """
+    with contextlib.suppress(OSError, ValueError):  # standard error is no file
+        faulthandler.enable()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(Coloured() if stream.isatty() else JsonLines())
     for name in TALKATIVE:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import logging
+import signal
+import subprocess
+import sys
 
 import httpx
 
@@ -31,3 +34,22 @@ def test_addresses_that_a_library_asks_are_not_logged() -> None:
         root.setLevel(level)
     assert said.getvalue().count("asked") == 2
     assert SECRET not in said.getvalue()
+
+
+CRASH = """
+import ctypes
+from edgewake.protocol import log
+log.set_up()
+def in_the_library():
+    ctypes.string_at(0)
+in_the_library()
+"""
+
+
+def test_a_crash_in_a_library_says_where_it_was() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", CRASH], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == -signal.SIGSEGV
+    assert "Segmentation fault" in ended.stderr
+    assert "in in_the_library" in ended.stderr
