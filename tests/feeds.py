@@ -15,6 +15,7 @@ from edgewake.cloud.kafka import clients, topic_admin
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.kafka.offsets import watermarks
 from edgewake.protocol import topics
+from edgewake.protocol.errors import Unavailable
 from edgewake.protocol.frames import frame, record
 from edgewake.protocol.frames.frame import Frame, Gap
 from edgewake.protocol.frames.record import Mode
@@ -81,12 +82,20 @@ class Feed:
         self.name = name or unique("feed")
         self.topic = topics.stream_topic(self.name)
         self._seq: dict[str, int] = {}
-        topic_admin.ensure_topics(self.config, [self.topic])
+        wait_until(self._has_topic, "its topic is there")
         self._producer = clients.transactional_producer(
             self.config, f"tx-{self.name}-{secrets.token_hex(3)}"
         )
         clients.fence(self._producer, 30)
         self._commit = VisibleCommit(config, self._producer, self.topic)
+
+    def _has_topic(self) -> bool:
+        """A Kafka that has just started may create a topic and list it seconds later."""
+        try:
+            topic_admin.ensure_topics(self.config, [self.topic])
+        except Unavailable:
+            return False
+        return True
 
     def send(
         self,
