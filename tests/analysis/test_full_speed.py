@@ -159,6 +159,7 @@ WAIT_S = 60.0
 take so long by itself."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("played", "order", "seconds"),
     CASES,

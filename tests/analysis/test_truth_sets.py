@@ -213,6 +213,7 @@ def kill_now_and_then(process: Process, sets: list[Set], sender: threading.Threa
     return kills
 
 
+@pytest.mark.long
 def test_eleven_sets_are_the_truth_in_the_end(
     kafka_config: KafkaConfig, spark_jars: Path, tmp_path: Path, new_feed: NewFeed
 ) -> None:

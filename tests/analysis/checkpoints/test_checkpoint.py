@@ -90,6 +90,7 @@ def test_lost_files_at_the_end_of_a_checkpoint_change_no_result(
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "damage",
     [
@@ -130,6 +131,7 @@ def test_without_mending_lost_files_end_the_lane_and_never_make_a_wrong_result(
     _check(feed, query.query.name)
 
 
+@pytest.mark.long
 def test_an_older_copy_of_a_checkpoint_goes_on_without_repeating_or_leaving_out(
     analysis: Analysis, feed: Feed, tmp_path: Path
 ) -> None:

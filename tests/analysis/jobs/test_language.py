@@ -188,7 +188,13 @@ def near(found: Any, expected: Any) -> bool:
     return bool(found == expected)
 
 
-@pytest.mark.parametrize("oracles", [PLAIN, MORE], ids=["numbers", "moments, extremes, sketches"])
+@pytest.mark.parametrize(
+    "oracles",
+    [
+        pytest.param(PLAIN, id="numbers"),
+        pytest.param(MORE, id="moments, extremes, sketches", marks=pytest.mark.long),
+    ],
+)
 def test_every_aggregate_and_function_gives_what_python_gives(
     analysis: Analysis, feed: Feed, oracles: Mapping[str, Oracle]
 ) -> None:
@@ -214,6 +220,7 @@ def test_every_aggregate_and_function_gives_what_python_gives(
     assert wrong == []
 
 
+@pytest.mark.long
 def test_keys_may_be_any_expressions(analysis: Analysis, feed: Feed) -> None:
     fill(feed)
     name = unique("q")
@@ -287,6 +294,7 @@ def test_windows_of_the_calendar_follow_their_zone(analysis: Analysis, feed: Fee
     assert lengths == {23 * 3_600_000, 24 * 3_600_000, 25 * 3_600_000}
 
 
+@pytest.mark.long
 def test_windows_may_hop_by_any_step_begin_elsewhere_and_count_the_time_at_the_bridge(
     analysis: Analysis, feed: Feed
 ) -> None:
@@ -567,6 +575,7 @@ def assert_numbers(
         assert near(row["spread"], statistics.pstdev(values) if values else None), place
 
 
+@pytest.mark.long
 def test_sessions_and_windows_by_count_of_recorded_runs_over_restarts_and_a_lost_checkpoint(
     analysis: Analysis, feed: Feed
 ) -> None:
@@ -645,6 +654,7 @@ def made_up() -> list[Recorded]:
     ]
 
 
+@pytest.mark.long
 def test_what_is_too_late_for_a_session_is_late_and_told(analysis: Analysis, feed: Feed) -> None:
     name = unique("q")
     group = "session_window(event_time, '1 minute'), device"

@@ -91,6 +91,7 @@ OTHER = "count(*) AS n, stddev_pop(speed) AS s, min(speed) AS low, sum(speed) AS
 """Columns that no other test of this session has: what was compiled for one is kept."""
 
 
+@pytest.mark.long
 def test_a_query_like_one_before_it_runs_what_was_compiled_for_that(
     analysis: Analysis, new_feed: Callable[[Mapping[str, FieldType]], Feed]
 ) -> None:

@@ -149,6 +149,7 @@ def test_a_session_is_told_when_it_is_over_and_a_rebuild_leaves_it_so(
     ]
 
 
+@pytest.mark.long
 def test_a_window_that_is_opened_again_is_told_again(analysis: Analysis, feed: Feed) -> None:
     one = query(feed, more="-- reopen: 1 day\n")
     send_minutes(feed, 0, 5)

@@ -88,6 +88,7 @@ def test_window_sums_equal_those_of_an_independent_oracle(analysis: Analysis, fe
     )
 
 
+@pytest.mark.long
 def test_a_batch_with_one_partition_of_state_is_one_task_without_a_shuffle(
     analysis: Analysis, feed: Feed
 ) -> None:
@@ -269,6 +270,7 @@ def test_queries_of_all_shapes_can_join_any_other(analysis: Analysis, feed: Feed
     ]
 
 
+@pytest.mark.long
 def test_a_query_registered_anew_does_not_inherit_the_state_of_its_name(
     analysis: Analysis, feed: Feed
 ) -> None:
@@ -397,6 +399,7 @@ def test_gaps_and_foreign_bytes_are_no_readings(analysis: Analysis, feed: Feed) 
     ][-1:] == [(2.0, 2)]
 
 
+@pytest.mark.long
 def test_what_is_no_number_counts_as_nothing(analysis: Analysis, feed: Feed) -> None:
     """The root of -1 and what overflows: NaN in a maximum is the maximum, and no frequent item
     could be told.

@@ -56,7 +56,7 @@ def expected(feed: Feed, size_ms: int, *keys: str) -> dict[tuple[Any, ...], int]
     return {place: len(values) for place, values in found.items()}
 
 
-@pytest.mark.parametrize("records_max", [7, 1000])
+@pytest.mark.parametrize("records_max", [7, pytest.param(1000, marks=pytest.mark.long)])
 def test_a_backlog_of_a_steady_and_a_fast_device_counts_as_it_would_have_live(
     analysis: Analysis, feed: Feed, records_max: int
 ) -> None:

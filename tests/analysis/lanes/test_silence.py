@@ -112,6 +112,7 @@ def test_its_windows_become_final_and_can_be_computed_again(
     assert recomputed(analysis, lane, query, [query], [feed], kind).state == "done"
 
 
+@pytest.mark.long
 def test_a_reading_that_has_no_partner_is_told(
     analysis: Analysis, new_feed: Callable[..., Feed]
 ) -> None:

@@ -295,6 +295,7 @@ def test_few_texts_and_many_are_counted_alike(analysis: Analysis, feed: Feed) ->
     }
 
 
+@pytest.mark.long
 def test_of_more_texts_than_theta_holds_there_is_a_filter_and_the_hash_is_sparks(
     analysis: Analysis, feed: Feed
 ) -> None:

@@ -308,6 +308,7 @@ MANY: Final = 50
 COMPILED_OR_FAILS: Final = "spark.sql.codegen.fallback"
 
 
+@pytest.mark.long
 def test_the_code_of_many_queries_is_compiled(spark: SparkSession) -> None:
     """Java takes a method of 64 KB; of a longer one Spark said so as an error in the log, and went
     on without compiling.
@@ -331,6 +332,7 @@ def test_the_code_of_many_queries_is_compiled(spark: SparkSession) -> None:
     ] * MANY
 
 
+@pytest.mark.long
 def test_a_state_goes_on_whatever_the_queries_beside_it_look_at(
     analysis: Analysis, feed: Feed
 ) -> None:

@@ -233,6 +233,7 @@ def assert_summaries_answer_within_their_bounds(rows: dict[str, Any], feed: Feed
     assert set(sample) <= set(streets)
 
 
+@pytest.mark.long
 def test_different_values_of_groups_are_exact_while_few_over_restarts(
     analysis: Analysis, feed: Feed
 ) -> None:
@@ -271,6 +272,7 @@ def test_different_values_of_groups_are_exact_while_few_over_restarts(
         assert (row["loads"], row["high"]) == (14, 16)
 
 
+@pytest.mark.long
 def test_long_texts_are_counted_by_their_beginning_and_a_hash(
     analysis: Analysis, feed: Feed
 ) -> None:

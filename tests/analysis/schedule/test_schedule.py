@@ -459,6 +459,7 @@ def test_a_query_is_new_for_a_while_and_not_before_its_time() -> None:
     ]
 
 
+@pytest.mark.long
 def test_a_calm_stream_s_new_query_has_rows_at_full_pace(analysis: Analysis, feed: Feed) -> None:
     """Half an hour before a window ends; the control is the lane above that rests until then."""
     lane = calm_lane(

@@ -54,8 +54,8 @@ def is_compiled(lane: Lane) -> bool:
     return "*(1)" in str(lane.query._jsq.explainInternal(False))
 
 
-KINDS = tuple(SELECTS) if ALL_LANES else ("plain", "sketch")
-"""Distinct counts are left to the long form: each kind takes a lane through five batches."""
+KINDS = tuple(SELECTS) if ALL_LANES else ("plain", pytest.param("sketch", marks=pytest.mark.long))
+"""Others are left to the long forms: each kind takes a lane through five batches."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
