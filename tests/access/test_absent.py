@@ -79,6 +79,7 @@ async def test_without_the_word_it_is_refused_and_a_name_that_can_never_be_is_re
         assert (await client.get("/v1/events?stream=s&absent=wait&where=n(")).status_code == 422
 
 
+@pytest.mark.long
 async def test_what_nobody_may_read_is_waited_for_as_what_never_comes(
     access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path, feed: Feed
 ) -> None:
@@ -96,6 +97,7 @@ async def test_what_nobody_may_read_is_waited_for_as_what_never_comes(
             assert numbers(events) == [("seen", 1)]
 
 
+@pytest.mark.long
 async def test_a_stop_ends_those_who_wait(
     access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path
 ) -> None:

@@ -79,7 +79,7 @@ async def next_line(lines: AsyncIterator[str], begins: str, *, within_s: float =
     raise AssertionError(f"it ended before {begins}")
 
 
-@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("method", ["GET", pytest.param("POST", marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", ["nginx", "express"])
 async def test_a_stream_comes_as_it_happens(
     access_a: Server, feed: Feed, front: Path, tmp_path: Path, kind: str, method: str

@@ -98,7 +98,7 @@ def verdict(events: Sequence[Event]) -> dict[str, int]:
 EXACT = {"lost": 0, "repeated": 0, "disordered": 0}
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 async def test_clients_that_come_and_go_get_every_event_once(
     access_a: Server, access_b: Server, new_feed: Callable[..., Feed], seed: int
 ) -> None:
@@ -130,6 +130,7 @@ async def test_clients_that_come_and_go_get_every_event_once(
     assert [verdict(events)["repeated"] for events in results[4:]] == [0, 0]
 
 
+@pytest.mark.long
 async def test_the_oracle_notices_a_cursor_that_is_not_advanced_for_one_partition(
     access_a: Server, access_b: Server, new_feed: Callable[..., Feed], cursor_key: Path
 ) -> None:
@@ -153,6 +154,7 @@ async def test_the_oracle_notices_a_cursor_that_is_not_advanced_for_one_partitio
     assert verdict(events)["repeated"] > 0
 
 
+@pytest.mark.long
 async def test_the_oracle_notices_a_cursor_that_is_too_far(
     access_a: Server, access_b: Server, new_feed: Callable[..., Feed]
 ) -> None:

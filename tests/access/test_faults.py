@@ -72,6 +72,7 @@ async def test_sigterm_ends_every_stream_at_an_event_s_border(
         assert all(100 <= (retry or 0) <= 5000 for retry in retries)
 
 
+@pytest.mark.long
 async def test_sigterm_does_not_wait_for_a_reader_that_never_reads(
     access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path, feed: Feed
 ) -> None:
@@ -198,6 +199,7 @@ async def test_a_filter_that_fails_ends_its_stream_with_a_problem_and_nobody_els
             assert numbers(await again.take(2)) == [("dev-1", 3), ("dev-1", 4)]
 
 
+@pytest.mark.long
 async def test_a_fault_of_ours_is_500_for_programs_and_later_for_a_browser_which_comes_back(
     access_directory: Path,
     kafka_config: KafkaConfig,

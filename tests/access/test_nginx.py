@@ -223,6 +223,7 @@ async def tabs_at(base: str, feed: Feed) -> AsyncIterator[Callable[[], Awaitable
         yield tab
 
 
+@pytest.mark.long
 @pytest.mark.asyncio(loop_scope="session")
 async def test_eight_tabs_of_a_browser_are_live_over_http_2(
     access_a: Server, new_feed: Callable[..., Feed], front: Path, tmp_path: Path
@@ -241,6 +242,7 @@ async def test_eight_tabs_of_a_browser_are_live_over_http_2(
             assert await page.evaluate(entry) == "h2"
 
 
+@pytest.mark.long
 @pytest.mark.asyncio(loop_scope="session")
 async def test_over_http_1_the_seventh_tab_does_not_load_until_another_one_is_closed(
     access_a: Server, new_feed: Callable[..., Feed], front: Path, tmp_path: Path
@@ -414,7 +416,9 @@ ZONE = "limit_conn_zone $client_network"
 NETWORKS = r'"~(?s)^(?<network>.{8}).{8}$" $network;'
 
 
-@pytest.mark.parametrize("is_protected", [True, False])
+@pytest.mark.parametrize(
+    "is_protected", [True, pytest.param(False, id="control", marks=pytest.mark.long)]
+)
 async def test_all_addresses_of_an_ipv6_network_are_one_client(
     access_a: Server, feed: Feed, front: Path, tmp_path: Path, is_protected: bool
 ) -> None:
@@ -454,6 +458,7 @@ async def test_what_an_access_server_refuses_is_passed_on(
     assert (answer.status_code, answer.json()["title"]) == (404, "unknown stream")
 
 
+@pytest.mark.long
 @pytest.mark.asyncio(loop_scope="session")
 async def test_eventsource_survives_that_all_servers_are_away(
     access_directory: Path,

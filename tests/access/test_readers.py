@@ -128,6 +128,7 @@ async def test_every_client_gets_every_event_once_through_three_cuts(
     assert {name: proxy.made for name, proxy in proxies.items()} == dict.fromkeys(names, len(CUTS))
 
 
+@pytest.mark.long
 async def test_a_client_that_overlooks_lone_ids_would_lose_events(
     access_a: Server, new_feed: Callable[..., Feed]
 ) -> None:
@@ -184,6 +185,7 @@ async def test_a_browser_s_eventsource_resumes_by_itself_when_the_server_dies_an
         assert await browser_page.evaluate("window.opened") == 3
 
 
+@pytest.mark.long
 async def test_a_browser_that_asked_to_stop_at_a_gap_stops(
     access_a: Server, access_b: Server, new_feed: Callable[..., Feed], browser_page: Page
 ) -> None:
@@ -206,6 +208,7 @@ async def test_a_browser_that_asked_to_stop_at_a_gap_stops(
     assert await browser_page.evaluate("got") == ["gap"]
 
 
+@pytest.mark.long
 async def test_a_browser_is_not_stopped_for_ever_by_a_full_server(
     access_directory: Path,
     kafka_config: KafkaConfig,

@@ -153,6 +153,7 @@ async def test_a_client_says_how_long_silence_may_be(access_a: Server, feed: Fee
         assert (refused.status_code, "from 5 to 300" in refused.json()["detail"]) == (400, True)
 
 
+@pytest.mark.long
 async def test_progress_behind_a_filter_comes_with_the_heartbeat_and_lets_a_radio_sleep(
     access_directory: Path, kafka_config: KafkaConfig, cursor_key: Path, feed: Feed
 ) -> None:

@@ -132,6 +132,7 @@ async def test_the_control_without_shares_one_attacker_shuts_the_server(
             assert await other.get(filtered(feed, 1000)) == 503
 
 
+@pytest.mark.long
 async def test_streams_alike_are_bounded_by_client_as_well(
     shared: Callable[..., object], feed: Feed
 ) -> None:
@@ -178,6 +179,7 @@ async def test_behind_a_proxy_of_ours_clients_are_told_apart_and_nobody_else_cho
             ] * 2 + [503] * 2
 
 
+@pytest.mark.long
 async def test_streams_that_one_client_alone_has_followed_are_its_share_and_idle_ones_give_way(
     shared: Callable[..., object], new_feed: Callable[..., Feed]
 ) -> None:

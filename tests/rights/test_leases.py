@@ -243,7 +243,10 @@ async def wait_at_relay(push: Service, stream: str, cursor: str, bearer: str) ->
     return await asked(push, "GET", f"/v1/leases/{lease['id']}/wake?wait=50", lease["token"])
 
 
-@pytest.mark.parametrize("how", ["revoked", "removed", "expired"])
+@pytest.mark.parametrize(
+    "how",
+    ["revoked", *(pytest.param(one, marks=pytest.mark.long) for one in ("removed", "expired"))],
+)
 async def test_who_waits_at_a_relay_is_told_that_his_right_has_ended(
     rights_world: World, push: Service, how: str
 ) -> None:

@@ -107,7 +107,10 @@ async def test_a_forbidden_publication_takes_as_long_as_one_that_is_not_there(
         await takes_as_long(lambda: ask(names.other_publication), lambda: ask(unique("pub")))
 
 
-@pytest.mark.parametrize("kind", ["stream", "publication", "set"])
+@pytest.mark.parametrize(
+    "kind",
+    ["stream", *(pytest.param(one, marks=pytest.mark.long) for one in ("publication", "set"))],
+)
 async def test_what_is_forbidden_takes_as_long_on_a_socket(
     rights_world: World, names: Names, kind: str
 ) -> None:
@@ -135,7 +138,17 @@ async def test_what_is_forbidden_takes_as_long_on_a_socket(
         await takes_as_long(lambda: ask(forbidden), lambda: ask(unique("x")))
 
 
-@pytest.mark.parametrize("door", ["page", "latest", "sync", "leases", "deliveries", "groups"])
+@pytest.mark.parametrize(
+    "door",
+    [
+        "page",
+        "leases",
+        *(
+            pytest.param(one, marks=pytest.mark.long)
+            for one in ("latest", "sync", "deliveries", "groups")
+        ),
+    ],
+)
 async def test_a_forbidden_set_takes_as_long_as_one_that_is_not_there(
     rights_world: World, names: Names, push: Service, door: str
 ) -> None:

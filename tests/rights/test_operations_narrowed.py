@@ -290,7 +290,7 @@ TIMED = [
         case,
         kind,
         id=f"{route} {n} {kind}",
-        marks=[pytest.mark.long] if "sql" in route and (n, kind) != (0, "stream") else [],
+        marks=[pytest.mark.long] if (n, kind) != (0, case.by[0]) else [],
     )
     for route, cases in CASES.items()
     for n, case in enumerate(cases)

@@ -40,6 +40,7 @@ async def test_two_behind_one_address_have_a_share_each_and_one_of_two_addresses
             assert [await here.get(path, **TWO) for path in paths[10:19]] == [200] * 8 + [503]
 
 
+@pytest.mark.long
 async def test_copies_that_are_kept_count_for_who_asked_first(
     kafka_config: KafkaConfig, tmp_path: Path, new_feed: Callable[..., Feed]
 ) -> None:
@@ -57,6 +58,7 @@ async def test_copies_that_are_kept_count_for_who_asked_first(
             assert [await status(one, TWO) for one in feeds[4:]] == [200] * 2
 
 
+@pytest.mark.long
 async def test_a_server_as_it_is_has_room_for_two_thousand_with_a_right_of_their_own(
     kafka_config: KafkaConfig, tmp_path: Path, feed: Feed
 ) -> None:

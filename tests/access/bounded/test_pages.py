@@ -258,6 +258,7 @@ async def test_the_accepted_type_decides_where_both_are_possible(
     assert (refused.status_code, refused.json()["title"]) == (400, "accept")
 
 
+@pytest.mark.long
 async def test_a_server_that_stops_answers_those_who_wait(
     access_directory: Any, kafka_config: KafkaConfig, cursor_key: Any, feed: Feed
 ) -> None:

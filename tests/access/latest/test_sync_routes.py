@@ -139,7 +139,13 @@ def program(name: str) -> str:
 
 
 @pytest.mark.services
-@pytest.mark.parametrize("name", ["keep_copy.py", "keep_copy.mjs", "keep_copy.sh"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "keep_copy.py",
+        *(pytest.param(f"keep_copy.{kind}", marks=pytest.mark.long) for kind in ("mjs", "sh")),
+    ],
+)
 async def test_the_programs_of_the_page_keep_a_copy(
     synced: Server, feed: Feed, tmp_path: Path, name: str
 ) -> None:

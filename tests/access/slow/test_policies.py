@@ -230,6 +230,7 @@ async def test_what_is_not_allowed_is_refused(running: Server, feed: Feed) -> No
     assert "expected wait, conflate, skip or end" in answer.json()["detail"]
 
 
+@pytest.mark.long
 async def test_a_socket_without_credits_is_moved_as_it_asked(
     running: Server, new_feed: Callable[..., Feed]
 ) -> None:

@@ -148,6 +148,7 @@ async def test_a_program_that_makes_nothing_but_mistakes_is_ended(access_a: Serv
         assert len([m for m in socket.heard if m["type"] == "problem"]) == 20
 
 
+@pytest.mark.long
 async def test_a_socket_without_use_is_ended_and_one_with_a_silent_stream_is_not(
     changed: Callable[..., Any], feed: Feed
 ) -> None:

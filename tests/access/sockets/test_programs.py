@@ -56,6 +56,7 @@ def test_the_program_in_python_goes_on_where_it_was(
     assert seen == [float(n) for n in range(1, 11)]
 
 
+@pytest.mark.long
 @pytest.mark.asyncio(loop_scope="session")
 async def test_the_program_in_javascript_goes_on_after_its_server_died(
     access_directory: Path,

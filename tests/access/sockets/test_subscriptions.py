@@ -204,6 +204,7 @@ async def test_a_killed_server_loses_nothing_and_repeats_nothing(
     assert seen == [("dev-1", n) for n in range(1, 26)]
 
 
+@pytest.mark.long
 async def test_a_server_that_stops_says_so_and_where_to_go_on(
     access_directory: Path,
     kafka_config: KafkaConfig,
