@@ -78,7 +78,13 @@ def nowhere() -> str:
     return f"http://127.0.0.1:{free_ports(1)[0]}"
 
 
-@pytest.mark.parametrize("command", ["devices list", "streams list", "query list"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "devices list",
+        *(pytest.param(one, marks=pytest.mark.long) for one in ("streams list", "query list")),
+    ],
+)
 def test_options_of_a_group_stand_before_or_behind_its_command(api: str, command: str) -> None:
     group, sub = command.split()
     before = called(group, "--ops", api, "--key", "k1", "--json", sub)
@@ -131,7 +137,10 @@ def test_names_of_devices_streams_and_queries_are_completed(api: str) -> None:
     assert completed("command", *where, "car-02") == ["car-02"]
 
 
-@pytest.mark.parametrize("wrong", ["nobody there", "another key", "another program"])
+@pytest.mark.parametrize(
+    "wrong",
+    ["nobody there", "another program", pytest.param("another key", marks=pytest.mark.long)],
+)
 def test_a_completion_has_no_errors(api: str, wrong: str) -> None:
     url = nowhere() if wrong == "nobody there" else api
     if wrong == "another program":

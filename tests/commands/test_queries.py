@@ -110,6 +110,7 @@ def test_add_says_why_the_analysis_refused_it_and_what_to_do(
     assert f"edgewake query remove {name}" in err
 
 
+@pytest.mark.long
 def test_add_says_what_the_analysis_waits_for(ops: Ops, writer: Writer, query_file: Path) -> None:
     name = query_file.stem
     run(ops, "add", str(query_file), "--wait", "0")
@@ -138,6 +139,7 @@ def test_a_file_that_does_not_parse_is_refused_with_its_name_and_line(
     assert ops.client.get(f"/v1/queries/{query_file.stem}").status_code == 404
 
 
+@pytest.mark.long
 def test_a_file_that_does_not_fit_the_catalogue_is_refused_with_its_reason(
     ops: Ops, query_file: Path
 ) -> None:
@@ -198,6 +200,7 @@ def test_a_query_is_registered_before_its_stream_is_there_and_a_check_says_that_
     assert ops.client.get(f"/v1/queries/{name}_2").status_code == 404
 
 
+@pytest.mark.long
 def test_queries_are_listed_shown_paused_resumed_and_removed(ops: Ops, query_file: Path) -> None:
     name = query_file.stem
     run(ops, "add", str(query_file), "--wait", "0")
@@ -241,6 +244,7 @@ def test_a_query_is_replaced_in_one_step_under_its_name(
     assert [row["name"] for row in json.loads(run(ops, "list").stdout)].count(name) == 1
 
 
+@pytest.mark.long
 def test_only_a_registered_query_is_replaced_and_only_by_one_of_its_name(
     ops: Ops, query_file: Path
 ) -> None:
@@ -299,6 +303,7 @@ def test_a_file_that_is_no_query_is_refused_before_anybody_is_asked(
     assert expected in done.stderr
 
 
+@pytest.mark.long
 def test_a_table_shows_whole_names_in_80_columns(ops: Ops, query_file: Path) -> None:
     run(ops, "add", str(query_file), "--wait", "0")
     done = subprocess.run(
@@ -311,6 +316,7 @@ def test_a_table_shows_whole_names_in_80_columns(ops: Ops, query_file: Path) -> 
     assert query_file.stem in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_a_wrong_key_is_said(ops: Ops) -> None:
     done = run(ops, "list", key="wrong-key")
     assert done.returncode == 1

@@ -336,6 +336,7 @@ async def test_several_devices_and_fields_stand_in_one_chart_each_in_its_colour(
     await expect(page.get_by_role("img", name=re.compile("^heat"))).to_have_count(3)
 
 
+@pytest.mark.long
 async def test_what_a_card_does_not_show_at_once_is_said(
     page: Page, system: Alerts, unique: Callable[[str], str]
 ):
@@ -393,6 +394,7 @@ async def test_the_form_of_a_card_offers_what_suits_the_field_and_the_devices_of
     assert await accessibility_faults(page) == []
 
 
+@pytest.mark.long
 async def test_who_saves_over_another_is_told_and_loses_nothing(
     page: Page, system: Alerts, unique: Callable[[str], str]
 ):
@@ -436,6 +438,7 @@ async def test_who_may_only_look_sees_a_shared_board_and_cannot_change_it(
         await page.close()
 
 
+@pytest.mark.long
 async def test_a_board_of_more_streams_than_one_question_takes_shows_all_of_them(
     page: Page, system: Alerts, unique: Callable[[str], str]
 ):
@@ -451,6 +454,7 @@ async def test_a_board_of_more_streams_than_one_question_takes_shows_all_of_them
     await expect(figures.last).to_have_text("99")
 
 
+@pytest.mark.long
 async def test_a_chart_shows_its_quarter_of_an_hour_where_too_much_came_to_be_read(
     page: Page, system: Alerts, unique: Callable[[str], str]
 ):
@@ -495,6 +499,7 @@ async def test_a_query_goes_to_a_board_by_a_press_and_its_names_are_not_cut(
     assert max(widths) < 30, "each name stands on one line"
 
 
+@pytest.mark.long
 async def test_cards_never_lie_on_one_another(page: Page):
     cards = [{"x": 0, "y": 0, "w": 6, "h": 2}, {"x": 6, "y": 0, "w": 6, "h": 2}]
     cards.append({"x": 0, "y": 2, "w": 12, "h": 1})
@@ -506,6 +511,7 @@ async def test_cards_never_lie_on_one_another(page: Page):
     assert await page.evaluate(script, [[cards[0] | {"x": 99, "w": 40}], 0]) == [[0, 0]]
 
 
+@pytest.mark.long
 async def test_cards_of_a_query_show_all_groups_of_its_newest_window_by_their_names(page: Page):
     script = """async () => {
       const { html, render } = await import("/page/vendor/htm/standalone.module.js");

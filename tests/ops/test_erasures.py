@@ -253,6 +253,7 @@ async def test_of_an_erased_device_no_reading_is_left_and_all_of_the_others_in_t
         assert "/v1/devices/dev-1/readings" in [one["path"] for one in entry]
 
 
+@pytest.mark.long
 async def test_who_may_only_look_erases_nothing(world: World, kafka: Kafka, tmp_path: Path) -> None:
     declare(world.writer, world.gone.name)
     reader = "reader-key-0123456789"

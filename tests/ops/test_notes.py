@@ -35,6 +35,7 @@ def names(ops: Ops, query: str) -> list[str]:
     return [one["device"] for one in answer.json()["items"]]
 
 
+@pytest.mark.long
 async def test_devices_are_found_by_a_part_of_their_name_and_by_group(
     ops: Ops, writer: Writer, unique: Callable[[str], str]
 ) -> None:

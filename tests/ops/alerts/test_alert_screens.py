@@ -92,6 +92,7 @@ async def test_a_rule_is_made_tried_told_acknowledged_and_removed(
     await page.close()
 
 
+@pytest.mark.long
 async def test_a_bound_is_chosen_and_stands_as_the_condition(browser: Browser, alerts: Alerts):
     stream = alerts.stream()
     alerts.ask("PATCH", f"/v1/streams/{stream}", {"fields": {"temperature": {"unit": "Cel"}}})
@@ -114,6 +115,7 @@ async def test_a_bound_is_chosen_and_stands_as_the_condition(browser: Browser, a
     await page.close()
 
 
+@pytest.mark.long
 async def test_a_rule_of_one_device_looks_at_it_alone(browser: Browser, alerts: Alerts):
     stream = alerts.stream()
     for ago_s, heat in ((900, 20.0), (600, 33.0), (300, 20.0)):
@@ -195,6 +197,7 @@ async def test_what_needs_a_query_is_chosen_previewed_and_made_with_it(
     await page.close()
 
 
+@pytest.mark.long
 async def test_who_edits_what_another_changed_is_told_and_can_load_it(
     browser: Browser, alerts: Alerts
 ):

@@ -59,6 +59,7 @@ def test_a_reading_raises_an_alert_that_reaches_people_and_its_end_too(
     ]
 
 
+@pytest.mark.long
 def test_a_receiver_that_is_away_is_told_later_with_the_same_id(
     alerts: Alerts, receiver: Hook, unique: Callable[[str], str]
 ):
@@ -236,6 +237,7 @@ def test_the_control_of_it_a_server_that_froze_tells_what_it_finds_where_no_othe
         wait_until(lambda: len(receiver.ids()) == 1, "it sends it itself when it wakes up")
 
 
+@pytest.mark.long
 def test_who_takes_or_snoozes_an_alert_is_heard_and_named(
     alerts: Alerts, unique: Callable[[str], str]
 ):
@@ -326,6 +328,7 @@ def test_secrets_are_not_shown_and_addresses_of_our_own_network_are_not_called(
         assert receiver.calls == []
 
 
+@pytest.mark.long
 def test_a_webhook_is_sent_its_own_headers_which_nobody_is_shown(
     alerts: Alerts, receiver: Hook, unique: Callable[[str], str]
 ):
@@ -349,6 +352,7 @@ def test_a_test_reaches_a_destination_at_once(alerts: Alerts, mailbox: Mail):
     assert "a test" in str(mailbox.letters[0]["Subject"])
 
 
+@pytest.mark.long
 def test_who_changed_an_older_version_is_told_by_whom_it_was_changed(
     alerts: Alerts, unique: Callable[[str], str]
 ):

@@ -104,6 +104,7 @@ def both_know(first: Ops, second: Ops, version: int) -> bool:
     return max(listed(first)) == max(listed(second)) == version
 
 
+@pytest.mark.long
 @pytest.mark.services
 def test_two_servers_that_push_at_the_same_moment_never_share_a_number(
     kafka: Kafka, tmp_path: Path

@@ -132,6 +132,7 @@ async def test_a_console_shows_what_a_filter_passes_and_says_what_is_wrong_in_it
     assert [one for one in visit.complaints if "status of 422" not in one] == []
 
 
+@pytest.mark.long
 async def test_who_reads_further_down_is_not_moved_by_what_comes(
     visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
 ) -> None:
@@ -159,6 +160,7 @@ async def test_who_reads_further_down_is_not_moved_by_what_comes(
     assert visit.complaints == []
 
 
+@pytest.mark.long
 async def test_fields_of_a_stream_show_what_they_held_lately(
     visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
 ) -> None:
@@ -180,6 +182,7 @@ async def test_fields_of_a_stream_show_what_they_held_lately(
     await holds_in_both_themes_and_on_a_phone(visit.page)
 
 
+@pytest.mark.long
 async def test_what_a_check_refuses_is_underlined_and_led_to(
     visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
 ) -> None:
@@ -327,6 +330,7 @@ async def test_results_are_the_newest_of_each_window_and_group_with_those_before
     assert visit.complaints == []
 
 
+@pytest.mark.long
 async def test_two_times_stand_side_by_side_and_a_value_is_counted(
     visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
 ) -> None:

@@ -109,6 +109,7 @@ async def test_devices_are_sorted_by_the_server_page_by_page(
         writer.put(topics.DEVICES, f"{name}|seen", None)
 
 
+@pytest.mark.long
 async def test_a_press_on_a_heading_sorts_a_list_that_is_all_here(
     visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
 ) -> None:

@@ -99,6 +99,7 @@ async def test_what_a_stream_is_and_a_fields_type_and_unit_are_changed_on_its_pa
     assert visit.complaints == []
 
 
+@pytest.mark.long
 async def test_a_query_says_how_it_is_computed_and_is_computed_again(
     visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
 ) -> None:

@@ -263,6 +263,7 @@ async def test_a_form_is_filled_and_sent_by_keyboard_alone(
     await page.unroute_all(behavior="wait")
 
 
+@pytest.mark.long
 async def test_who_tabs_on_through_an_editor_is_not_fetched_back(visit: Visit) -> None:
     page = visit.page
     await visit.open("#/queries/new")

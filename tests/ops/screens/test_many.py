@@ -103,6 +103,7 @@ async def test_the_501st_stream_is_listed_found_chosen_and_has_its_unit(
     assert await accessibility_faults(page) == []
 
 
+@pytest.mark.long
 async def test_erasures_beyond_a_page_are_led_to(visit: Visit, erased: list[str]) -> None:
     page = visit.page
     await visit.open("#/erasures")
@@ -143,6 +144,7 @@ def raised(ops: Ops, writer: Writer, unique: Callable[[str], str]) -> Iterator[l
     wait_until(lambda: ops.client.get(gone).status_code == 404, "they are gone")
 
 
+@pytest.mark.long
 async def test_raised_alerts_beyond_a_page_are_shown_by_a_press(
     visit: Visit, ops: Ops, raised: list[str]
 ) -> None:

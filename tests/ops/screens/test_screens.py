@@ -55,6 +55,7 @@ async def test_the_overview_says_first_what_needs_attention_and_leads_there(
     assert [one for one in visit.complaints if "status of 4" not in one] == []
 
 
+@pytest.mark.long
 async def test_devices_are_found_by_state_shown_and_forgotten(
     visit: Visit, writer: Writer, unique: Callable[[str], str]
 ):
@@ -93,6 +94,7 @@ async def test_a_query_is_checked_mended_registered_paused_and_removed(
     wait_until(lambda: ops.client.get(f"/v1/queries/{name}").status_code == 404, "it is removed")
 
 
+@pytest.mark.long
 async def test_a_stream_shows_its_fields_and_leads_to_sql(
     visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
 ):
@@ -127,6 +129,7 @@ async def test_names_with_markup_stay_text(
     assert await visit.page.locator("main img").count() == 0
 
 
+@pytest.mark.long
 async def test_who_has_no_session_is_led_to_the_login_and_one_that_ends_is_said(
     visit: Visit, browser: Browser, ops: Ops
 ):

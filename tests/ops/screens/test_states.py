@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -71,6 +72,14 @@ EMPTY = {
 Answer = Callable[[Route], Awaitable[None]]
 
 
+def every_third(addresses: Iterable[str]) -> list[Any]:
+    """All of them, of which `make test` looks at a third: one program shows each state of all."""
+    return [
+        pytest.param(one, marks=[pytest.mark.long] if number % 3 else [])
+        for number, one in enumerate(addresses)
+    ]
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def one_visit(context: BrowserContext, ops: Ops) -> AsyncIterator[Visit]:
     async with visiting(context, ops) as visit:
@@ -99,7 +108,7 @@ async def answered(visit: Visit, address: str, answer: Answer) -> None:
     await visit.open(address)
 
 
-@pytest.mark.parametrize("address", LISTS)
+@pytest.mark.parametrize("address", every_third(LISTS))
 async def test_a_list_without_items_says_what_would_be_there(visit: Visit, address: str) -> None:
     async def emptied(route: Route) -> None:
         response = await route.fetch()
@@ -113,7 +122,7 @@ async def test_a_list_without_items_says_what_would_be_there(visit: Visit, addre
 
 
 @pytest.mark.parametrize("status", REFUSALS)
-@pytest.mark.parametrize("address", [*LISTS, *PAGES])
+@pytest.mark.parametrize("address", [*every_third(LISTS), *every_third(PAGES)])
 async def test_a_refusal_stands_where_the_list_would_with_a_way_to_try_again(
     visit: Visit, address: str, status: int
 ) -> None:
@@ -139,10 +148,7 @@ async def test_a_refusal_stands_where_the_list_would_with_a_way_to_try_again(
 
 @pytest.mark.parametrize(
     "address",
-    [
-        pytest.param(one, marks=[pytest.mark.long] if one in LISTS and number % 3 else [])
-        for number, one in enumerate([*LISTS, *PAGES])
-    ],
+    [*every_third(LISTS), *every_third(PAGES)],
 )
 async def test_a_list_that_is_slow_says_that_it_loads(visit: Visit, address: str) -> None:
     is_answered = asyncio.Event()

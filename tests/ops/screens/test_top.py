@@ -53,6 +53,7 @@ def says(
     writer.put(topics.DEVICES, f"{device}|status", status.to_json())
 
 
+@pytest.mark.long
 async def test_who_i_am_and_how_it_is_stand_on_every_page(visit: Visit) -> None:
     page = visit.page
     for address in ("#/", "#/boards", "#/audit"):
@@ -187,6 +188,7 @@ def local(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M")
 
 
+@pytest.mark.long
 async def test_the_question_about_the_past_and_its_steps_are_decided_without_the_document(
     visit: Visit,
 ) -> None:
@@ -235,6 +237,7 @@ async def test_the_question_about_the_past_and_its_steps_are_decided_without_the
     assert found["ofField"] == [True, True, False, False, False]
 
 
+@pytest.mark.long
 async def test_gaps_are_looked_for_one_after_the_other_as_long_as_somebody_sees_them(
     visit: Visit, ops: Ops, writer: Writer, unique: Callable[[str], str]
 ) -> None:
@@ -294,6 +297,7 @@ async def test_gaps_are_looked_for_one_after_the_other_as_long_as_somebody_sees_
     await page.unroute_all(behavior="wait")
 
 
+@pytest.mark.long
 async def test_an_answer_that_is_cut_off_is_an_error_that_says_so(visit: Visit) -> None:
     async def cut(route: Route) -> None:
         await route.fulfill(status=200, body='{"rows": [')

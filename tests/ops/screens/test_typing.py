@@ -129,6 +129,7 @@ async def test_no_screen_takes_what_is_typed_into_it(
         await page.close()
 
 
+@pytest.mark.long
 @pytest.mark.services
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_session_that_ends_takes_nothing_and_the_page_goes_on_after_the_next_login(
