@@ -38,7 +38,9 @@ def program(name: str) -> str:
 
 
 @pytest.mark.services
-@pytest.mark.parametrize("name", ["receive.py", "receive.mjs"])
+@pytest.mark.parametrize(
+    "name", ["receive.py", pytest.param("receive.mjs", marks=pytest.mark.long)]
+)
 def test_what_is_registered_is_received(
     push: Service, kafka_config: KafkaConfig, tmp_path: Path, name: str
 ) -> None:

@@ -164,6 +164,7 @@ async def test_anothers_row_is_only_tested_and_ended_and_ours_of_its_name_is_lef
         assert (await another.get(f"/v1/deliveries/{name}")).status_code == 404
 
 
+@pytest.mark.long
 async def test_a_change_keeps_what_the_form_does_not_show(
     page: Page, push: Service, stream: Readings
 ) -> None:
@@ -187,6 +188,7 @@ async def test_a_change_keeps_what_the_form_does_not_show(
         assert after[key] == before[key], key
 
 
+@pytest.mark.long
 async def test_a_secret_and_what_was_typed_survive_a_look_at_another_delivery(
     page: Page, push: Service, stream: Readings
 ) -> None:
@@ -219,6 +221,7 @@ async def test_a_secret_and_what_was_typed_survive_a_look_at_another_delivery(
     await expect(form.get_by_text(secret)).to_be_visible()
 
 
+@pytest.mark.long
 async def test_what_is_wrong_stands_at_the_form_and_what_was_typed_stays(
     page: Page, stream: Readings
 ) -> None:

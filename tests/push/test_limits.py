@@ -154,6 +154,7 @@ async def test_bounds_hold_for_who_asks_at_the_same_time_and_are_told(asking: As
     assert int(full.headers["Retry-After"]) > 0
 
 
+@pytest.mark.long
 async def test_pages_of_other_sites_may_ask_only_where_they_are_named(
     push: Service, kafka: Kafka, directory: Path
 ) -> None:

@@ -151,6 +151,7 @@ async def test_a_relay_is_asked_at_any_proxy(
         assert wrong.status_code == 404
 
 
+@pytest.mark.long
 async def test_any_proxy_answers_for_any_lease(
     access: Service, proxies: tuple[Service, Service], stream: Readings
 ) -> None:

@@ -262,6 +262,7 @@ def leases_of(push: Service) -> float:
     return float(found[1])
 
 
+@pytest.mark.long
 async def test_the_command_ends_once_something_was_read_and_leaves_no_lease_then(
     access: Service, push: Service, stream: Readings, tmp_path: Path
 ) -> None:
@@ -298,6 +299,7 @@ async def test_a_proxy_that_is_killed_while_a_client_sleeps_wakes_it_after_its_r
     assert (sorted(client.seen), client.gaps) == (list(range(1, 7)), [])
 
 
+@pytest.mark.long
 async def test_a_proxy_that_is_killed_during_its_call_repeats_it_with_the_same_id_and_body(
     access: Service, push: Service, stream: Readings
 ) -> None:
@@ -350,6 +352,7 @@ async def test_without_the_durable_lease_nobody_is_woken_after_the_kill(
         await wake_up(push, other)
 
 
+@pytest.mark.long
 async def test_a_second_proxy_takes_over_from_one_that_is_killed(
     access: Service, push: Service, stream: Readings, kafka: Kafka, directory: Path
 ) -> None:
@@ -400,6 +403,7 @@ async def test_a_client_that_reads_a_page_with_its_lease_and_sleeps_at_once_is_w
         await wake_up(push, lease)
 
 
+@pytest.mark.long
 async def test_a_client_that_reads_with_its_lease_is_not_woken_meanwhile(
     access: Service, push: Service, stream: Readings
 ) -> None:
@@ -487,6 +491,7 @@ async def test_a_client_far_behind_is_told_how_much_waits(
         await wake_up(push, lease)
 
 
+@pytest.mark.long
 async def test_a_range_that_is_gone_is_told_by_the_wake_up(
     access: Service, push: Service, stream: Readings, kafka_config: KafkaConfig
 ) -> None:

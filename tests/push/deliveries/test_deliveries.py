@@ -194,6 +194,7 @@ async def test_every_event_comes_once_in_order_and_signed(push: Service, stream:
             assert numbers(other.calls) == numbers(receiver.calls[-1:])
 
 
+@pytest.mark.long
 async def test_a_filter_and_columns(push: Service, stream: Readings) -> None:
     stream.add(30)
     async with receiving() as receiver:
@@ -259,6 +260,7 @@ def keep_set(config: KafkaConfig, name: str, members: tuple[str, ...] | None) ->
 ALL_DEVICES = ("dev-0", "dev-1", "dev-2")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("count", "before", "after"),
     [
@@ -372,6 +374,7 @@ async def test_one_that_ended_is_forgotten_after_a_month_with_its_letters() -> N
         await asyncio.gather(running, return_exceptions=True)
 
 
+@pytest.mark.long
 async def test_what_is_asked_for_once_more_keeps_its_batch_and_what_differs_does_not(
     push: Service, stream: Readings
 ) -> None:
@@ -583,6 +586,7 @@ async def test_of_two_proxies_one_delivers_and_the_other_goes_on_after_it_died(
             second.process.kill()
 
 
+@pytest.mark.long
 async def test_from_moves_no_delivery_that_is_there_and_after_does(
     push: Service, stream: Readings
 ) -> None:
@@ -610,6 +614,7 @@ async def test_from_moves_no_delivery_that_is_there_and_after_does(
                 await asyncio.sleep(0.02)
 
 
+@pytest.mark.long
 async def test_one_that_must_be_new_changes_none(push: Service, stream: Readings) -> None:
     stream.add(1)
     async with receiving() as receiver, httpx.AsyncClient(base_url=push.url) as client:

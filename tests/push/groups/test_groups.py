@@ -121,6 +121,7 @@ async def test_each_event_is_done_by_one_of_many(push: Service, stream: Readings
     assert numbers(await take(push, name)) == [301]
 
 
+@pytest.mark.long
 async def test_a_group_is_of_some_devices_or_a_share_of_them(
     push: Service, stream: Readings
 ) -> None:
@@ -158,6 +159,7 @@ async def test_a_worker_that_dies_loses_nothing_and_says_nothing_twice(
     assert (await ask(push, "GET", name))["events"] == 10
 
 
+@pytest.mark.long
 async def test_what_is_given_back_is_anothers_at_once_or_later(
     push: Service, stream: Readings
 ) -> None:
@@ -200,6 +202,7 @@ async def test_a_kill_keeps_what_is_done_what_is_held_and_the_counts(
     assert (await ask(push, "GET", name))["events"] == 20
 
 
+@pytest.mark.long
 async def test_who_hangs_up_while_it_waits_is_given_nothing(
     push: Service, stream: Readings
 ) -> None:
@@ -236,7 +239,10 @@ def program(name: str) -> str:
     return block
 
 
-@pytest.mark.parametrize("name", ["work.py", "work.mjs", "work.sh"])
+@pytest.mark.parametrize(
+    "name",
+    ["work.py", *(pytest.param(f"work.{kind}", marks=pytest.mark.long) for kind in ("mjs", "sh"))],
+)
 async def test_the_programs_of_the_page_share_a_stream(
     push: Service, stream: Readings, tmp_path: Path, name: str
 ) -> None:
