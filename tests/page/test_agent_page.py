@@ -61,6 +61,7 @@ async def test_a_person_sees_what_is_measured_what_waits_and_what_was_lost(
         await page.close()
 
 
+@pytest.mark.long
 async def test_a_phone_shows_all_of_it(browser: Browser) -> None:
     source = {"state": "running", "error": "", "taken": 1_234_567, "dropped": 12, "refused": {}}
     log = {

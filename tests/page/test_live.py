@@ -75,6 +75,7 @@ async def test_each_kind_of_field_is_shown_as_suits_it(live: Visit, writer: Writ
     assert live.complaints == []
 
 
+@pytest.mark.long
 async def test_a_query_shows_the_units_of_the_fields_whose_values_its_columns_have(
     live: Visit, writer: Writer
 ):
@@ -117,6 +118,7 @@ async def test_a_query_without_groups_says_of_which_window_each_row_is(live: Vis
     assert live.complaints == []
 
 
+@pytest.mark.long
 async def test_a_query_whose_groups_are_told_late_is_grouped_by_them_from_then_on(live: Visit):
     """The page was open before the analysis ran the query; a number is a group, too."""
     shown = await live.page.evaluate(
@@ -308,6 +310,7 @@ async def test_a_question_that_nobody_answers_ends_and_is_asked_again(live: Visi
     assert said == [False, "the server is away"]
 
 
+@pytest.mark.long
 async def test_a_card_begins_with_what_came_before_its_age_and_a_line_of_a_quarter_of_an_hour(
     live: Visit, writer: Writer
 ):
@@ -331,6 +334,7 @@ async def test_a_card_begins_with_what_came_before_its_age_and_a_line_of_a_quart
     assert live.complaints == []
 
 
+@pytest.mark.long
 async def test_what_came_before_is_asked_for_until_the_server_answers(live: Visit, writer: Writer):
     writer.reading("asked_climate", "kitchen", ago_s=600, temperature=19.5)
     refused: list[str] = []
@@ -369,6 +373,7 @@ async def test_a_list_that_is_refused_says_why_until_it_is_there(live: Visit, st
     await expect(page.locator("main").get_by_text(detail)).to_have_count(0)
 
 
+@pytest.mark.long
 async def test_a_list_that_is_slow_loads_and_one_that_is_empty_says_how_to_send(
     live: Visit,
 ) -> None:
@@ -403,6 +408,7 @@ async def test_who_is_not_let_in_gets_a_form_in_place_of_an_empty_page(
     await live.page.unroute_all(behavior="wait")
 
 
+@pytest.mark.long
 async def test_what_is_read_from_the_past_and_from_the_feed_counts_once(live: Visit):
     counted = await live.page.evaluate(
         """async () => {
@@ -480,6 +486,7 @@ async def test_streams_stand_by_who_was_heard_and_those_of_the_system_do_not(
     await expect(live.page.get_by_role("article", name="Stream late_readings")).to_have_count(0)
 
 
+@pytest.mark.long
 async def test_a_stream_that_is_read_up_is_not_called_silent(live: Visit):
     states = await live.page.evaluate(
         """async () => {
@@ -507,6 +514,7 @@ async def test_the_front_page_leads_to_operations_and_says_what_is_silent(
     await expect(live.page.get_by_role("link", name="Operations")).to_have_attribute("href", OPS)
 
 
+@pytest.mark.long
 async def test_a_stream_that_is_not_followed_says_so_and_is_when_it_is_pinned(live: Visit):
     names = [*(f"many_{number:03}" for number in range(70)), "zz_last"]
     streams = [{"name": name, "kind": "stream", "fields": {}} for name in names]
@@ -523,6 +531,7 @@ async def test_a_stream_that_is_not_followed_says_so_and_is_when_it_is_pinned(li
     await live.page.evaluate("localStorage.clear()")
 
 
+@pytest.mark.long
 async def test_a_stream_that_sends_much_has_its_lines_from_a_quarter_of_an_hour_ago(
     live: Visit, writer: Writer
 ) -> None:
@@ -537,6 +546,7 @@ async def test_a_stream_that_sends_much_has_its_lines_from_a_quarter_of_an_hour_
     assert found == [float(ago_s) for ago_s in range(840, 0, -60)]
 
 
+@pytest.mark.long
 async def test_a_card_that_changes_its_place_keeps_the_focus(live: Visit, writer: Writer) -> None:
     for name in ("moved_a", "moved_b"):
         writer.reading(name, "dev", heat=1.0)

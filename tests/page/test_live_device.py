@@ -73,6 +73,7 @@ async def test_a_device_is_found_by_its_name_and_shows_all_its_streams(
     assert live.complaints == []
 
 
+@pytest.mark.long
 async def test_fields_lie_in_one_chart_and_another_device_beside_it(
     live: Visit, writer: Writer
 ) -> None:
@@ -106,6 +107,7 @@ async def test_fields_lie_in_one_chart_and_another_device_beside_it(
     assert live.complaints == []
 
 
+@pytest.mark.long
 async def test_what_came_counts_once_in_the_charts_of_a_device(live: Visit, writer: Writer) -> None:
     for ago_s in (600, 100, 50):
         writer.reading("once_climate", "once-shed", ago_s=ago_s, temperature=1.0)

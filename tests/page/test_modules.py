@@ -117,6 +117,7 @@ FEED = """async ([stream, beatS]) => {
 }"""
 
 
+@pytest.mark.long
 async def test_a_quiet_stream_is_not_opened_again_and_one_that_is_cut_off_is_within_three_beats(
     browser: Browser, one_server: AccessServer, writer: Writer
 ):

@@ -93,6 +93,7 @@ async def test_the_machine_that_was_chosen_stays_when_another_one_appears(visit:
     assert chosen == "other-host"
 
 
+@pytest.mark.long
 async def test_results_fill_the_tiles_and_the_top_list(visit: Visit, writer: Writer):
     for query in ("top_streets", "speed_quantiles", "vehicles_distinct", "host_10s"):
         writer.register(query)
@@ -168,6 +169,7 @@ async def test_goes_on_without_gap_or_repeat_when_the_server_restarts(
     ] == []
 
 
+@pytest.mark.long
 async def test_goes_on_after_the_server_refused_for_a_while(visit: Visit, writer: Writer):
     """A status other than 200 ends an EventSource for ever; the page makes a new one from its last
     id.
@@ -191,6 +193,7 @@ async def test_goes_on_after_the_server_refused_for_a_while(visit: Visit, writer
     assert (stats["duplicates"], stats["missing"]) == (0, 0)
 
 
+@pytest.mark.long
 async def test_a_query_that_is_added_later_appears(visit: Visit, writer: Writer):
     with Town(writer, "later"):
         await visit.until("(stats) => stats.shown.vehicles >= 3")
@@ -236,6 +239,7 @@ async def test_names_from_streams_are_text_and_never_markup(visit: Visit, writer
     assert await visit.page.locator("#parts img, #parts b").count() == 0
 
 
+@pytest.mark.long
 async def test_a_part_that_is_not_heard_turns_stale(visit: Visit, writer: Writer):
     writer.reading(
         "part_status", "supervisor", numbered=False, part="silent", state="ready", pid=1, restarts=0
@@ -353,6 +357,7 @@ def _connections(visit: Visit) -> int:
     return len([url for url in visit.requests if "/v1/events?" in url])
 
 
+@pytest.mark.long
 async def test_a_position_that_is_refused_costs_minutes_and_not_the_life_of_the_page(
     visit: Visit, writer: Writer
 ):
@@ -397,6 +402,7 @@ async def test_a_machine_that_slept_for_hours_is_not_sent_hours(
         )
 
 
+@pytest.mark.long
 async def test_a_gap_says_what_is_lost_and_how_much(visit: Visit, writer: Writer):
     writer.reading("vehicle_position", "lossy", lat=53.2, lon=-6.1)
     writer.gap("vehicle_position", "lossy", count=17, reason="quota")
