@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -133,8 +134,48 @@ def alerts_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
         yield service
 
 
+class SharedServer:
+    """The operations server that tests share while none of them has its own. Of two on one Kafka
+    one judges, and a test that kills a server wants to know which.
+    """
+
+    def __init__(self, config: KafkaConfig, directory: Path) -> None:
+        self._config, self._directory = config, directory
+        self._running: ExitStack | None = None
+        self._alerts: Alerts | None = None
+
+    def start(self) -> Alerts:
+        """The one that runs, or the next one."""
+        if self._running is None or self._alerts is None:
+            lines = configuration(self._directory)
+            self._running = ExitStack()
+            ops = self._running.enter_context(
+                running(self._config.bootstrap, self._directory, lines)
+            )
+            self._alerts = Alerts(ops, self._config)
+        return self._alerts
+
+    def stop(self) -> None:
+        """Leave Kafka to others."""
+        if self._running is not None:
+            self._running.close()
+        self._running = self._alerts = None
+
+
 @pytest.fixture(scope="package")
-def kafka_of_alerts(alerts_kafka: Kafka) -> KafkaConfig:
+def shared_server(
+    alerts_kafka: Kafka, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SharedServer]:
+    config = KafkaConfig(bootstrap=alerts_kafka.bootstrap)
+    server = SharedServer(config, tmp_path_factory.mktemp("alerts-ops"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def kafka_of_alerts(alerts_kafka: Kafka, shared_server: SharedServer) -> KafkaConfig:
+    """For a test that starts its own servers: no other one judges beside them."""
+    shared_server.stop()
     return KafkaConfig(bootstrap=alerts_kafka.bootstrap)
 
 
@@ -156,9 +197,5 @@ def mailbox() -> Iterator[Mail]:
 
 
 @pytest.fixture
-def alerts(
-    kafka_of_alerts: KafkaConfig, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Alerts]:
-    directory = tmp_path_factory.mktemp("alerts-ops")
-    with running(kafka_of_alerts.bootstrap, directory, configuration(directory)) as ops:
-        yield Alerts(ops, kafka_of_alerts)
+def alerts(shared_server: SharedServer) -> Alerts:
+    return shared_server.start()
