@@ -87,6 +87,7 @@ async def test_a_device_that_asks_for_joined_answers_gets_all_of_them_in_fewer_m
     assert await sequenced(here, "joined", "joined-1", 400) == list(range(1, 401))
 
 
+@pytest.mark.long
 async def test_two_bridges_share_the_load(here: World) -> None:
     here.bridge("b-share-1")
     here.bridge("b-share-2")
@@ -160,6 +161,7 @@ class HalfStored(Device):
                         self._transport.write(mqtt5.PubAckPacket(packet.packet_id).write())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("puback", ["on arrival", "when stored"])
 async def test_the_control_that_acknowledges_at_once_loses(
     own_broker: Mosquitto, puback: str
@@ -219,6 +221,7 @@ async def test_kafka_killed_nothing_is_acknowledged_meanwhile_and_all_goes_on_af
     assert bridge.is_running()
 
 
+@pytest.mark.long
 async def test_the_broker_killed_and_restarted_is_found_again(here: World) -> None:
     here.bridge("b-broker")
     device = Device(here, "broker-1", "broker")
@@ -287,6 +290,7 @@ async def _send_ten_megabytes(here: World) -> None:
     assert psutil.Process(bridge.pid).memory_info().rss - rss_before < 20 << 20
 
 
+@pytest.mark.long
 async def test_a_device_of_ours_that_sends_ten_megabytes_is_told_by_the_broker(here: World) -> None:
     here.bridge("b-huge")
     huge, good = Device(here, "huge-1", "huge"), Device(here, "huge-2", "huge")
@@ -314,6 +318,7 @@ async def test_a_foreign_response_topic_is_never_answered(here: World) -> None:
     assert set(reasons) == {"response_topic"}
 
 
+@pytest.mark.long
 async def test_a_status_is_kept_and_a_malformed_one_is_a_dead_letter(here: World) -> None:
     here.bridge("b-status")
     device = Device(here, "status-1", "status")
@@ -335,6 +340,7 @@ async def test_a_status_is_kept_and_a_malformed_one_is_a_dead_letter(here: World
     assert (status.epoch, status.received_at is not None) == (3, True)
 
 
+@pytest.mark.long
 async def test_a_restarted_bridge_knows_the_fields_that_were_learnt_before(here: World) -> None:
     bridge = here.bridge("b-learn")
     device = Device(here, "learn-1", "learn")
@@ -391,6 +397,7 @@ async def test_a_record_that_kafka_finds_too_large_becomes_a_dead_letter(here: W
     assert (refused.rejected, refused.token.dead) == (RejectReason.OVERSIZE, True)
 
 
+@pytest.mark.long
 async def test_a_batch_over_the_topics_bound_refuses_none_of_its_messages(here: World) -> None:
     """Kafka refuses the whole batch by its size; each message in it is small enough."""
     rng = random.Random(1)
@@ -411,6 +418,7 @@ async def test_a_batch_over_the_topics_bound_refuses_none_of_its_messages(here: 
     )
 
 
+@pytest.mark.long
 async def test_a_bridge_does_not_start_on_a_topic_that_would_refuse_its_messages(
     here: World,
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+import pytest
+
 from edgewake.cloud.kafka import clients
 from edgewake.protocol import topics
 from edgewake.protocol.errors import RejectReason
@@ -102,6 +104,7 @@ async def test_an_agent_that_was_told_later_is_accepted_after_an_operator_change
     assert refused.types == {"v": FieldType.NUMBER}, "so that the next ones are right"
 
 
+@pytest.mark.long
 async def test_a_frame_without_an_answer_is_a_dead_letter_where_others_are_told_later(
     here: World,
 ) -> None:
@@ -143,6 +146,7 @@ def said_of(world: World, stream: str) -> dict[str, tuple[str, str]]:
     return {} if row is None else {name: (one.path, one.unit) for name, one in row.fields.items()}
 
 
+@pytest.mark.long
 async def test_a_device_can_take_neither_a_querys_name_nor_one_of_the_systems(here: World) -> None:
     here.bridge("b-names")
     (device,) = await fleet(here, "names", "names", 1)

@@ -133,6 +133,7 @@ async def test_sessions_of_dead_bridges_are_emptied_by_the_first_that_comes_unde
     await until(lambda: rows() == [None, None], "they are forgotten")
 
 
+@pytest.mark.long
 async def test_a_bridge_that_restarts_gets_its_session_back_and_the_others_adopt_nothing_for_ever(
     here: World,
 ) -> None:

@@ -119,6 +119,7 @@ def test_reading_waits_for_an_open_transaction_to_end(config: KafkaConfig, table
         assert reading.result(30) == {"key": b"1"}
 
 
+@pytest.mark.long
 def test_several_tables_are_read_by_one_consumer_each_to_its_end(config: KafkaConfig) -> None:
     """One has records, one nothing, one ends with a marker; and what is written to any of them
     later is followed.

@@ -122,6 +122,7 @@ def test_certificates_out_of_their_time(
     unharmed(victim, knock, count=15)
 
 
+@pytest.mark.long
 def test_control_the_same_certificate_in_its_time_opens_the_door(
     here: World, tmp_path: Path
 ) -> None:
@@ -177,6 +178,7 @@ def test_a_device_that_is_revoked_while_it_is_connected(here: World, victim: Vic
     assert victim.is_whole()
 
 
+@pytest.mark.long
 def test_control_what_a_device_says_of_itself_is_passed_on(here: World, victim: Victim) -> None:
     """The rows above would notice a foreign reading on the victim's stream."""
     victim.send()

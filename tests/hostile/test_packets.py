@@ -32,6 +32,8 @@ COUNTED_BYTES = 56
 """What Mosquitto 2.0.11 keeps counting for a property."""
 PUBREC = 5
 MAX_QOS = "max_qos 1\n"
+WITHOUT = pytest.param(False, id="control", marks=pytest.mark.long)
+LIMITED = pytest.param(True, id="control", marks=pytest.mark.long)
 
 
 def with_properties(count: int) -> bytes:
@@ -109,7 +111,7 @@ def begin_publishes(site: Site) -> int:
     return number
 
 
-@pytest.mark.parametrize("is_bounded", [True, False], ids=["", "control"])
+@pytest.mark.parametrize("is_bounded", [pytest.param(True, id=""), WITHOUT])
 def test_publishes_that_are_begun_and_never_completed(is_bounded: bool) -> None:
     """They would fill the broker, also after their sender is gone."""
     with production_site("attacker", "victim") as site:
@@ -127,7 +129,7 @@ def test_publishes_that_are_begun_and_never_completed(is_bounded: bool) -> None:
         assert (begun, stays) == ((0, False) if is_bounded else (BEGUN, True))
 
 
-@pytest.mark.parametrize("is_limited", [False, True], ids=["", "control"])
+@pytest.mark.parametrize("is_limited", [pytest.param(False, id=""), LIMITED])
 def test_properties_that_were_passed_on_are_forgotten(is_limited: bool) -> None:
     """Mosquitto counts them for ever (#3192), so that a `memory_limit` ends an honest fleet: here
     by what 1 GiB would hold, in the control by what 64 MiB would.

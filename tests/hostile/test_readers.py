@@ -254,7 +254,13 @@ async def test_control_without_shares_nobody_else_gets_a_filter(
             assert not await asyncio.to_thread(is_served, target, filtered(feed, 8))
 
 
-@pytest.mark.parametrize("module", [None, "tests.access.unshared_server"], ids=["", "control"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        pytest.param(None, id=""),
+        pytest.param("tests.access.unshared_server", id="control", marks=pytest.mark.long),
+    ],
+)
 async def test_more_half_requests_than_there_are_places(
     here: World, feed: Feed, tmp_path: Path, module: str | None
 ) -> None:

@@ -68,6 +68,7 @@ def test_a_device_that_the_broker_does_not_know_yet_joins_other_groups_only_and_
             assert thief.topics == []
 
 
+@pytest.mark.long
 def test_control_in_a_group_whose_name_he_knows_the_same_thief_swallows_what_others_send(
     here: World,
 ) -> None:
@@ -100,6 +101,7 @@ def test_nobody_takes_what_goes_down_to_another_nor_an_answer(here: World, victi
         assert thief.topics == []
 
 
+@pytest.mark.long
 def test_control_with_a_rule_for_all_the_same_thief_takes_what_goes_down_to_another(
     here: World, victim: Victim
 ) -> None:

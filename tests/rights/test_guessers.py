@@ -136,6 +136,7 @@ def untried(world: World) -> Iterator[Server]:
         server.process.stop()
 
 
+@pytest.mark.long
 def test_control_without_the_bound_every_guess_is_looked_at(rights_world: World) -> None:
     address, door = next(ADDRESSES), f"/v1/streams/{rights_world.mine.name}/events?limit=1"
     with untried(rights_world) as server:

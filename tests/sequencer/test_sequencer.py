@@ -170,6 +170,7 @@ def ends(here: World, stream: str) -> Iterator[Ends]:
         made.close()
 
 
+@pytest.mark.long
 async def test_repeats_and_disorder_come_out_once_and_in_order(here: World) -> None:
     Up(here, "order-1", "order").put(1, 3, 2, 2, 1, 5, 4, 3, 6)
     here.sequencer()
@@ -262,6 +263,7 @@ async def test_killed_in_the_middle_of_transactions_it_repeats_and_loses_nothing
     assert len(uncommitted) > count
 
 
+@pytest.mark.long
 async def test_a_restart_under_the_same_name_ends_the_dead_ones_transaction_at_once(
     here: World,
 ) -> None:
@@ -378,6 +380,7 @@ async def test_when_a_device_was_seen_is_reported_with_its_smallest_skew(here: W
     ]
 
 
+@pytest.mark.long
 async def test_a_lone_record_waits_for_no_other(here: World) -> None:
     here.sequencer()
     up = Up(here, "lone-1", "lone")
@@ -395,6 +398,7 @@ async def test_a_lone_record_waits_for_no_other(here: World) -> None:
         reader.close()
 
 
+@pytest.mark.long
 async def test_sigterm_ends_it_cleanly_and_the_next_one_goes_on(here: World) -> None:
     up = Up(here, "term-1", "term")
     process: Process = here.sequencer()

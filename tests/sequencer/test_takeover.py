@@ -138,6 +138,7 @@ async def test_shards_of_a_killed_one_do_not_wait_behind_the_backlog_of_the_one_
         assert await sequenced(here, "moved", f"moved-{i}", 21) == list(range(1, 22))
 
 
+@pytest.mark.long
 async def test_one_that_has_not_heard_from_its_group_is_not_ready_and_one_without_shards_is(
     here: World,
 ) -> None:

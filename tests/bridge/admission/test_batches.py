@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import mqtt5
 import orjson
+import pytest
 
 from edgewake.cloud.bridge.admission.batches import parts
 from edgewake.protocol import topics
@@ -129,6 +130,7 @@ async def test_a_list_becomes_readings_and_a_wrong_one_costs_itself_and_one_answ
     assert (partly.token.partition, partly.token.offset) in dead
 
 
+@pytest.mark.long
 async def test_a_list_is_taken_whole_where_its_device_has_anything_left(here: World) -> None:
     """And leaves a debt; its later readings were dead letters before."""
     here.bridge("b-debt", mqtt="[device]\nmessages_per_s = 10\nburst_s = 1\n")

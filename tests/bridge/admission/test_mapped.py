@@ -121,6 +121,7 @@ async def test_what_devices_announce_to_home_assistant_is_shown_of_their_fields(
     assert units_of(here, "mapped_announced") == {"inner_v": "°C", "w": ""}
 
 
+@pytest.mark.long
 async def test_an_event_in_binary_mode_has_its_attributes_as_user_properties(here: World) -> None:
     """Only structured ones were read by MQTT."""
     bridge(here, "b-events", 'presets = ["cloudevents"]\n', 'prefix = "ce-"')
@@ -163,6 +164,7 @@ async def test_what_cannot_be_mapped_is_a_dead_letter_of_its_device_and_costs_it
     assert [one.value() for one in letters] == [b"{", b'{"at":"when?","p":1}']
 
 
+@pytest.mark.long
 async def test_a_device_that_floods_with_broken_messages_has_its_share_of_letters_only(
     here: World,
 ) -> None:
@@ -302,6 +304,7 @@ value = "x"
     ]
 
 
+@pytest.mark.long
 async def test_a_topic_that_names_no_device_pays_for_each_reading_that_it_brings(
     here: World,
 ) -> None:

@@ -98,6 +98,7 @@ async def test_words_of_before_are_heard_by_each_bridge_and_are_no_readings(here
     assert [kept(here, name) for name in names] == [3, 3]
 
 
+@pytest.mark.long
 async def test_words_of_before_are_heard_when_other_maps_are_in_use(here: World) -> None:
     await retain(here.broker, ("kp/kept-later/lwt", "up"))
     file = bridge(here, "b-kept-later", MAPS)

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
+import pytest
 
 from edgewake.protocol import topics
 from edgewake.protocol.frames import record
@@ -121,15 +122,18 @@ async def test_it_takes_births_data_and_deaths(here: World) -> None:
     await contract.it_takes_births_data_and_deaths(here.broker.port, Bridges(here))
 
 
+@pytest.mark.long
 async def test_it_asks_nodes_for_their_births(here: World) -> None:
     await contract.it_asks_nodes_for_their_births(here.broker.port, Bridges(here))
 
 
+@pytest.mark.long
 async def test_its_will_speaks_when_it_is_cut_off(here: World) -> None:
     start_one = Bridges(here, kills=True)
     await contract.its_will_speaks_when_it_is_cut_off(here.broker.port, start_one)
 
 
+@pytest.mark.long
 async def test_a_node_pays_for_what_it_takes_to_read_its_messages(here: World) -> None:
     """Half a megabyte that is refused, and again: nobody looks inside before its share is back."""
     (short, other) = "spBv1.0/dear/NBIRTH/n", "spBv1.0/dear/NBIRTH/quiet"

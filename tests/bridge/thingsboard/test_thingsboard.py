@@ -334,6 +334,7 @@ async def pressed(here: World) -> list[int]:
     return [1, 2]
 
 
+@pytest.mark.long
 async def test_who_shows_no_token_is_refused(here: World, tmp_path: Path) -> None:
     port = bridge(here, "b-tbno")
     with moved(tmp_path, "device", port, "another-token"):
@@ -407,6 +408,7 @@ class Raw:
         self._socket.close()
 
 
+@pytest.mark.long
 async def test_what_comes_again_beside_a_connection_that_looks_alive_is_taken_once(
     here: World,
 ) -> None:

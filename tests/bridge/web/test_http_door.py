@@ -152,6 +152,7 @@ async def test_each_form_becomes_records_of_its_device_before_it_is_answered(her
     assert here.metric("b-forms", OUTCOMES % "taken") == len(FORMS)
 
 
+@pytest.mark.long
 async def test_the_trace_of_a_request_goes_on_with_its_reading(here: World) -> None:
     trace_id, span_id = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
     asked = f"00-{trace_id}-{span_id}-01"
@@ -166,6 +167,7 @@ async def test_the_trace_of_a_request_goes_on_with_its_reading(here: World) -> N
     assert "traceparent" not in headers_of(plain)
 
 
+@pytest.mark.long
 async def test_a_plain_device_sends_lists_lines_and_its_presence(here: World) -> None:
     url = door(here, "b-plain")
     at = f"{url}/ew/v1/web-1"
@@ -315,6 +317,7 @@ async def test_a_client_that_gives_up_and_repeats_is_counted_once(here: World) -
     assert [fields["x"] for _, _, fields in found] == [6, 7, 7, 8]
 
 
+@pytest.mark.long
 async def test_who_sends_too_much_waits_alone_and_what_is_too_large_is_not_held(
     here: World, tmp_path: Path
 ) -> None:
