@@ -61,6 +61,7 @@ def test_connections_that_come_byte_by_byte(here: World, victim: Victim) -> None
         here.site.shake_hands(here.site.context("devices", "spammer"))
 
 
+@pytest.mark.long
 def test_control_where_there_are_fewer_places_than_doors_nobody_else_comes_in() -> None:
     """What the row above would notice: they do hold places, and only the number of these leaves
     some to others.

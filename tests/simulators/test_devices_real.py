@@ -139,6 +139,7 @@ def test_every_row_of_a_file_is_acknowledged_and_in_kafka(
     up.close()
 
 
+@pytest.mark.long
 def test_a_refused_reading_is_said_and_fails_the_command(tmp_path, mosquitto, bridge):
     """The other readings of its frame are kept, each by itself."""
     rows = (
@@ -154,6 +155,7 @@ def test_a_refused_reading_is_said_and_fails_the_command(tmp_path, mosquitto, br
     assert "oversize" in said
 
 
+@pytest.mark.long
 def test_without_a_bridge_the_replay_gives_up_and_says_so(tmp_path, mosquitto):
     (tmp_path / "x.csv").write_text("t,a\n1790000000,1\n")
     code, said = replay(

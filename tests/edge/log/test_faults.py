@@ -49,6 +49,7 @@ def test_kill_9_at_system_calls_loses_and_doubles_nothing(tmp_path: Path) -> Non
     assert violations(report) == NOTHING
 
 
+@pytest.mark.long
 @pytest.mark.services
 def test_control_killed_at_system_calls_a_log_that_accepts_before_its_commit_loses(
     tmp_path: Path,
@@ -68,6 +69,7 @@ def test_a_disk_that_answers_with_errors_loses_and_doubles_nothing(tmp_path: Pat
     assert violations(report) == NOTHING
 
 
+@pytest.mark.long
 @pytest.mark.services
 def test_control_on_a_disk_that_answers_with_errors_a_log_that_accepts_before_its_commit_loses(
     tmp_path: Path,
@@ -91,6 +93,7 @@ def test_power_loss_takes_nothing_that_was_accepted(tmp_path: Path, filesystem: 
     assert violations(report) == NOTHING
 
 
+@pytest.mark.long
 @pytest.mark.services
 @as_root
 def test_control_power_loss_breaks_a_log_that_does_not_sync(tmp_path: Path) -> None:
@@ -109,6 +112,7 @@ def test_out_of_memory_loses_and_doubles_nothing(tmp_path: Path) -> None:
     assert violations(report) == NOTHING
 
 
+@pytest.mark.long
 @pytest.mark.services
 def test_control_out_of_memory_a_log_that_accepts_before_its_commit_loses(tmp_path: Path) -> None:
     assert (

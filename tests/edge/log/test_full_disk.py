@@ -90,6 +90,7 @@ def test_what_is_sent_makes_room_on_a_disk_that_stays_full(
     assert sent.ns()[:ticket] == list(range(ticket))
 
 
+@pytest.mark.long
 def test_control_without_a_reserve_nothing_can_be_sent_nor_deleted(disk: Path) -> None:
     sent, passed = Sent(), Counter[str]()
     with filled(disk, 0, sent, lambda place: passed.update([place])) as (events, ticket):

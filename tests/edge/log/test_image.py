@@ -103,7 +103,7 @@ def exactly(*ranges: range) -> Counter[object]:
     return Counter(n for one in ranges for n in one)
 
 
-@pytest.mark.parametrize("limit", [10, 1000])
+@pytest.mark.parametrize("limit", [10, pytest.param(1000, marks=pytest.mark.long)])
 def test_an_old_image_put_back_loses_and_doubles_nothing(tmp_path: Path, limit: int) -> None:
     """The numbers that the other life used are not used again for other readings; what waited in
     the image keeps its own.
@@ -118,6 +118,7 @@ def test_an_old_image_put_back_loses_and_doubles_nothing(tmp_path: Path, limit: 
     assert cloud.readings == exactly(range(150), range(1000, 1100))
 
 
+@pytest.mark.long
 def test_control_the_same_image_without_a_new_boot_id_loses(tmp_path: Path) -> None:
     """Or the test above would show nothing."""
     cloud = Cloud()
@@ -139,7 +140,7 @@ def test_two_devices_from_one_image_lose_and_double_nothing(tmp_path: Path) -> N
     assert cloud.readings == exactly(range(50), range(100, 150), range(200, 250))
 
 
-@pytest.mark.parametrize("limit", [10, 1000])
+@pytest.mark.parametrize("limit", [10, pytest.param(1000, marks=pytest.mark.long)])
 def test_a_log_restored_from_a_backup_sends_its_backlog_under_the_numbers_it_had(
     tmp_path: Path, limit: int
 ) -> None:

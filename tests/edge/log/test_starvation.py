@@ -12,6 +12,8 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from edgewake.edge.log.config import LogConfig
 from edgewake.edge.log.event_log import EventLog
 from edgewake.edge.log.state import LogState
@@ -83,6 +85,7 @@ def test_a_reader_that_holds_the_log_stops_intake_at_the_bound_and_loses_nothing
     assert sent.ns() == list(range(next(numbers)))
 
 
+@pytest.mark.long
 def test_control_without_a_bound_the_held_log_grows_on(tmp_path: Path) -> None:
     with opened(tmp_path, config=config(1 << 30), uplink=UplinkConfig()) as events:
         log = events.stream("speed")

@@ -113,6 +113,7 @@ async def test_an_idle_connection_that_is_half_open_is_noticed(
         await peer.until(lambda: ns(peer, "half-2") == list(range(10)))
 
 
+@pytest.mark.long
 async def test_control_who_takes_what_is_sent_for_delivered_loses_on_a_half_open_connection(
     tmp_path: Path, far: FarBroker, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,6 +166,7 @@ async def test_a_slow_long_wire_that_loses_packets_delivers_all(
         await drained(one, timeout_s=LINK_PATIENCE_S)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not ALL, reason="40 s; `test_slow_link` has the same control on a proxy")
 async def test_control_who_sees_no_progress_on_a_slow_wire_cuts_it_for_ever(
     tmp_path: Path, far: FarBroker, wire: Wire, monkeypatch: pytest.MonkeyPatch

@@ -69,6 +69,7 @@ async def test_a_backlog_gets_through_a_slow_link_and_another_stream_between(
         assert one.uplink.session.resent == 0
 
 
+@pytest.mark.long
 async def test_control_without_outgoing_progress_the_link_is_cut_for_ever(
     tmp_path: Path, mosquitto: Mosquitto, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -332,6 +332,7 @@ async def test_a_source_stops_at_once_while_its_server_is_away(tmp_path: Path) -
         assert time.monotonic() - began_s < 5
 
 
+@pytest.mark.long
 async def test_changes_that_a_server_or_the_source_had_no_room_for_are_losses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,6 +101,7 @@ def test_a_death_is_the_presence_of_a_thing_that_is_a_device(has_devices: bool) 
     assert found == {"t": 5, "thing": "g.n", "online": False} | word
 
 
+@pytest.mark.long
 async def test_it_says_that_it_is_there_and_when_it_leaves(
     tmp_path: Path, mosquitto: Mosquitto
 ) -> None:
@@ -113,6 +114,7 @@ async def test_it_takes_births_data_and_deaths(tmp_path: Path, mosquitto: Mosqui
     await contract.it_takes_births_data_and_deaths(mosquitto.port, start)
 
 
+@pytest.mark.long
 async def test_it_asks_nodes_for_their_births(tmp_path: Path, mosquitto: Mosquitto) -> None:
     start = Agents(tmp_path, mosquitto.port)
     await contract.it_asks_nodes_for_their_births(mosquitto.port, start)
