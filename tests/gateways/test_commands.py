@@ -57,6 +57,7 @@ def test_a_command_for_a_thing_is_done_once_by_the_gateway_that_it_is_behind(
     assert [len(calls(folder)) for folder in folders.values()] == [1, 1]
 
 
+@pytest.mark.long
 def test_what_is_for_things_and_what_is_for_the_gateway_are_not_confused(
     here: Floor, tmp_path: Path
 ) -> None:
@@ -76,6 +77,7 @@ def test_what_is_for_things_and_what_is_for_the_gateway_are_not_confused(
     assert "behind the gateway gw-own" in problem["detail"]
 
 
+@pytest.mark.long
 def test_two_things_of_one_gateway_may_be_asked_under_the_same_id(
     here: Floor, tmp_path: Path
 ) -> None:

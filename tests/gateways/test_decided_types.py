@@ -40,6 +40,7 @@ def test_an_agent_learns_a_decided_type_by_the_answer_and_keeps_it(here: Floor) 
     wait_until(lambda: levels()[-1:] == [5], "over a restart")
 
 
+@pytest.mark.long
 def test_what_was_refused_after_a_decision_comes_back_as_values_and_once(here: Floor) -> None:
     here.start_gateway("gw-back", stream="tanks")
     assert here.post("gw-back", [{"fill": 1, "pump": 7}])

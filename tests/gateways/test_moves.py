@@ -98,6 +98,7 @@ def is_latest(here: Floor, thing: Thing, gateway: str) -> bool:
     return (found.get("n"), found.get("via")) == (thing.made, gateway)
 
 
+@pytest.mark.long
 def test_its_latest_value_is_the_newest_whichever_gateway_brought_it(here: Floor) -> None:
     """The log of the second gateway is younger, so its epoch is higher: numbers of two gateways
     say nothing of each other.

@@ -22,6 +22,7 @@ def test_the_last_will_of_a_gateway_makes_its_things_silent_with_a_reason(here: 
     assert here.device(thing.name)["reason"] == "its gateway gw-will is offline"
 
 
+@pytest.mark.long
 def test_a_thing_whose_broker_says_that_it_is_gone_is_offline(here: Floor) -> None:
     """The last will of a plug at the gateway's broker, read by a preset."""
     here.start_gateway(

@@ -99,6 +99,7 @@ async def _sees_nothing(heard: Heard, *words: str) -> None:
         assert [text for text in heard.texts if word in text] == []
 
 
+@pytest.mark.long
 async def test_who_may_read_none_of_it_is_told_of_no_board(
     browser: Browser, login_world: World, link: str
 ) -> None:
@@ -110,6 +111,7 @@ async def test_who_may_read_none_of_it_is_told_of_no_board(
         assert "The fleet" not in await page.content()
 
 
+@pytest.mark.long
 async def test_boards_are_listed_with_the_cards_that_one_sees_and_one_that_is_hidden_is_none(
     browser: Browser, login_world: World, link: str
 ) -> None:

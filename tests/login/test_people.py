@@ -196,6 +196,7 @@ async def test_a_person_with_grants_is_shown_what_they_name_on_the_pages_of_oper
             await expect(page.get_by_role("link", name=device, exact=True)).to_be_visible()
 
 
+@pytest.mark.long
 async def test_the_town_asks_who_one_is_too_and_a_link_is_kept_through_the_login(
     browser: Browser, login_world: World
 ) -> None:
@@ -239,6 +240,7 @@ async def test_who_has_no_right_is_told_so_and_can_be_somebody_else(
         assert {row["device"] for row in latest["rows"]} == {"car-2"}
 
 
+@pytest.mark.long
 async def test_a_page_of_others_changes_nothing_by_a_login(
     browser: Browser, login_world: World
 ) -> None:
