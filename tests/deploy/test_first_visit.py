@@ -237,6 +237,7 @@ def events(url: str, count: int) -> Iterator[dict[str, object]]:
                     return
 
 
+@pytest.mark.long
 def test_everything_shows_its_results(demo: Demo) -> None:
     """Page, raw readings, windowed results, a query added, the operations API behind its key; and
     each part says what it is. That all of it stops is seen at the end of the fixture.

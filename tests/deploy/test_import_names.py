@@ -48,7 +48,13 @@ def _foreign_wheel(folder: Path, name: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("ours_first", [True, False], ids=["ours first", "theirs first"])
+@pytest.mark.parametrize(
+    "ours_first",
+    [
+        pytest.param(True, id="ours first", marks=pytest.mark.long),
+        pytest.param(False, id="theirs first"),
+    ],
+)
 def test_ours_works_beside_distributions_that_own_our_folders_names(
     wheel: Path, tmp_path: Path, ours_first: bool
 ):

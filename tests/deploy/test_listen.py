@@ -364,6 +364,7 @@ def test_the_line_that_a_claim_code_comes_with_lets_the_device_in(here: Here) ->
     assert here.fingerprint in said
 
 
+@pytest.mark.long
 def test_a_plug_that_speaks_in_its_own_words_is_seen_by_its_preset(here: Here) -> None:
     words = shlex.split(printed_line(here.said))
     login = words[1 : words.index("-q")]
@@ -531,6 +532,7 @@ def test_a_revoked_certificate_is_thrown_out_within_a_minute_and_stays_out(
     assert here.there(*calm).returncode == 0
 
 
+@pytest.mark.long
 def test_a_fleet_gets_certificates_from_a_file(here: Here, tmp_path: Path) -> None:
     names = tmp_path / "names.csv"
     names.write_text("device\n" + "".join(f"meter-{i}\n" for i in range(120)))

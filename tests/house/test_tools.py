@@ -31,6 +31,7 @@ def test_each_floor_is_importable_by_a_link():
     }
 
 
+@pytest.mark.long
 @pytest.mark.services
 def test_pyright_follows_every_import_from_the_root(tmp_path: Path):
     """The same files with a link less are the control: pyright names the import that it cannot
