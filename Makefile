@@ -47,7 +47,7 @@ quick: $(VENV)/installed-test needs rewritten ## test everything that starts no 
 test-pythons: $(VENV)/installed-test needs ## the same as quick with the other Pythons that are found; PYTHONS names them
 	@sh tests/pythons.sh $(PYTHONS)
 
-test-long: $(VENV)/installed-test needs rewritten ## test what `make test` leaves out for its length: whole days, more kills and cuts, the controls of attacks
+test-long: $(VENV)/installed-test needs rewritten ## test what `make test` leaves out for its length: whole days, more kills and cuts, controls
 	$(BATCH) $(RUN)pytest -n 4 --dist loadfile --no-loadscope-reorder -m long
 
 FAULTS := $(addprefix tests/edge/log/test_,damage.py faults.py image.py starvation.py) tests/edge/uplink/test_bad_wire.py tests/bridge/test_killed_transactions.py
