@@ -21,6 +21,9 @@ SECOND_SPARK: Final = (
     "tests/analysis/schedule/test_slow.py",
     "tests/analysis/repair/test_repairs.py",
     "tests/analysis/test_run.py",
+    "tests/analysis/test_real_sets.py",
+    "tests/analysis/plan/test_partials.py",
+    "tests/analysis/supervision/test_isolation.py",
 )
 """Half of the time that files with a shared session take: one process for all of them would be at
 work long after the others."""
