@@ -353,6 +353,7 @@ async def test_a_restarted_bridge_knows_the_fields_that_were_learnt_before(here:
     assert (await device.told_later(99)).reason is LaterReason.FIELD_TYPE
 
 
+@pytest.mark.long
 async def test_a_bridge_started_before_kafka_and_broker_serves_when_they_come(
     here: World, own_kafka: Kafka
 ) -> None:

@@ -80,6 +80,7 @@ def hidden(config: KafkaConfig) -> open_transactions.Hidden:
     return open_transactions.hidden(client, counts, answer_s=PATIENCE_S)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kill", range(KILLS))
 def test_no_transaction_hides_records_for_ever(own_kafka: Kafka, kill: int) -> None:
     """The fault: Kafka dies while many writers commit.
