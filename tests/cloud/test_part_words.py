@@ -11,7 +11,7 @@ import pytest
 
 from edgewake.protocol.ops.part_status import SILENT_MS, SUPERVISED
 from tests.ops.service import Ops, running
-from tests.services import Kafka, Process, free_ports, part, run_kafka, wait_until
+from tests.services import STAYS, Kafka, Process, free_ports, part, run_kafka, wait_until
 
 ALONE = {SUPERVISED: ""}
 SEQUENCER, ACCESS = "sequencer-1", "access-1"
@@ -20,7 +20,7 @@ SEQUENCER, ACCESS = "sequencer-1", "access-1"
 @pytest.fixture(scope="module")
 def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """One of our own: what is said of parts has a fixed topic."""
-    with run_kafka(tmp_path_factory.mktemp("kafka")) as service:
+    with run_kafka(tmp_path_factory.mktemp("kafka"), *STAYS) as service:
         yield service
 
 

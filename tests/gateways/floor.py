@@ -26,6 +26,7 @@ from edgewake.protocol.frames.dead_letter import DeadLetter
 from tests.bridge.topic_reader import TopicReader
 from tests.services import (
     PATIENCE_S,
+    STAYS,
     Kafka,
     Mosquitto,
     Process,
@@ -231,7 +232,7 @@ def floor(folder: Path) -> Iterator[Floor]:
     """Broker and Kafka; the cloud's parts and the gateways are started by the test."""
     with (
         run_mosquitto(folder / "mosquitto") as broker,
-        run_kafka(folder / "kafka") as node,
+        run_kafka(folder / "kafka", *STAYS) as node,
         ExitStack() as stack,
     ):
         yield Floor(broker, node, folder, stack)

@@ -8,14 +8,14 @@ import pytest
 
 from tests.hostile import victims
 from tests.hostile.world import Victim, World, world
-from tests.services import run_kafka
+from tests.services import STAYS, run_kafka
 
 
 @pytest.fixture(scope="package")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("hostile")
     with (
-        run_kafka(folder / "kafka") as node,
+        run_kafka(folder / "kafka", *STAYS) as node,
         world(node, folder, "attacker", "spammer", "thief", "liar", "replayer", "revoked") as made,
     ):
         yield made

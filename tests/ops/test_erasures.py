@@ -35,7 +35,7 @@ from tests.ops.conftest import T0, Writer
 from tests.ops.screens.test_data import holds_in_both_themes_and_on_a_phone
 from tests.ops.service import Ops, running
 from tests.ops.test_app import declare, eventually, sql
-from tests.services import Kafka, Process, part, run_kafka, wait_until
+from tests.services import STAYS, Kafka, Process, part, run_kafka, wait_until
 from tests.summaries.made import summary
 
 pytestmark = [pytest.mark.services, pytest.mark.asyncio(loop_scope="session")]
@@ -45,7 +45,7 @@ SETTLE = "erase_settle_s = 1\n"
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """Its own: another operations server would take an erasure over, and settle longer."""
-    with run_kafka(tmp_path_factory.mktemp("erasures-kafka")) as service:
+    with run_kafka(tmp_path_factory.mktemp("erasures-kafka"), *STAYS) as service:
         yield service
 
 

@@ -16,7 +16,7 @@ import pytest
 from edgewake.cloud.kafka.config import KafkaConfig
 from edgewake.cloud.push.app import SIGNATURE
 from tests.push.service import Reader, Readings, Service, readings, serving
-from tests.services import PATIENCE_S, Kafka, run_kafka
+from tests.services import PATIENCE_S, STAYS, Kafka, run_kafka
 
 SCANNED_MAX = 40
 AT_ONCE = 50
@@ -28,7 +28,7 @@ LEASES_MAX = SCANNED_MAX + 2
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """One of our own: leases of other tests would count."""
-    with run_kafka(tmp_path_factory.mktemp("limits-kafka")) as node:
+    with run_kafka(tmp_path_factory.mktemp("limits-kafka"), *STAYS) as node:
         yield node
 
 

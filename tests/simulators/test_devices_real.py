@@ -26,7 +26,7 @@ from edgewake.protocol import topics
 from edgewake.protocol.frames import record
 from edgewake.protocol.frames.record import Record
 from edgewake.simulators import faults
-from tests.services import Mosquitto, Process, part, run_kafka, run_mosquitto, wait_until
+from tests.services import STAYS, Mosquitto, Process, part, run_kafka, run_mosquitto, wait_until
 
 READY = '"event":"part.ready"'
 
@@ -64,7 +64,7 @@ def kafka_config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaConf
     """A Kafka of its own: elsewhere tests say how far a sequencer is, and a bridge accepts nothing
     that one which is behind could lose.
     """
-    with run_kafka(tmp_path_factory.mktemp("own-kafka")) as service:
+    with run_kafka(tmp_path_factory.mktemp("own-kafka"), *STAYS) as service:
         yield KafkaConfig(bootstrap=service.bootstrap)
 
 

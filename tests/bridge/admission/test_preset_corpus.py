@@ -23,7 +23,7 @@ from edgewake.protocol.maps import presets
 from edgewake.protocol.names import THING_ONLINE
 from tests.bridge.running import World, read
 from tests.payloads.corpus import messages, payload_of
-from tests.services import Kafka, Mosquitto, part, run_kafka, run_mosquitto, wait_until
+from tests.services import STAYS, Kafka, Mosquitto, part, run_kafka, run_mosquitto, wait_until
 
 pytestmark = pytest.mark.services
 WRITTEN_MS: Final = 1_772_352_930_000
@@ -36,7 +36,7 @@ KINDS: Final = {float: FieldType.NUMBER, str: FieldType.STRING, bool: FieldType.
 @pytest.fixture(scope="module")
 def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """Its devices have names that others use, too."""
-    with run_kafka(tmp_path_factory.mktemp("corpus-kafka")) as service:
+    with run_kafka(tmp_path_factory.mktemp("corpus-kafka"), *STAYS) as service:
         yield service
 
 

@@ -22,7 +22,7 @@ from edgewake.protocol.frames.record import Mode
 from edgewake.protocol.frames.stream import FieldInfo, Stream
 from tests.ops.alerts.receivers import Hook, Mail, hook, mail
 from tests.ops.service import Ops, running
-from tests.services import Kafka, run_kafka, wait_until
+from tests.services import STAYS, Kafka, run_kafka, wait_until
 
 _numbers = itertools.count(1)
 SEAL_KEY = "ab" * 32
@@ -130,7 +130,7 @@ def configuration(directory: Path) -> str:
 
 @pytest.fixture(scope="package")
 def alerts_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    with run_kafka(tmp_path_factory.mktemp("alerts-kafka")) as service:
+    with run_kafka(tmp_path_factory.mktemp("alerts-kafka"), *STAYS) as service:
         yield service
 
 

@@ -19,11 +19,11 @@ from edgewake.cloud.ops.services.reader import Reader, _check_partitions
 from edgewake.protocol import topics
 from edgewake.protocol.errors import Unavailable
 from tests.ops.service import running
-from tests.services import run_kafka
+from tests.services import STAYS, run_kafka
 
 
 def test_it_is_ready_on_a_kafka_without_a_topic(tmp_path: Path) -> None:
-    with run_kafka(tmp_path / "kafka") as kafka, running(kafka.bootstrap, tmp_path) as ops:
+    with run_kafka(tmp_path / "kafka", *STAYS) as kafka, running(kafka.bootstrap, tmp_path) as ops:
         assert ops.client.get("/readyz").status_code == 200
         assert ops.client.get("/v1/leases").json()["items"] == []
 
