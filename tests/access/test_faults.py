@@ -165,6 +165,7 @@ async def test_a_slow_reader_loses_its_chunks_and_still_gets_every_event_once(
             assert metric(bounded, "edgewake_access_replayed_blocks_total") > 0
 
 
+@pytest.mark.long
 async def test_a_filter_that_fails_ends_its_stream_with_a_problem_and_nobody_elses(
     access_directory: Path,
     kafka_config: KafkaConfig,

@@ -121,6 +121,7 @@ async def test_the_control_an_ordinary_stream_is_served_by_the_same_doors(
     assert [row["output"] for row in rows] == ["public"]
 
 
+@pytest.mark.long
 async def test_nobody_is_woken_for_them(
     kafka: Kafka, access_a: Server, cursor_key: Path, feed: Feed, tmp_path: Path
 ) -> None:

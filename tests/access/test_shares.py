@@ -145,6 +145,7 @@ async def test_streams_alike_are_bounded_by_client_as_well(
             assert await other.get(f"/v1/streams/{feed.name}/events") == 200
 
 
+@pytest.mark.long
 async def test_connections_that_ask_nothing_leave_health_to_others(
     shared: Callable[..., object],
 ) -> None:

@@ -48,6 +48,7 @@ def states(config: KafkaConfig) -> dict[str, dict[str, object]]:
     return found
 
 
+@pytest.mark.long
 async def test_the_state_of_each_part_is_published_also_when_kafka_comes_late(
     tmp_path: Path, own_kafka: Kafka
 ) -> None:

@@ -70,6 +70,7 @@ def test_they_survive_a_kill(
             writer.put(topic, query, None)
 
 
+@pytest.mark.long
 def test_an_unknown_problem_is_said(kafka: Kafka, tmp_path: Path) -> None:
     with running(kafka.bootstrap, tmp_path) as ops:
         answer = ops.client.post("/v1/problems/1-1/acknowledge", json={})

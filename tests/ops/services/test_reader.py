@@ -22,6 +22,7 @@ from tests.ops.service import running
 from tests.services import STAYS, run_kafka
 
 
+@pytest.mark.long
 def test_it_is_ready_on_a_kafka_without_a_topic(tmp_path: Path) -> None:
     with run_kafka(tmp_path / "kafka", *STAYS) as kafka, running(kafka.bootstrap, tmp_path) as ops:
         assert ops.client.get("/readyz").status_code == 200
