@@ -140,6 +140,7 @@ def test_each_question_is_answered(analysis: Analysis, feeds: dict[str, Feed]) -
     assert told(analysis, feeds, "level_of_all", "a", "level") == [(3.0,)]
 
 
+@pytest.mark.long
 def test_a_window_is_told_once_when_it_is_final(analysis: Analysis, feeds: dict[str, Feed]) -> None:
     feed = feeds["host_metrics"]
     queries = registered(text_of("load_per_minute", feeds), streams=[feed.stream])

@@ -328,6 +328,7 @@ def test_windows_may_hop_by_any_step_begin_elsewhere_and_count_the_time_at_the_b
     assert told(received) == {T0 + 5 * MINUTE: len(feed.sent)}
 
 
+@pytest.mark.long
 @BOTH_STORES
 def test_having_withdraws_what_it_let_through_before(analysis: Analysis, feed: Feed) -> None:
     name = unique("q")

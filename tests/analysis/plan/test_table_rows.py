@@ -234,6 +234,7 @@ def test_readings_find_the_row_of_their_time_also_after_a_restart(
     assert found == {(T0, "day"): 2.0 + 3.0 + 8.0 + 10.0 + 55.0, (T0, "night"): 21.0}
 
 
+@pytest.mark.long
 def test_a_topic_that_is_not_there_is_said(analysis: Analysis, feed: Feed, tariffs: str) -> None:
     (query,) = registered(
         f"-- name: {unique('q')}\n-- foreign: nowhere (price number) from {tariffs}.other\n"

@@ -392,6 +392,7 @@ def test_previews_are_answered_beside_the_lanes_and_register_nothing(
     ] == [None]
 
 
+@pytest.mark.long
 def test_what_cannot_be_computed_again_is_refused_with_the_time_from_which_it_can(
     analysis: Analysis, feed: Feed
 ) -> None:
