@@ -194,7 +194,6 @@ async def test_every_event_comes_once_in_order_and_signed(push: Service, stream:
             assert numbers(other.calls) == numbers(receiver.calls[-1:])
 
 
-@pytest.mark.long
 async def test_a_filter_and_columns(push: Service, stream: Readings) -> None:
     stream.add(30)
     async with receiving() as receiver:
@@ -264,11 +263,9 @@ ALL_DEVICES = ("dev-0", "dev-1", "dev-2")
 @pytest.mark.parametrize(
     ("count", "before", "after"),
     [
-        pytest.param(6, ("dev-1", "dev-2"), ALL_DEVICES, id="grown", marks=pytest.mark.long),
+        pytest.param(6, ("dev-1", "dev-2"), ALL_DEVICES, id="grown"),
         pytest.param(6, ("dev-1", "dev-2"), ("dev-1",), id="shrunk"),
-        pytest.param(
-            1500, ("dev-1",), ALL_DEVICES, id="grown beyond a batch", marks=pytest.mark.long
-        ),
+        pytest.param(1500, ("dev-1",), ALL_DEVICES, id="grown beyond a batch"),
     ],
 )
 async def test_a_set_that_changes_while_the_proxy_is_dead_loses_no_event(
