@@ -80,7 +80,7 @@ def set_up(*, verbose: bool = False, stream: TextIO = sys.stderr) -> None:
     A crash in a library's C code is written to standard error, with where each thread was: without
     that the process ends and nothing says why.
     """
-    with contextlib.suppress(OSError, ValueError):  # standard error is no file
+    with contextlib.suppress(OSError, ValueError):  # standard error has no file number
         faulthandler.enable()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(Coloured() if stream.isatty() else JsonLines())

@@ -118,7 +118,6 @@ async def test_a_query_without_groups_says_of_which_window_each_row_is(live: Vis
     assert live.complaints == []
 
 
-@pytest.mark.long
 async def test_a_query_whose_groups_are_told_late_is_grouped_by_them_from_then_on(live: Visit):
     """The page was open before the analysis ran the query; a number is a group, too."""
     shown = await live.page.evaluate(
@@ -408,7 +407,6 @@ async def test_who_is_not_let_in_gets_a_form_in_place_of_an_empty_page(
     await live.page.unroute_all(behavior="wait")
 
 
-@pytest.mark.long
 async def test_what_is_read_from_the_past_and_from_the_feed_counts_once(live: Visit):
     counted = await live.page.evaluate(
         """async () => {
@@ -486,7 +484,6 @@ async def test_streams_stand_by_who_was_heard_and_those_of_the_system_do_not(
     await expect(live.page.get_by_role("article", name="Stream late_readings")).to_have_count(0)
 
 
-@pytest.mark.long
 async def test_a_stream_that_is_read_up_is_not_called_silent(live: Visit):
     states = await live.page.evaluate(
         """async () => {
