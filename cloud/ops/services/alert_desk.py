@@ -12,7 +12,7 @@ from edgewake.cloud.alerts.judge import Tried
 from edgewake.cloud.alerts.sender import Sender
 from edgewake.cloud.calls.endpoint import EndpointRefused
 from edgewake.cloud.calls.sealing import Damaged, Endpoint, Sealer, UnknownKey
-from edgewake.cloud.ops.services.versions import is_same, next_stamp
+from edgewake.cloud.ops.services.versions import is_same, keep, next_stamp
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.cloud.web.http_part import Problem
@@ -79,19 +79,30 @@ class AlertDesk:
         nothing. Raises Problem or Unavailable.
         """
         self.check(text)
-        before = self.tables.alerts.rules.get(name)
-        if before is not None and is_same(before, text):
-            return before, False
-        stamp = next_stamp(f"rule {name!r}", before, version, by=by, now=self.clock.now_ms())
-        if before is None and len(self.tables.alerts.rules) >= RULES_MAX:
-            raise Problem(
-                409,
-                "too_many_rules",
-                f"{RULES_MAX} alert rules exist already, the most that are kept; remove some",
-            )
-        row = Rule(**text.model_dump(), name=name, **stamp)
-        await self.writer.write(topics.ALERT_RULES, f"rule|{name}", row)
-        return row, before is None
+        is_new = False
+
+        def change(before: Rule | None) -> Rule:
+            nonlocal is_new
+            is_new = before is None
+            if before is not None and is_same(before, text):
+                return before
+            stamp = next_stamp(f"rule {name!r}", before, version, by=by, now=self.clock.now_ms())
+            if before is None and len(self.tables.alerts.rules) >= RULES_MAX:
+                raise Problem(
+                    409,
+                    "too_many_rules",
+                    f"{RULES_MAX} alert rules exist already, the most that are kept; remove some",
+                )
+            return Rule(**text.model_dump(), name=name, **stamp)
+
+        row = await keep(
+            self.writer,
+            topics.ALERT_RULES,
+            f"rule|{name}",
+            lambda: self.tables.alerts.rules.get(name),
+            change,
+        )
+        return row, is_new
 
     async def remove(self, name: str) -> None:
         """Its alerts go with it. Raises Problem or Unavailable."""

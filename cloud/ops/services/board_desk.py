@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from edgewake.cloud.ops.services.versions import is_same, next_stamp
+from edgewake.cloud.ops.services.versions import is_same, keep, next_stamp
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.cloud.web.http_part import Problem
@@ -39,19 +39,22 @@ class BoardDesk:
 
         `version` is the one that was changed, if known. Raises Problem or Unavailable.
         """
-        before = self.tables.boards.get(name)
-        if before is not None and is_same(before, text):
-            return before
-        stamp = next_stamp(f"board {name!r}", before, version, by=by, now=self.clock.now_ms())
-        if before is None and len(self.tables.boards) >= BOARDS_MAX:
-            raise Problem(
-                409,
-                "too_many_boards",
-                f"{BOARDS_MAX} boards exist already, the most that are kept; remove some",
-            )
-        row = Board(**text.model_dump(), name=name, **stamp)
-        await self.writer.write(topics.BOARDS, name, row)
-        return row
+
+        def change(before: Board | None) -> Board:
+            if before is not None and is_same(before, text):
+                return before
+            stamp = next_stamp(f"board {name!r}", before, version, by=by, now=self.clock.now_ms())
+            if before is None and len(self.tables.boards) >= BOARDS_MAX:
+                raise Problem(
+                    409,
+                    "too_many_boards",
+                    f"{BOARDS_MAX} boards exist already, the most that are kept; remove some",
+                )
+            return Board(**text.model_dump(), name=name, **stamp)
+
+        return await keep(
+            self.writer, topics.BOARDS, name, lambda: self.tables.boards.get(name), change
+        )
 
     async def remove(self, name: str) -> None:
         """Removes a board. Raises Problem or Unavailable."""

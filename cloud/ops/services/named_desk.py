@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from edgewake.cloud.log.filters.filter import compile_where
-from edgewake.cloud.ops.services.versions import is_same, next_stamp
+from edgewake.cloud.ops.services.versions import is_same, keep, next_stamp
 from edgewake.cloud.ops.tables.table_writer import TableWriter
 from edgewake.cloud.ops.tables.tables import OpsTables
 from edgewake.cloud.rights.principal import OPERATOR_STREAMS
@@ -57,28 +57,45 @@ class NamedDesk:
 
     async def put_set(self, name: str, text: SetText, *, version: int | None, by: str) -> NamedSet:
         """Stores a set and returns its row. `version` is the one that was changed, if known."""
-        before = self.tables.sets.get(name)
         members = tuple(dict.fromkeys(text.members))
         text = SetText(description=text.description, members=members)
-        if before is not None and is_same(before, text):
-            return before
-        stamp = next_stamp(f"set {name!r}", before, version, by=by, now=self.clock.now_ms())
-        row = NamedSet(**text.model_dump(), name=name, **stamp)
-        self._check_room(name, members, before)
-        await self.writer.write(topics.SETS, name, row)
-        return row
+        return await self._keep_set(
+            name, lambda before: self._set_after(name, text, before, version=version, by=by)
+        )
 
     async def change_set(
         self, name: str, add: Iterable[str], remove: Iterable[str], *, by: str
     ) -> NamedSet:
-        """Adds and removes members of a set."""
-        before = self.named_set(name)
-        gone = set(remove)
-        members = tuple(dict.fromkeys(one for one in (*before.members, *add) if one not in gone))
-        if len(members) > MEMBERS_MAX:
-            raise Problem(422, "members", f"{len(members)} members: expected at most {MEMBERS_MAX}")
-        text = SetText(description=before.description, members=members)
-        return await self.put_set(name, text, version=before.version, by=by)
+        """Adds and removes members of a set, as it is when its turn comes."""
+        new, gone = tuple(add), set(remove)
+
+        def change(_: NamedSet | None) -> NamedSet:
+            before = self.named_set(name)
+            members = tuple(
+                dict.fromkeys(one for one in (*before.members, *new) if one not in gone)
+            )
+            if len(members) > MEMBERS_MAX:
+                raise Problem(
+                    422, "members", f"{len(members)} members: expected at most {MEMBERS_MAX}"
+                )
+            text = SetText(description=before.description, members=members)
+            return self._set_after(name, text, before, version=None, by=by)
+
+        return await self._keep_set(name, change)
+
+    async def _keep_set(self, name: str, change: Callable[[NamedSet | None], NamedSet]) -> NamedSet:
+        return await keep(
+            self.writer, topics.SETS, name, lambda: self.tables.sets.get(name), change
+        )
+
+    def _set_after(
+        self, name: str, text: SetText, before: NamedSet | None, *, version: int | None, by: str
+    ) -> NamedSet:
+        if before is not None and is_same(before, text):
+            return before
+        stamp = next_stamp(f"set {name!r}", before, version, by=by, now=self.clock.now_ms())
+        self._check_room(name, text.members, before)
+        return NamedSet(**text.model_dump(), name=name, **stamp)
 
     async def remove_set(self, name: str) -> None:
         """Removes a set; filters that use it then match nothing."""
@@ -100,21 +117,28 @@ class NamedDesk:
         self, name: str, text: PublicationText, *, version: int | None, by: str
     ) -> Publication:
         """Stores a publication and returns its row; its readers reconnect to it."""
-        before = self.tables.publications.get(name)
-        if before is not None and is_same(before, text):
-            return before
-        self._check(text)
-        what = f"publication {name!r}"
-        stamp = next_stamp(what, before, version, by=by, now=self.clock.now_ms())
-        if before is None and len(self.tables.publications) >= PUBLICATIONS_MAX:
-            raise Problem(
-                409,
-                "too_many_publications",
-                f"{PUBLICATIONS_MAX} publications exist, the most that are kept; remove some",
-            )
-        row = Publication(**dict(text), name=name, **stamp)
-        await self.writer.write(topics.PUBLICATIONS, name, row)
-        return row
+
+        def change(before: Publication | None) -> Publication:
+            if before is not None and is_same(before, text):
+                return before
+            self._check(text)
+            what = f"publication {name!r}"
+            stamp = next_stamp(what, before, version, by=by, now=self.clock.now_ms())
+            if before is None and len(self.tables.publications) >= PUBLICATIONS_MAX:
+                raise Problem(
+                    409,
+                    "too_many_publications",
+                    f"{PUBLICATIONS_MAX} publications exist, the most that are kept; remove some",
+                )
+            return Publication(**dict(text), name=name, **stamp)
+
+        return await keep(
+            self.writer,
+            topics.PUBLICATIONS,
+            name,
+            lambda: self.tables.publications.get(name),
+            change,
+        )
 
     async def remove_publication(self, name: str) -> None:
         """Removes a publication and disconnects its readers."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
+import orjson
 from confluent_kafka import KafkaException, Producer
 from pydantic import BaseModel
 
@@ -22,8 +23,58 @@ WRITE_TIMEOUT_S: Final = 10.0
 READ_BACK_TIMEOUT_S: Final = 5.0
 """Seconds that the tables may take to read it back."""
 READ_BACK_POLL_S: Final = 0.02
+REPAIRS_MAX: Final = 8
+"""Times that a row is put back while others write over it."""
 
 T = TypeVar("T")
+
+
+class Kept(Protocol):
+    """A row with a version."""
+
+    @property
+    def version(self) -> int:
+        """The version; the first one is 1."""
+
+
+class Line:
+    """The records of a key since it had a certain version, in the order of the log.
+
+    Of several records with the version after the one that stands, the first one stands; so does
+    whatever follows a removal.
+    """
+
+    def __init__(self, own: bytes, version: int) -> None:
+        """`own` is the record to be written, made of `version`; 0: of nothing."""
+        self._own, self._version = own, version
+        self._standing: bytes | None = None
+        self._last: bytes | None = None
+        self.is_accepted = False
+        """Has the own record stood?"""
+
+    @property
+    def overwritten(self) -> bytes | None:
+        """The record that stands, where a later one lies over it."""
+        return None if self._standing == self._last else self._standing
+
+    def put(self, value: bytes | None) -> None:
+        """Takes the next record; None removes the row."""
+        self._last = value
+        if value is None:
+            self._standing, self._version = None, 0
+            return
+        version = _version_of(value)
+        if version > 0 and self._version in (0, version - 1):
+            self._standing, self._version = value, version
+            self.is_accepted = self.is_accepted or value == self._own
+
+
+def _version_of(value: bytes) -> int:
+    """Returns 0 for what holds no row."""
+    try:
+        return int(orjson.loads(value)["version"])
+    except (ValueError, LookupError, TypeError):
+        return 0
 
 
 class TableWriter:
@@ -36,13 +87,34 @@ class TableWriter:
         self._producer: Producer | None = None
         """Used by the thread alone, until `close`."""
         self._thread = ThreadPoolExecutor(1, "ops-writer")
+        self.turns = asyncio.Lock()
+        """Held from the reading of a row to its replacement."""
+
+    async def replace(self, topic: str, key: str, before: Kept | None, row: BaseModel) -> bool:
+        """Writes a row with the version after `before`. Raises Unavailable.
+
+        False where another server's record with that version stands before it in the log: then
+        that row is written once more, so that it is the last one, which readers and compaction
+        take. It is missing for the moment between, and lost where this server dies in it.
+        """
+        value = row.model_dump_json().encode()
+        line = Line(value, 0 if before is None else before.version)
+        with self._tables.watching(topic, key, line.put):
+            await self._write(topic, key, value)
+            for _ in range(REPAIRS_MAX):
+                if line.overwritten is None:
+                    return line.is_accepted
+                await self._write(topic, key, line.overwritten)
+        raise Unavailable(f"{topic}: other servers change {key!r} all the time")
 
     async def write(self, topic: str, key: str, row: BaseModel | None) -> None:
         """Writes a row (None removes it). Raises Unavailable.
 
         On return the tables contain all records of the topic up to it.
         """
-        value = None if row is None else row.model_dump_json().encode()
+        await self._write(topic, key, None if row is None else row.model_dump_json().encode())
+
+    async def _write(self, topic: str, key: str, value: bytes | None) -> None:
         offset = await self.blocking(lambda: self._produce(topic, key, value))
         deadline_s = self._clock.monotonic_s() + READ_BACK_TIMEOUT_S
         while self._tables.read_to.get(topic, -1) < offset:

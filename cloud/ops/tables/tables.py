@@ -8,7 +8,8 @@ because time passed. An invalid record is counted and skipped.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -117,6 +118,8 @@ class OpsTables:
     unreadable: int = 0
     read_to: dict[str, int] = field(default_factory=dict)
     """Table → offset of its last applied record, valid or not."""
+    watched: dict[tuple[str, str], Callable[[bytes | None], None]] = field(default_factory=dict)
+    """Table and key of a row that is being replaced → what takes its records."""
     is_loaded: bool = True
     """False while the tables are read from their beginning: old rows make neither events nor rates.
     """
@@ -144,8 +147,20 @@ class OpsTables:
             found[name] = units_of(progress.measures, partial(unit_in, self.streams))
         return {name: units for name, units in found.items() if units}
 
+    @contextmanager
+    def watching(self, topic: str, key: str, put: Callable[[bytes | None], None]) -> Iterator[None]:
+        """Gives `put` all records of a key that are applied meanwhile."""
+        self.watched[topic, key] = put
+        try:
+            yield
+        finally:
+            del self.watched[topic, key]
+
     def apply(self, change: Change, *, now: int) -> list[Event]:
         """Applies a record and returns its live events."""
+        put = self.watched.get((change.topic, change.key))
+        if put is not None:
+            put(change.value)
         self.read_to[change.topic] = max(change.offset, self.read_to.get(change.topic, -1))
         try:
             return list(self._apply(change, now))
