@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import orjson
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from edgewake.cloud import failpoint
 from edgewake.cloud.alerts.book import Book
@@ -163,9 +163,10 @@ class _Session:
         clients.fence(self._producer, KAFKA_S)
         self._book = Book(judge.new_id, lambda rule: unit_of(rule, judge.streams, judge.progress))
         read_once(judge.config, "alerts-table", {topics.ALERTS: self._book.load}, idle_s=KAFKA_S)
-        self._consumer = clients.consumer(judge.config, "alerts-readings")
+        settings: dict[str, Any] = {"enable.partition.eof": True}
+        self._consumer = clients.consumer(judge.config, "alerts-readings", **settings)
         self._asker = clients.consumer(judge.config, "alerts-asker")
-        self._sources = _Sources(self._book, self._consumer, self._asker)
+        self._sources = _Sources(self._book, self._consumer, self._asker, self._clock)
         self._rules: Mapping[str, Rule] = {}
         self._conditions: dict[str, Condition] = {}
         self._heard: set[str] = set()
@@ -179,9 +180,10 @@ class _Session:
         for message in messages:
             self._see(message)
         self._hear()
-        is_behind = len(messages) >= BATCH_MAX
-        now = messages[-1].timestamp()[1] if is_behind else self._clock.now_ms()
-        self._book.tick(now)
+        is_behind = len(messages) >= BATCH_MAX or self._sources.is_behind()
+        passed = judged_to(messages) if is_behind else self._clock.now_ms()
+        if passed is not None:
+            self._book.tick(passed)
         begun = self._book.begin(self._clock.now_ms())
         self._write()
         for note in begun:
@@ -266,8 +268,13 @@ class _Session:
 class _Sources:
     """The topics that rules look at, and how far each is read."""
 
-    def __init__(self, book: Book, consumer: Consumer, asker: Consumer) -> None:
+    def __init__(self, book: Book, consumer: Consumer, asker: Consumer, clock: Clock) -> None:
         self._book, self._consumer, self._asker = book, consumer, asker
+        self._clock = clock
+        self._unread: set[tuple[str, int]] = set()
+        """Topics and partitions with readings from before this server began to read them."""
+        self._came_s = float("-inf")
+        """When something came last."""
         self._wanted: Mapping[str, list[Condition]] = {}
         self._followed: set[str] = set()
         self._absent: set[str] = set()
@@ -282,6 +289,13 @@ class _Sources:
         """The conditions of the rules on a topic."""
         return self._wanted.get(topic, [])
 
+    def is_behind(self) -> bool:
+        """Is there still to be judged what came while nobody did?
+
+        Not where Kafka has given nothing for KAFKA_S: a partition without a leader may never.
+        """
+        return bool(self._unread) and self._clock.monotonic_s() - self._came_s < KAFKA_S
+
     def follow(self, wanted: Mapping[str, list[Condition]]) -> None:
         """Read these topics from now on: from where it stood, else from the oldest of their rules.
 
@@ -292,6 +306,7 @@ class _Sources:
             count = len(self._book.places[topic].offsets)
             self._consumer.incremental_unassign([TopicPartition(topic, p) for p in range(count)])
             self._followed.discard(topic)
+            self._unread = {place for place in self._unread if place[0] != topic}
         for topic in set(self._book.places) - set(wanted):
             self._book.forget_place(topic)
             self.moved.discard(topic)
@@ -316,6 +331,9 @@ class _Sources:
             else:
                 place = offsets.at_time(self._asker, topic, partition, since, default=high)
             places[partition] = min(max(place, low), high)
+            if places[partition] < high:
+                self._unread.add((topic, partition))
+                self._came_s = self._clock.monotonic_s()
         self._book.set_place(topic, places)
         self.moved.add(topic)
         self.is_new = self.is_new or known is None
@@ -332,9 +350,12 @@ class _Sources:
         good = []
         for message in found:
             error = message.error()
+            topic = str(message.topic())
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                self._unread.discard((topic, int(message.partition() or 0)))
+                continue
             if error is not None:
                 raise KafkaException(error)
-            topic = str(message.topic())
             if topic not in self._followed:
                 continue
             self._book.places[topic].offsets[int(message.partition() or 0)] = (
@@ -342,6 +363,8 @@ class _Sources:
             )
             self.moved.add(topic)
             good.append(message)
+        if good:
+            self._came_s = self._clock.monotonic_s()
         return good
 
     def take_moved(self) -> set[str]:
@@ -360,6 +383,15 @@ def _conditions(rules: Mapping[str, Rule]) -> list[tuple[str, Condition]]:
         except FilterError as error:  # checked when it was made, by a version that knew more
             log.error("rule %s: %s", name, error, extra={"event": "alerts.rule"})
     return found
+
+
+def judged_to(messages: list[Message]) -> int | None:
+    """Up to when all is judged that these were read of; None where they are none.
+
+    A partition that is read from further back than another decides.
+    """
+    newest = {(m.topic(), m.partition()): int(m.timestamp()[1]) for m in messages}
+    return min(newest.values(), default=None)
 
 
 def readings_of(message: Message) -> list[Mapping[str, Any]]:
