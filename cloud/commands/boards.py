@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -13,6 +12,7 @@ from edgewake.cloud.commands.common import completion
 from edgewake.cloud.commands.common.api_client import OpsApi, api_options, fail, shows
 from edgewake.cloud.commands.common.arguments import query_name
 from edgewake.cloud.commands.common.output import print_items, print_json, tell
+from edgewake.cloud.commands.common.tables_file import check_name, content_of
 
 COLUMNS: Final = ("name", "title", "cards", "version", "changed_at", "changed_by")
 OWN: Final = ("title", "cards")
@@ -50,13 +50,11 @@ def show(api: OpsApi, name: str) -> None:
 @shows
 def apply(api: OpsApi, file: Path) -> None:
     """Put the board in FILE (JSON, with its name) in the place of the one of that name."""
-    try:
-        found = json.loads(file.read_text("utf-8"))
-    except (ValueError, OSError) as error:
-        fail(f"{file}: {error}")
+    found = content_of(file, is_json=True)
     if not isinstance(found, dict) or not isinstance(found.get("name"), str):
         fail(f'{file}: expected an object with "name", "title" and "cards"')
-    name = query_name(click.get_current_context(), click.Argument(["name"]), found.pop("name"))
+    name = found.pop("name")
+    check_name(file, "board", name)
     made = api.ask("PUT", f"/v1/boards/{name}", body=found, about=f"{file}: ").json()
     tell(f"{name}: version {made['version']}, {len(made['cards'])} cards", err=True)
 

@@ -70,11 +70,12 @@ def _reason(answer: httpx.Response) -> str:
         return f"{answer.request.url} answered {answer.status_code}: {answer.text[:200]}"
 
 
+_AS_NAME: Final = "expected 1-64 of A-Z a-z 0-9 . _ -, a letter or digit first"
+
+
 def _delivery_name(_context: click.Context, _argument: click.Parameter, value: str) -> str:
     if not re.fullmatch(NAME_PATTERN, value):
-        raise click.BadParameter(
-            f"{value!r}: expected 1-64 of A-Z a-z 0-9 . _ -, a letter or digit first"
-        )
+        raise click.BadParameter(f"{value!r}: {_AS_NAME}")
     return value
 
 
@@ -128,8 +129,10 @@ def apply(api: PushApi, file: Path) -> None:
     FILE is TOML with a table [NAME] for each, or JSON. A delivery that exists continues from its
     cursor.
     """
-    for name, body in tables_of(file, "delivery", "with streams and url in it").items():
-        _delivery_name(click.get_current_context(), click.Argument(["name"]), name)
+    tables = tables_of(
+        file, "delivery", "with streams and url in it", re.compile(NAME_PATTERN), _AS_NAME
+    )
+    for name, body in tables.items():
         made = api.ask("PUT", f"/{name}", body, about=f"{file}: {name}: ")
         tell(f"{name}: {made['state']}, to {made['endpoint_host']}", err=True)
         if made["secret"]:

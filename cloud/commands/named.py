@@ -59,7 +59,6 @@ def apply_sets(api: OpsApi, file: Path) -> None:
     FILE is TOML, with a table [NAME] for each set, or JSON.
     """
     for name, body in tables_of(file, "set", "with members in it").items():
-        query_name(click.get_current_context(), click.Argument(["name"]), name)
         made = api.ask("PUT", f"/v1/sets/{name}", body=body, about=f"{file}: {name}: ").json()
         tell(f"{name}: version {made['version']}, {made['members']} members", err=True)
 
@@ -129,7 +128,6 @@ def apply_publications(api: OpsApi, file: Path) -> None:
     FILE is TOML, with a table [NAME] for each publication, or JSON.
     """
     for name, body in tables_of(file, "publication", "with streams in it").items():
-        query_name(click.get_current_context(), click.Argument(["name"]), name)
         path, about = f"/v1/publications/{name}", f"{file}: {name}: "
         made = api.ask("PUT", path, body=body, about=about).json()
         tell(f"{name}: version {made['version']}", err=True)
