@@ -66,14 +66,27 @@ class HistoryLog:
             self._forget_old()
 
     def _write_pending(self, *, is_new: bool) -> None:
+        if is_new:
+            self._drop_written()
         while self._pending:
             one = self._pending[0]
-            if is_new and self.past.has(one, within_ms=SAME_MS):
-                self._pending.popleft()
-                continue
             if not self._writer.put(one.model_dump_json().encode()):
                 return  # the next turn tries again
             self._pending.popleft()
+
+    def _drop_written(self) -> None:
+        """Leaves out what the server wrote that led before."""
+        times = [one.at for one in self._pending]
+        if not times:
+            return
+        known = self.past.near(min(times) - SAME_MS, max(times) + SAME_MS)
+        left = [
+            one
+            for one in self._pending
+            if not any(abs(at - one.at) <= SAME_MS for at in known(one))
+        ]
+        self._pending.clear()
+        self._pending.extend(left)
 
     def _forget_old(self) -> None:
         oldest = self._clock.now_ms() - PENDING_S * 1000

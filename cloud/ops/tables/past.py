@@ -114,13 +114,18 @@ class Past:
         lately = takewhile(lambda one: one.at >= at, reversed(self._entries))
         return (one for one in lately if one.kind == kind)
 
-    def has(self, one: Noted, *, within_ms: int) -> bool:
-        """Returns whether there is an equal entry at about that time."""
-        return any(
-            (known.kind, known.name, known.facts) == (one.kind, one.name, one.facts)
-            for known in reversed(self._entries)
-            if abs(known.at - one.at) <= within_ms
-        )
+    def near(self, at_min: int, at_max: int) -> Callable[[Noted], list[int]]:
+        """Returns what finds the times of equal entries, among those between two times.
+
+        All entries are looked through once, however many are then asked for.
+        """
+        found: dict[tuple[str, str], list[Noted]] = {}
+        for one in self._entries:
+            if at_min <= one.at <= at_max:
+                found.setdefault((one.kind, one.name), []).append(one)
+        return lambda one: [
+            known.at for known in found.get((one.kind, one.name), ()) if known.facts == one.facts
+        ]
 
     def newest(
         self, *, kind: str | None, name: str | None, before: int | None, limit: int

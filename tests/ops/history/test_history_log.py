@@ -10,14 +10,66 @@ from typing import Any
 import httpx
 import pytest
 
+from edgewake.cloud.kafka.config import KafkaConfig
+from edgewake.cloud.ops.history import history_log
+from edgewake.cloud.ops.history.history_log import PENDING_MAX, SAME_MS, HistoryLog
+from edgewake.cloud.ops.tables.past import ENTRIES_MAX, Noted
 from edgewake.protocol import topics
+from edgewake.protocol.clock import SystemClock
 from edgewake.protocol.ops.device import DeviceSeen
 from edgewake.protocol.ops.query import Progress, QueryState, Registration
 from tests.ops.conftest import Writer
 from tests.ops.service import Ops, running
 from tests.services import Kafka, wait_until
 
-pytestmark = pytest.mark.services
+
+class Written:
+    """Takes entries in place of Kafka."""
+
+    def __init__(self, *_: object) -> None:
+        self.entries: list[Noted] = []
+
+    def put(self, value: bytes) -> bool:
+        self.entries.append(Noted.model_validate_json(value))
+        return True
+
+
+def state(device: str, at: int, state: str = "offline") -> Noted:
+    return Noted(at=at, kind="device", name=device, facts={"state": state})
+
+
+def successor(monkeypatch: pytest.MonkeyPatch) -> tuple[HistoryLog, Written]:
+    written = Written()
+    monkeypatch.setattr(history_log, "EntryWriter", lambda *_: written)
+    config = KafkaConfig(bootstrap="127.0.0.1:1")
+    return HistoryLog(config, SystemClock(), lambda: True), written
+
+
+def test_a_successor_writes_what_the_server_before_it_did_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log, written = successor(monkeypatch)
+    log.past.take(1, state("car-1", 100_000))
+    log.past.take(2, state("car-2", 100_000 - SAME_MS - 1))
+    log.past.take(3, state("car-3", 100_000, "online"))
+    log._pending.extend(state(f"car-{number}", 100_000) for number in (3, 1, 2, 4))
+    log._write_pending(is_new=True)
+    assert [one.name for one in written.entries] == ["car-3", "car-2", "car-4"]
+    assert not log._pending
+
+
+def test_a_successor_of_a_long_history_does_not_stand_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All devices went away as the server before it died: for minutes it answered nobody."""
+    log, written = successor(monkeypatch)
+    for number in range(ENTRIES_MAX):
+        log.past.take(number + 1, state(f"d{number}", 100_000, "online"))
+    log._pending.extend(state(f"d{number}", 300_000) for number in range(PENDING_MAX))
+    began = time.monotonic()
+    log._write_pending(is_new=True)
+    assert time.monotonic() - began < 5
+    assert len(written.entries) == PENDING_MAX
 
 
 def happened(ops: Ops, name: str) -> list[dict[str, Any]]:
@@ -39,6 +91,7 @@ def put_query(writer: Writer, name: str, state: QueryState) -> None:
     writer.put(topics.PROGRESS, name, progress.model_dump_json().encode())
 
 
+@pytest.mark.services
 @pytest.mark.long
 def test_they_survive_a_kill(
     kafka: Kafka, tmp_path: Path, writer: Writer, unique: Callable[[str], str]
@@ -71,6 +124,7 @@ def test_they_survive_a_kill(
 
 
 @pytest.mark.long
+@pytest.mark.services
 def test_an_unknown_problem_is_said(kafka: Kafka, tmp_path: Path) -> None:
     with running(kafka.bootstrap, tmp_path) as ops:
         answer = ops.client.post("/v1/problems/1-1/acknowledge", json={})
