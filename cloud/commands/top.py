@@ -52,15 +52,27 @@ def top(make_api: Callable[[], OpsApi], every_s: float, once: bool) -> None:
         return
     with (
         contextlib.suppress(KeyboardInterrupt),  # Ctrl + C is how one leaves it
-        Live(drawn(look(api), clock.now_ms()), screen=True, auto_refresh=False) as screen,
+        Live(drawn(found := look(api), clock.now_ms()), screen=True, auto_refresh=False) as screen,
     ):
         while True:
             time.sleep(every_s)
-            screen.update(drawn(look(api), clock.now_ms()), refresh=True)
+            found = look_again(api, found)
+            screen.update(drawn(found, clock.now_ms()), refresh=True)
+
+
+def look_again(api: OpsApi, before: dict[str, Any]) -> dict[str, Any]:
+    """What is shown next: where nobody answers, that, above what was seen last.
+
+    Who watches a system wants to see that a part of it restarts, and the end of it.
+    """
+    try:
+        return look(api)
+    except click.ClickException as error:
+        return {**before, "missing": error.message}
 
 
 def look(api: OpsApi) -> dict[str, Any]:
-    """What is shown; a refusal ends the command."""
+    """What is shown. Raises ClickException where nobody answers, or refuses."""
     return {
         "overview": api.ask("GET", "/v1/overview").json(),
         "streams": busiest(list(api.items("/v1/streams"))),
@@ -88,6 +100,8 @@ def drawn(found: Mapping[str, Any], now_ms: int) -> RenderableType:
     problems = [printable(sentence(one)) for one in overview["problems"]]
     left = len(problems) - PROBLEMS_MAX
     lines = problems[:PROBLEMS_MAX] + ([f"… and {left} more"] if left > 0 else [])
+    if "missing" in found:
+        lines = [f"{found['missing']} This was seen before:", *lines]
     wrong = Text("\n".join(lines), style="red") if lines else Text("all is well", style="green")
     hops = _table("flow", ("hop", "a second", "delay", "there", "state"))
     for one in overview["hops"]:

@@ -21,13 +21,23 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from edgewake.cloud.commands import top as top_command
+from edgewake.cloud.commands.common.api_client import OpsApi
 from edgewake.cloud.commands.common.problems import sentence
-from edgewake.cloud.commands.top import PROBLEMS_MAX, ROWS_MAX, busiest, drawn, hop_row, slowest
+from edgewake.cloud.commands.top import (
+    PROBLEMS_MAX,
+    ROWS_MAX,
+    busiest,
+    drawn,
+    hop_row,
+    look_again,
+    slowest,
+)
 from tests.commands.test_status import run
 from tests.ops.conftest import Writer
 from tests.ops.service import KEY, Ops, running
 from tests.ops.test_app import declare
-from tests.services import PATIENCE_S, Kafka
+from tests.services import PATIENCE_S, Kafka, free_ports
 
 STYLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 STREAMS = re.compile(r"streams +([0-9]+), ")
@@ -100,6 +110,23 @@ def test_what_waits_at_a_hop_that_stands_still_is_counted():
     stands = {"name": "sequencer", "per_s": 0.0, "behind": 12_345, "delay_s": None, "count": 0}
     assert hop_row(stands | {"state": "bad"})[2] == "12,345 wait"
     assert hop_row(stands | {"state": "well", "behind": 0})[2] == "–"
+
+
+def test_a_server_that_is_away_is_said_above_what_was_seen_last(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    (port,) = free_ports(1)
+    api = OpsApi(f"http://127.0.0.1:{port}", "k", False)
+    before = found(streams=7)
+    for _ in range(2):
+        before = look_again(api, before)
+        shown = text_of(before)
+        assert "does not answer" in shown
+        assert "seen before" in shown
+        assert "all is well" not in shown
+        assert "7, 1,234.5 readings/s" in shown
+    monkeypatch.setattr(top_command, "look", lambda _: found())
+    assert "all is well" in text_of(look_again(api, before))
 
 
 @pytest.mark.services
