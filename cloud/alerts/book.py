@@ -98,16 +98,22 @@ class Book:
             if before is not None:
                 self._set(word.rule, key, before, say(before, word))
 
-    def tick(self, now: int) -> None:
-        """Time passed: what that changes, and the notes that are to be made."""
+    def tick(self, now: int, wall: int | None = None) -> None:
+        """Time passed: what that changes, and the notes that are to be made.
+
+        `wall` is the time at which they are made, where `now` is that of readings of the past.
+        """
+        wall = now if wall is None else wall
         for name, rule in self.rules.items():
+            # Silence and problems are looked at in the present; they wait for no reading.
+            to = now if rule.silent_s is None and rule.problems is None else wall
             of_rule = self.alerts.get(name, {})
             for alert in list(of_rule.values()):
-                after = pass_time(alert, now, rule)
+                after = pass_time(alert, to, rule)
                 if after is not alert:
                     self._set(name, alert.key, alert, after)
-            self._tell(rule, telling.news(of_rule.values(), rule, now), now)
-        for old in list(telling.forgotten(self.notes.values(), now)):
+            self._tell(rule, telling.news(of_rule.values(), rule, to, wall), wall)
+        for old in list(telling.forgotten(self.notes.values(), wall)):
             del self.notes[old]
             self._changed[f"note|{old}"] = None
 

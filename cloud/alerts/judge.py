@@ -183,7 +183,7 @@ class _Session:
         is_behind = len(messages) >= BATCH_MAX or self._sources.is_behind()
         passed = judged_to(messages) if is_behind else self._clock.now_ms()
         if passed is not None:
-            self._book.tick(passed)
+            self._book.tick(passed, self._clock.now_ms())
         begun = self._book.begin(self._clock.now_ms())
         self._write()
         for note in begun:

@@ -40,9 +40,12 @@ DONE_MAX: Final = 2000
 """Notes that are done and kept."""
 
 
-def news(alerts: Iterable[Alert], rule: Rule, now: int) -> Sequence[Alert]:
-    """The alerts of a rule that are due now; none before its group is complete, or when quiet."""
-    if quiet.until(rule, now):
+def news(alerts: Iterable[Alert], rule: Rule, now: int, wall: int | None = None) -> Sequence[Alert]:
+    """The alerts of a rule that are due now; none before its group is complete, or when quiet.
+
+    `wall` is the present, in which people sleep, where `now` is a moment that is caught up with.
+    """
+    if quiet.until(rule, now if wall is None else wall):
         return []
     alerts = list(alerts)
     fresh = [alert for alert in alerts if wants(alert, now)]

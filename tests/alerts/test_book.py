@@ -185,3 +185,47 @@ def test_a_destination_that_hangs_keeps_no_other_waiting():
     a_book.tick(at(0))
     begun = [note.destination for note in a_book.begin(at(0))]
     assert sorted(begun) == ["hangs", "hangs", "works"]
+
+
+def test_a_note_about_the_past_is_made_now_and_tried_for_a_day() -> None:
+    """A judge that catches up with a weekend gives nothing up at the first failure."""
+    hot = rule(tell=("oncall",), group_s=0)
+    a_book = book(hot)
+    a_book.see(hot, seen(0, True))
+    back = at(2 * 86_400)
+    a_book.tick(at(60), back)
+    (note,) = a_book.begin(back)
+    assert note.made_at == back
+    a_book.end(note.id, back + 1000, "not there yet", is_final=False)
+    assert a_book.notes[note.id].state is NoteState.WAITING
+
+
+def test_who_catches_up_keeps_the_quiet_hours_of_the_present() -> None:
+    """T0 is 14:13 UTC: what began before the quiet hours waits for their end."""
+    night = {"name": "night", "begins": "22:00", "ends": "06:00"}
+    hot = rule(tell=("oncall",), group_s=0, quiet=night)
+    a_book = book(hot)
+    a_book.see(hot, seen(0, True))
+    a_book.tick(at(60), at(12 * 3600))
+    assert told(a_book) == []
+    a_book.tick(at(16 * 3600))
+    assert len(told(a_book)) == 1
+
+
+def test_who_catches_up_does_not_remind_of_each_hour_that_passed() -> None:
+    hot = rule(tell=("oncall",), group_s=0, again_s=3600)
+    a_book = book(hot)
+    a_book.see(hot, seen(0, True))
+    for hour in range(13):
+        a_book.tick(at(60 + hour * 3600), at(12 * 3600))
+    assert len(told(a_book)) == 1
+    a_book.tick(at(13 * 3600))
+    assert len(told(a_book)) == 2
+
+
+def test_a_silence_is_told_while_readings_of_the_past_are_judged() -> None:
+    quiet = rule(tell=("oncall",), silent_s=60, by=("device",))
+    a_book = book(quiet)
+    a_book.see_all(quiet, {"car-1": seen(7200, True)}, at(7200))
+    a_book.tick(at(60), at(7211))
+    assert [note.firing for note in told(a_book)] == [("car-1",)]
