@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import fields
 from functools import cache
-from typing import Any, get_args, get_type_hints
+from typing import Any, Final, get_args, get_type_hints
 
 from fastapi import Request
 from fastapi.params import Header
@@ -24,6 +24,8 @@ from edgewake.cloud.web import parameters
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 STREAM = "stream"
 """The parameter that may be repeated."""
+LISTS: Final = frozenset({"accept", "if-none-match"})
+"""Headers that are lists: sent several times they are one (RFC 9110, 5.3)."""
 
 
 class EventRoute(APIRoute):
@@ -56,9 +58,9 @@ def words_of(http: Request) -> Words:
         in_address[name]: text for name, text in http.query_params.items() if name in in_address
     }
     for name, field in in_headers.items():
-        text = http.headers.get(name)
-        if text is not None:
-            given[field] = text
+        texts = http.headers.getlist(name)
+        if texts:
+            given[field] = ", ".join(texts) if name in LISTS else texts[0]
     return Words(**given)
 
 

@@ -166,9 +166,21 @@ async def response(
         "Edgewake-Live": "true" if page.live else "false",
         "Edgewake-Cursor": page.cursor,
     }
-    if f'"{tag}"' in if_none_match:  # also of a weak one, as a proxy makes it that compresses
+    if is_known(if_none_match, tag):
         return Response(status_code=304, headers=headers)
     return BodyResponse(bodies.take(body, client=client), headers, form.value)
+
+
+def is_known(if_none_match: str, tag: str | None = None) -> bool:
+    """Does a client say that it has this answer (RFC 9110, 13.1.2)?
+
+    `if_none_match`: any number of tags; `*` stands for all there are, and for an answer without a
+    tag, too.
+    """
+    if if_none_match.strip() == "*":
+        return True
+    # The weak one is the same, too: a proxy that compresses makes it of ours.
+    return tag is not None and f'"{tag}"' in if_none_match
 
 
 async def _body(page: Page, form: Form) -> bytes:

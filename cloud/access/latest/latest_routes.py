@@ -12,7 +12,8 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from edgewake.cloud.access.bounded.bodies import BodyResponse
+from edgewake.cloud.access.bounded.answer import is_known
+from edgewake.cloud.access.bounded.bodies import BodyResponse, Taken
 from edgewake.cloud.access.bounded.rows import Choice, choice
 from edgewake.cloud.access.latest.latest_stores import LatestStores, Missing
 from edgewake.cloud.client_share import Clients
@@ -125,9 +126,17 @@ def router(stores: LatestStores, clients: Clients) -> APIRouter:
 
     async def _answer(http: Request, name: str, reader: Principal, asked: Choice) -> Response:
         client = clients.of_request(http)
-        return BodyResponse(await stores.answer(name, client, reader, asked), NO_STORE)
+        return answered(http, await stores.answer(name, client, reader, asked))
 
     return routes
+
+
+def answered(http: Request, body: Taken) -> Response:
+    """An answer that no cache keeps, and that has no tag."""
+    if is_known(", ".join(http.headers.getlist("if-none-match"))):
+        body.close()
+        return Response(status_code=304, headers=NO_STORE)
+    return BodyResponse(body, NO_STORE)
 
 
 @contextmanager

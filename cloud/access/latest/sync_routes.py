@@ -7,19 +7,25 @@ it is not known any more. `wait` holds the answer back until something changed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
 from edgewake.cloud.access.bounded.answer import bounds_of
-from edgewake.cloud.access.bounded.bodies import BodyResponse
 from edgewake.cloud.access.bounded.rows import Choice, choice
 from edgewake.cloud.access.connection import connection_of
-from edgewake.cloud.access.latest.latest_routes import Keys, Sample, Where, asked_by, refusals
+from edgewake.cloud.access.latest.latest_routes import (
+    Keys,
+    Sample,
+    Where,
+    answered,
+    asked_by,
+    refusals,
+)
 from edgewake.cloud.access.latest.latest_stores import FIRST_S, OLDER_S, LatestStores, Missing
 from edgewake.cloud.access.open_streams import OpenStream, OpenStreams
 from edgewake.cloud.client_share import Clients
@@ -30,8 +36,6 @@ from edgewake.cloud.rights.guard import ReaderAsks, ended
 from edgewake.cloud.rights.principal import Principal
 from edgewake.cloud.web.openapi import problems
 from edgewake.protocol.errors import Unavailable
-
-NO_STORE: Final[Mapping[str, str]] = {"Cache-Control": "no-store"}
 
 T = TypeVar("T")
 
@@ -147,7 +151,7 @@ def router(stores: LatestStores, streams: OpenStreams, clients: Clients) -> APIR
         body = await _while_there(stream, work, wait_s + FIRST_S + OLDER_S)
         if body is None:
             return Response(status_code=204)  # nobody is there to read it
-        return BodyResponse(body, NO_STORE)
+        return answered(http, body)
 
     return routes
 

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+import pytest
 from starlette.responses import Response
 
-from edgewake.cloud.access.bounded.answer import Form, Page, response
+from edgewake.cloud.access.bounded.answer import Form, Page, is_known, response
 from edgewake.cloud.access.bounded.bodies import Bodies
 
 
@@ -38,3 +39,22 @@ async def test_a_cache_gives_a_page_to_nobody_who_goes_on_from_elsewhere() -> No
     headers = (await made(Page((b"{}",), "c", live=False), Form.JSON)).headers
     assert "public" in headers["cache-control"]
     assert "last-event-id" in headers["vary"].lower().split(", ")
+
+
+@pytest.mark.parametrize(
+    ("sent", "is_there"),
+    [
+        ('"a"', True),
+        ('W/"a"', True),
+        ('"b", "a"', True),
+        ("*", True),
+        (" * ", True),
+        ("", False),
+        ("a", False),
+        ('"b", "*"', False),
+    ],
+)
+def test_an_answer_is_known_by_its_tag_however_it_is_sent(sent: str, is_there: bool) -> None:
+    """RFC 9110, 13.1.2; `*` is any answer that there is."""
+    assert is_known(sent, "a") is is_there
+    assert is_known(sent) is ("*" in sent and is_there), "of what has no tag"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -22,7 +22,11 @@ from tests.services import PATIENCE_S
 
 
 async def get(
-    server: Server, name: str, *, headers: dict[str, str] | None = None, **query: Any
+    server: Server,
+    name: str,
+    *,
+    headers: Mapping[str, str] | Sequence[tuple[str, str]] | None = None,
+    **query: Any,
 ) -> httpx.Response:
     words = {key.rstrip("_"): value for key, value in query.items()}
     async with httpx.AsyncClient(base_url=server.url, timeout=PATIENCE_S) as client:
@@ -203,8 +207,10 @@ async def test_a_full_page_may_be_kept_and_the_live_end_is_asked_for_by_its_etag
         VARY,
         "true",
     )
-    for tag in (live.headers["etag"], "W/" + live.headers["etag"]):
-        same = await get(access_a, feed.name, after=after, limit=10, headers={"If-None-Match": tag})
+    tag = live.headers["etag"]
+    for sent in ([tag], [f"W/{tag}"], [f'"x", {tag}'], ['"x"', tag], ["*"]):
+        headers = [("If-None-Match", one) for one in sent]
+        same = await get(access_a, feed.name, after=after, limit=10, headers=headers)
         assert (same.status_code, same.content, same.headers["etag"]) == (
             304,
             b"",

@@ -53,6 +53,24 @@ async def until_complete(running: Server, feed: Feed, rows: int, **words: Any) -
 
 
 @pytest.mark.services
+@pytest.mark.parametrize("path", ["latest", "sync"])
+async def test_who_wants_rows_only_where_there_are_none_is_told_that_there_are(
+    synced: Server, feed: Feed, path: str
+) -> None:
+    """RFC 9110, 13.1.2: a server must look at it, with a tag or without."""
+    feed.send("car-1", n=1)
+    async with httpx.AsyncClient(base_url=synced.url, timeout=DEADLINE_S) as client:
+        sent = ["*", '"x"']
+        told = [
+            await client.get(f"/v1/{path}/{feed.name}", headers={"If-None-Match": one})
+            for one in sent
+        ]
+        missing = await client.get(f"/v1/{path}/nowhere", headers={"If-None-Match": "*"})
+    assert [(one.status_code, bool(one.content)) for one in told] == [(304, False), (200, True)]
+    assert missing.status_code == 404
+
+
+@pytest.mark.services
 async def test_a_snapshot_and_exactly_what_changed_behind_it(
     synced: Server, access_b: Server, feed: Feed
 ) -> None:
