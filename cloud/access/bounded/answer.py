@@ -27,6 +27,7 @@ from starlette.responses import Response
 from edgewake.cloud.access.bounded.bodies import Bodies, Body, BodyResponse
 from edgewake.cloud.access.bounded.table import table_of
 from edgewake.cloud.log.request import RequestError
+from edgewake.protocol.downlink.feed import DEVICE_HEADER
 
 LIMIT_DEFAULT: Final = 1000
 LIMIT_MAX: Final = 10_000
@@ -36,8 +37,9 @@ WAIT_S_MAX: Final = 60.0
 longer."""
 KEPT_S: Final = 60
 """Seconds for which a full page may be kept by caches; retention may remove what it shows."""
-VARY: Final = "Accept, Authorization, Cookie, Last-Event-ID"
-"""The headers that choose an answer: a cursor may stand in one of them, and not in the address."""
+VARY: Final = f"Accept, Authorization, Cookie, {DEVICE_HEADER}, Last-Event-ID"
+"""The headers that choose an answer: a cursor may stand in one of them, and not in the address; and
+a bridge asks for each of its devices with the same key."""
 _NDJSON: Final = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
 
 

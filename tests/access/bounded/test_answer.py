@@ -41,6 +41,22 @@ async def test_a_cache_gives_a_page_to_nobody_who_goes_on_from_elsewhere() -> No
     assert "last-event-id" in headers["vary"].lower().split(", ")
 
 
+async def test_a_cache_gives_a_page_of_one_device_to_no_other() -> None:
+    """A bridge asks for each of its devices with the same key, and at the same address."""
+    page = response(
+        Page((b"{}",), "c", live=False),
+        Form.JSON,
+        Bodies(),
+        "me",
+        resumes=True,
+        is_public=False,
+        if_none_match="",
+    )
+    headers = (await page).headers
+    assert "private, max-age" in headers["cache-control"]
+    assert "edgewake-device" in headers["vary"].lower().split(", ")
+
+
 @pytest.mark.parametrize(
     ("sent", "is_there"),
     [
