@@ -204,6 +204,7 @@ class Follower:
             if response.status_code != 200:
                 await self._refuse(server, response)
             kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+            check_unpacked(response)
             if kind != "text/event-stream":
                 raise NoStreamError(
                     f"no stream of events but {kind or 'no type of content'}: is it an access "
@@ -314,7 +315,7 @@ class Follower:
                 f"{server}: its certificate is not trusted: expected its authority in ca_file",
                 wrong_address=True,
             ) from error
-        if isinstance(error, NoStreamError):
+        if isinstance(error, NoStreamError | httpx.DecodingError):
             raise FollowError(f"{server}: {error}", wrong_address=True) from error
         if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
             raise FollowError(
@@ -421,6 +422,20 @@ def detail_of(body: bytes) -> str:
         return str(orjson.loads(body)["detail"])
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return ""
+
+
+def check_unpacked(response: httpx.Response) -> None:
+    """Raises httpx.DecodingError where an answer was packed, though it was asked for as it is.
+
+    It is not unpacked: a few bytes could become as many megabytes.
+    """
+    coding = response.headers.get("Content-Encoding", "").strip().lower()
+    if coding not in ("", "identity"):
+        raise httpx.DecodingError(
+            f"packed as {coding[:40]}, though it was asked for as it is: expected a proxy between "
+            "that compresses nothing here",
+            request=response.request,
+        )
 
 
 def silence_of(heartbeat: str) -> float:

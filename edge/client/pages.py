@@ -25,6 +25,7 @@ from edgewake.edge.client.follow import (
     RETRY_AFTER_MAX_S,
     FollowError,
     Lost,
+    check_unpacked,
     checked_address,
     detail_of,
 )
@@ -108,6 +109,7 @@ class Pages:
                 async with asyncio.timeout(PAGE_S):
                     response, body = await self._answer(http, server, cursor)
                 if response.status_code == 200:
+                    check_unpacked(response)
                     page = _page_of(body)
                     self._backoff.reset()
                     if self._clock.monotonic_s() - began_s <= PAGE_S * QUICK_PART:

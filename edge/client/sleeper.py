@@ -37,6 +37,7 @@ from edgewake.edge.client.follow import (
     RETRY_AFTER_MAX_S,
     FollowError,
     Lost,
+    check_unpacked,
     checked_address,
     detail_of,
 )
@@ -326,6 +327,8 @@ async def _sent(http: httpx.AsyncClient, request: httpx.Request) -> _Answer:
     response = await http.send(request, stream=True)
     body = b""
     try:
+        if response.is_success:
+            check_unpacked(response)
         async for piece in response.aiter_raw():
             body += piece
             if len(body) > PROBLEM_BYTES_MAX:

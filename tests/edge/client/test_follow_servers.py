@@ -289,6 +289,19 @@ async def test_an_answer_that_is_packed_is_not_unpacked() -> None:
     assert lost.why == "HTTPStatusError 503 Busy"
 
 
+async def test_a_stream_that_a_proxy_has_packed_is_no_silent_one() -> None:
+    """Nothing in it was an event or a heartbeat, and it never was silent: it was 'connected'."""
+    packed = stream(gzip.compress(event(1, "v2.a")), "Content-Encoding: gzip")
+    async with world(packed) as at:
+        found = await followed(at, 2)
+        assert [type(notice) for notice in found.notices] == [Lost, Lost]
+        assert "packed as gzip" in found.lost[0].why
+        with pytest.raises(FollowError, match="packed as gzip"):
+            await followed(at, 2, patient=False)
+    async with world(stream(event(1, "v2.a"), "Content-Encoding: identity")) as at:
+        assert len((await followed(at, 1)).received) == 1, "the control"
+
+
 @pytest.mark.parametrize(
     "body",
     [b"", b"nonsense", b"[]", b'{"detail": 5}', b"{}", b"\xff", b"x" * 1_000_000],

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gzip
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -107,3 +110,54 @@ async def test_it_ends_at_pages_of_one_event(monkeypatch: pytest.MonkeyPatch) ->
     # A request may be given up before the server has read it.
     assert line.limits == sorted(line.limits, reverse=True)
     assert set(line.limits) <= {4, 2, 1}
+
+
+def page(*events: bytes, cursor: str = "1", packed: bool = False) -> bytes:
+    end = b'{"$event":"end","cursor":"%s","live":true}' % cursor.encode()
+    body = b"".join(one + b"\n" for one in (*events, end))
+    head = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
+    if packed:
+        return head + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(body)
+    return head + b"\r\n" + body
+
+
+@dataclass
+class Answering:
+    """A server that gives each connection its next answer, and keeps the heads of requests."""
+
+    answers: list[bytes]
+    after_s: float = 0.0
+    """How long it works before it answers at all."""
+    heads: list[str] = field(default_factory=list)
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            self.heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+            await asyncio.sleep(self.after_s)
+            writer.write(self.answers.pop(0))
+            await writer.drain()
+        writer.close()
+
+
+async def read(at: Answering, **options: Any) -> tuple[list[bytes], list[str]]:
+    """All that is read to the live end, and why pages were lost."""
+    lost: list[Lost] = []
+    found: list[bytes] = []
+    options = {"clock": HurriedClock(), "on_notice": lost.append} | options
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        await asyncio.start_server(at.answer, "127.0.0.1", 0) as server,
+    ):
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        reading = Pages([url], Subscription(streams=("s",)), **options).read("0")
+        async with aclosing(reading) as pages_read:
+            async for one in pages_read:
+                found += one.lines
+    return found, [one.why for one in lost]
+
+
+async def test_a_page_that_a_proxy_has_packed_is_said_to_be_that() -> None:
+    """It was said to be no JSON, of which nobody thinks of a proxy."""
+    found, (why,) = await read(Answering([page(b"{}", packed=True), page(b"{}")]))
+    assert found == [b"{}"]
+    assert "packed as gzip" in why

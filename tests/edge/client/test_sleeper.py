@@ -287,6 +287,7 @@ async def test_who_is_sent_away_at_once_does_not_ask_as_fast_as_it_can() -> None
         answered(200, {"count": 1, "again": 0, "events": []}, webhook_id="x"),
         answered(200, ["no object"], webhook_id="msg_a1_2"),
         answered(200, {"count": 1, "again": 0, "events": [], "x": "y" * 70_000}, webhook_id="x"),
+        answered(200, {"count": 1}, webhook_id="msg_a1_2", Content_Encoding="br"),
         b"HTTP/1.1 200 x\r\nContent-Length: 4\r\nConnection: close\r\n\r\n\xff\xfe..",
         b"not HTTP\r\n\r\n",
         b"",
