@@ -16,8 +16,13 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from edgewake.protocol.clock import Clock
+
 TOKEN_BYTES_MAX: Final = 16 * 1024
 """Bytes of a token file: servers take tokens of 8 KB."""
+RENEW_S: Final = 60.0
+"""Seconds from the first refusal (401) in which a token that was let in before is not given up,
+where it comes from a file: who renews it may be late."""
 _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 """RFC 9110, 5.6.2."""
 
@@ -93,6 +98,33 @@ class Credentials:
         except OSError as error:  # an ssl.SSLError too
             raise ValueError(f"{self.cert_file or self.ca_file}: {error}") from error
         return context
+
+
+class Refusals:
+    """Tells whether a token that is refused (401) may be let in later, as another one."""
+
+    def __init__(self, credentials: Credentials, clock: Clock) -> None:
+        self._credentials, self._clock = credentials, clock
+        self._was_let_in = False
+        self._since_s: float | None = None
+        """When it was refused first, since it was let in last."""
+
+    def let_in(self) -> None:
+        """Note that it was let in."""
+        self._was_let_in, self._since_s = True, None
+
+    def may_mend(self, shown: str) -> bool:
+        """Is it worth another attempt? `shown`: the header Authorization that was refused.
+
+        One of a file that was never let in is wrong, and nobody waits for another one.
+        """
+        if not self._credentials.is_renewed:
+            return False
+        if self._credentials.head()["Authorization"] != shown:
+            return True
+        now_s = self._clock.monotonic_s()
+        self._since_s = now_s if self._since_s is None else self._since_s
+        return self._was_let_in and now_s - self._since_s < RENEW_S
 
 
 def without_password(server: str) -> tuple[str, dict[str, str]]:

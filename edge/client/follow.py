@@ -26,7 +26,7 @@ import httpx
 import orjson
 
 from edgewake.edge.client.asked import Options, Published, asked
-from edgewake.edge.client.credentials import Credentials, may_follow, without_password
+from edgewake.edge.client.credentials import Credentials, Refusals, may_follow, without_password
 from edgewake.edge.client.sse import Event, Parser, SseError
 from edgewake.protocol.backoff import Backoff, retry_after_s
 from edgewake.protocol.clock import Clock, SystemClock
@@ -52,9 +52,6 @@ RETRY_AFTER_MAX_S: Final = 300.0
 """A server's Retry-After counts up to here."""
 RETRY_MAX_S: Final = 60.0
 """A stream's `retry` counts up to here."""
-RENEW_S: Final = 60.0
-"""Seconds after a stream in which a token that is refused (401) is not the end, where it comes from
-a file: who renews it may be late."""
 PROBLEM_BYTES_MAX: Final = 64 * 1024
 REDIRECTS_MAX: Final = 5
 """In a row; each connection begins at the server's own address again."""
@@ -160,8 +157,7 @@ class Follower:
         self._clock = clock or SystemClock()
         self._backoff = Backoff(rng or random.Random(), first_s=BACKOFF_MIN_S, max_s=BACKOFF_MAX_S)
         self._was_connected = False
-        self._streamed_s = -math.inf
-        """When a stream was open last."""
+        self._refusals = Refusals(self._credentials, self._clock)
         self._turn = 0
         self._attempts = 0
         """Since a stream was open."""
@@ -213,6 +209,7 @@ class Follower:
             start = response.headers.get("Edgewake-Start", "")
             if start != "later":
                 attempt.opened = self._was_connected = True
+                self._refusals.let_in()
                 self._attempts, self._refused = 0, {}
                 self._on_notice(Connected(server, start))
             silence_s = silence_of(response.headers.get("Edgewake-Heartbeat", ""))
@@ -278,7 +275,7 @@ class Follower:
     async def _refuse(self, server: str, response: httpx.Response, why: str = "") -> NoReturn:
         """Raise FollowError where every server refuses permanently, else httpx.HTTPStatusError."""
         detail = why or await _told(response)
-        if (why or _is_final(response.status_code)) and not self._may_mend(server, response):
+        if (why or _is_final(response.status_code)) and not self._may_mend(response):
             self._refused[server] = detail
             # All servers refuse; or all were asked twice, and those that did not refuse did not
             # answer.
@@ -292,13 +289,10 @@ class Follower:
             f"{response.status_code} {detail}", request=response.request, response=response
         )
 
-    def _may_mend(self, server: str, response: httpx.Response) -> bool:
+    def _may_mend(self, response: httpx.Response) -> bool:
         """May another attempt be answered otherwise, though this refusal is final as such?"""
-        if response.status_code == 401 and self._credentials.is_renewed:
-            is_new = self._headers(server)["Authorization"] != response.request.headers.get(
-                "Authorization"
-            )
-            return is_new or self._clock.monotonic_s() - self._streamed_s < RENEW_S
+        if response.status_code == 401:
+            return self._refusals.may_mend(response.request.headers.get("Authorization", ""))
         return response.status_code == 404 and self._was_connected
 
     def _give_up_if_hopeless(self, server: str, error: Exception) -> None:
@@ -342,8 +336,7 @@ class Follower:
         Jitter keeps clients from coming back all at once.
         """
         if attempt.opened:
-            self._streamed_s = self._clock.monotonic_s()
-            self._backoff.lasted(self._streamed_s - attempt.began_s)
+            self._backoff.lasted(self._clock.monotonic_s() - attempt.began_s)
         wait_s = max(self._backoff.next_s(), attempt.retry_s or 0.0, self._next_server()[1])
         self._on_notice(Lost(server, attempt.why, wait_s))
         await self._clock.sleep(wait_s)

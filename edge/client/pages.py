@@ -17,7 +17,7 @@ import httpx
 import orjson
 
 from edgewake.edge.client.asked import ALL, Options, Published, asked
-from edgewake.edge.client.credentials import Credentials, without_password
+from edgewake.edge.client.credentials import Credentials, Refusals, without_password
 from edgewake.edge.client.follow import (
     BACKOFF_MAX_S,
     BACKOFF_MIN_S,
@@ -82,6 +82,7 @@ class Pages:
         self._asked = asked(wanted, options, start, None)
         self._on_notice = on_notice
         self._clock = clock or SystemClock()
+        self._refusals = Refusals(self._credentials, self._clock)
         self._backoff = Backoff(rng or random.Random(), first_s=BACKOFF_MIN_S, max_s=BACKOFF_MAX_S)
         self._turn = 0
         self._limit = LIMIT
@@ -112,11 +113,12 @@ class Pages:
                     check_unpacked(response)
                     page = _page_of(body)
                     self._backoff.reset()
+                    self._refusals.let_in()
                     if self._clock.monotonic_s() - began_s <= PAGE_S * QUICK_PART:
                         self._limit = min(LIMIT, 2 * self._limit)
                     return page
                 why = detail_of(body) or f"answered {response.status_code}"
-                if response.status_code < 500 and response.status_code not in AGAIN:
+                if not self._may_mend(response):
                     raise FollowError(why)
                 told = response.headers.get("Retry-After", "")
                 wait_s = retry_after_s(told, self._clock.now_ms(), max_s=RETRY_AFTER_MAX_S)
@@ -129,6 +131,12 @@ class Pages:
             self._on_notice(Lost(server, why, wait_s))
             self._turn += 1
             await self._clock.sleep(wait_s)
+
+    def _may_mend(self, response: httpx.Response) -> bool:
+        """May another attempt be answered otherwise?"""
+        if response.status_code == 401:
+            return self._refusals.may_mend(response.request.headers.get("Authorization", ""))
+        return response.status_code >= 500 or response.status_code in AGAIN
 
     async def _answer(
         self, http: httpx.AsyncClient, server: str, cursor: str

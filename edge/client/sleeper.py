@@ -27,7 +27,7 @@ import httpx
 from edgewake.edge import durable_file
 from edgewake.edge.client import lease
 from edgewake.edge.client.asked import ALL, Options, Published
-from edgewake.edge.client.credentials import Credentials, without_password
+from edgewake.edge.client.credentials import Credentials, Refusals, without_password
 from edgewake.edge.client.follow import (
     BACKOFF_MAX_S,
     BACKOFF_MIN_S,
@@ -60,10 +60,16 @@ class _Answer:
     status: int
     headers: Mapping[str, str]
     body: bytes
+    shown: str
+    """The header Authorization of the request."""
 
     @property
     def told(self) -> str:
         return detail_of(self.body) or f"answered {self.status}"
+
+
+class _NotLetInError(FollowError):
+    """What proves who asks is refused, which says nothing of what is asked."""
 
 
 class Sleeper:
@@ -110,6 +116,9 @@ class Sleeper:
         self._turn = 0
         self._renewed_s = float("-inf")
         self._kept = self._read()
+        self._refusals = Refusals(self._credentials, self._clock)
+        if self._kept is not None and self._kept.is_granted:
+            self._refusals.let_in()  # in a run before
 
     async def sleep(self, cursor: str) -> WakeUp:
         """Sleep at a cursor until there is a reason to read, however long a server is away.
@@ -180,8 +189,8 @@ class Sleeper:
         if not kept.is_granted:
             try:
                 kept = await self._granted(http, kept)
-            except FollowError:
-                if kept.request == request:
+            except FollowError as error:
+                if kept.request == request or isinstance(error, _NotLetInError):
                     raise
                 # The cursor of a run before may be too old by now.
                 kept = await self._granted(http, self._begun(request))
@@ -210,12 +219,21 @@ class Sleeper:
 
     async def _granted(self, http: httpx.AsyncClient, kept: Kept) -> Kept:
         """The lease of a request, which a run before may have sent, too."""
-        headers = {"Content-Type": "application/json", "Idempotency-Key": kept.key}
-        headers |= self._credentials.head()
+        own = {"Content-Type": "application/json", "Idempotency-Key": kept.key}
+
+        def headers() -> Mapping[str, str]:
+            return own | self._credentials.head()
+
         while True:
             answer = await self._answer(
                 http, "POST", "/v1/leases", content=kept.request, headers=headers
             )
+            if answer.status == 401:
+                if not self._refusals.may_mend(answer.shown):
+                    # The key stays: this request may be granted already, and its answer lost.
+                    raise _NotLetInError(answer.told)
+                await self._pause(answer.told)
+                continue
             if answer.status not in (200, 201):
                 self._keep(None)
                 raise FollowError(answer.told)
@@ -225,6 +243,7 @@ class Sleeper:
                 await self._pause(str(error))
                 continue
             self._renewed_s = self._clock.monotonic_s()
+            self._refusals.let_in()
             self._keep(found)
             return found
 
@@ -247,7 +266,9 @@ class Sleeper:
         """What is answered about the lease: its own token opens it."""
         headers = {**self._credentials.headers, "Authorization": f"Bearer {kept.token}"}
         path = f"/v1/leases/{kept.id}{more}"
-        return await self._answer(http, method, path, params=params, json=json, headers=headers)
+        return await self._answer(
+            http, method, path, params=params, json=json, headers=lambda: headers
+        )
 
     async def _answer(
         self,
@@ -255,13 +276,15 @@ class Sleeper:
         method: str,
         path: str,
         *,
-        headers: Mapping[str, str],
+        headers: Callable[[], Mapping[str, str]],
         params: Mapping[str, int] | None = None,
         json: Mapping[str, str] | None = None,
         content: str | None = None,
     ) -> _Answer:
-        """The first answer of a proxy that is there and does not ask to come again."""
-        headers = {"Accept-Encoding": "identity", **headers}
+        """The first answer of a proxy that is there and does not ask to come again.
+
+        `headers` are those of now: a token may be renewed while proxies are away.
+        """
         while True:
             server = self._server
             request = http.build_request(
@@ -270,7 +293,7 @@ class Sleeper:
                 params=params,
                 json=json,
                 content=content,
-                headers={**self._basic[server], **headers},
+                headers={"Accept-Encoding": "identity", **self._basic[server], **headers()},
                 timeout=httpx.Timeout(CONNECT_S, read=WAIT_S + HEAD_S),
             )
             wait_s = 0.0
@@ -335,4 +358,5 @@ async def _sent(http: httpx.AsyncClient, request: httpx.Request) -> _Answer:
                 raise httpx.DecodingError("an answer of more than 64 KB", request=request)
     finally:
         await response.aclose()
-    return _Answer(response.status_code, response.headers, body)
+    shown = request.headers.get("Authorization", "")
+    return _Answer(response.status_code, response.headers, body, shown)

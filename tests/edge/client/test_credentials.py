@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from edgewake.edge.client.credentials import (
+    RENEW_S,
     Credentials,
     TokenFile,
     may_follow,
@@ -23,7 +24,6 @@ from edgewake.edge.client.credentials import (
 )
 from edgewake.edge.client.follow import (
     BACKOFF_MAX_S,
-    RENEW_S,
     Connected,
     Follower,
     FollowError,
@@ -165,6 +165,34 @@ async def test_a_token_that_is_refused_at_once_is_wrong(tmp_path: Path) -> None:
             with pytest.raises(FollowError):
                 await first(seen.base, credentials)
     assert len(seen.heads) == 2
+
+
+async def test_a_token_that_is_late_after_its_server_was_away_is_waited_for(
+    tmp_path: Path,
+) -> None:
+    """A minute of that server's absence, and the program ended at its first refusal."""
+    file, clock = tmp_path / "token", FakeClock()
+    file.write_text("old")
+    busy = b"HTTP/1.1 503 x\r\nRetry-After: 90\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+    def renew(notice: Connected | Lost) -> None:
+        if isinstance(notice, Lost) and "401" in notice.why:
+            file.write_text("new")
+
+    async with serving(EVENT, busy, REFUSED, EVENT) as seen:
+        follower = Follower(
+            [seen.base],
+            Subscription(streams=("s",)),
+            credentials=Credentials(token=TokenFile(file)),
+            rng=random.Random(1),
+            clock=clock,
+            on_notice=renew,
+        )
+        async with asyncio.timeout(DEADLINE_S), contextlib.aclosing(follower.events()) as events:
+            await anext(events)
+            await anext(events)
+    assert clock.monotonic_s() > RENEW_S, "it was away"
+    assert tokens_of(seen) == ["old", "old", "old", "new"]
 
 
 async def test_a_token_that_is_not_renewed_within_a_minute_is_the_end(tmp_path: Path) -> None:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
+import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from edgewake.edge.client import Lost, Subscription, pages
+from edgewake.edge.client import Credentials, FollowError, Lost, Subscription, TokenFile, pages
+from edgewake.edge.client.credentials import RENEW_S
+from edgewake.edge.client.follow import BACKOFF_MAX_S
 from edgewake.edge.client.pages import LIMIT, Pages
-from edgewake.protocol.clock import SystemClock
+from edgewake.protocol.clock import FakeClock, SystemClock
 from tests.services import PATIENCE_S
 
 EVENT = b'{"n":%d,"filling":"' + b"x" * 1000 + b'"}\n'
@@ -161,3 +165,38 @@ async def test_a_page_that_a_proxy_has_packed_is_said_to_be_that() -> None:
     found, (why,) = await read(Answering([page(b"{}", packed=True), page(b"{}")]))
     assert found == [b"{}"]
     assert "packed as gzip" in why
+
+
+REFUSED = b'HTTP/1.1 401 x\r\nConnection: close\r\n\r\n{"detail":"it is expired"}'
+
+
+async def test_a_token_that_was_let_in_may_be_renewed_late(tmp_path: Path) -> None:
+    """Who slept for a day comes back with a token that has expired a moment ago."""
+    file = tmp_path / "token"
+    file.write_text("old")
+    clock, rest, lost = FakeClock(), page(b"{}").replace(b"true", b"false"), list[Lost]()
+
+    def renew(notice: Lost) -> None:
+        lost.append(notice)
+        if len(lost) == 2:
+            file.write_text("new")
+
+    at = Answering([rest, REFUSED, REFUSED, page(b"[]")])
+    options = {"credentials": Credentials(token=TokenFile(file)), "clock": clock}
+    found, _ = await read(at, on_notice=renew, **options)
+    assert (found, [one.why for one in lost]) == ([b"{}", b"[]"], ["it is expired"] * 2)
+    shown = [re.findall(r"bearer (\S+)", head.lower()) for head in at.heads]
+    assert shown == [["old"], ["old"], ["old"], ["new"]]
+
+
+async def test_a_token_that_is_never_renewed_is_the_end_of_the_reading(tmp_path: Path) -> None:
+    file, clock = tmp_path / "token", FakeClock()
+    file.write_text("old")
+    rest = page(b"{}").replace(b"true", b"false")
+    for answers, waits_s in (([REFUSED], 0), ([rest, *[REFUSED] * 99], RENEW_S)):
+        before_s = clock.monotonic_s()
+        options = {"credentials": Credentials(token=TokenFile(file)), "clock": clock}
+        with pytest.raises(FollowError, match="it is expired"):
+            await read(Answering(answers), **options)
+        waited_s = clock.monotonic_s() - before_s
+        assert waits_s <= waited_s <= waits_s + BACKOFF_MAX_S

@@ -14,7 +14,15 @@ from typing import Any
 
 import pytest
 
-from edgewake.edge.client import Credentials, FollowError, Lost, Sleeper, Subscription, WakePolicy
+from edgewake.edge.client import (
+    Credentials,
+    FollowError,
+    Lost,
+    Sleeper,
+    Subscription,
+    TokenFile,
+    WakePolicy,
+)
 from edgewake.edge.client import lease as leases
 from edgewake.edge.client.follow import RETRY_AFTER_MAX_S
 from edgewake.edge.client.lease import Kept
@@ -330,3 +338,56 @@ async def test_a_cursor_of_a_run_before_that_is_too_old_by_now_does_not_stop_thi
         at.answers = [problem(422, "a cursor of another key")]
         with pytest.raises(FollowError, match="another key"):
             await sleeper(at).sleep("new")
+
+
+def bearers(at: Proxy) -> list[str]:
+    return [posted.headers["authorization"].removeprefix("Bearer ") for posted in at.of("POST")]
+
+
+async def test_a_token_that_is_renewed_while_proxies_are_away_is_the_one_that_is_shown(
+    tmp_path: Path,
+) -> None:
+    """It was read once: after an outage the lease was asked for with one that had expired."""
+    file = tmp_path / "token"
+    file.write_text("old")
+    async with proxy() as at, patience():
+        at.answers, at.wakes = [problem(503, "away")], [wake(1)]
+        credentials = Credentials(token=TokenFile(file))
+        program = sleeper(at, credentials=credentials, on_notice=lambda _: file.write_text("new"))
+        assert (await program.sleep("c0")).number == 1
+        assert bearers(at) == ["old", "new"]
+
+
+async def test_a_token_that_is_renewed_late_does_not_end_who_was_let_in(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("old")
+    async with proxy() as at, patience():
+        lost: list[Lost] = []
+
+        def renew(notice: Lost) -> None:
+            lost.append(notice)
+            if len(lost) == 2:
+                file.write_text("new")
+
+        program = sleeper(at, credentials=Credentials(token=TokenFile(file)), on_notice=renew)
+        at.wakes = [wake(1), wake(1, "a2")]
+        await program.sleep("c0")
+        at.lease = None
+        at.answers = [problem(404, "gone"), *[problem(401, "it is expired")] * 2]
+        assert (await program.sleep("c1")).number == 1
+        assert bearers(at) == ["old", "old", "old", "new"]
+
+
+async def test_a_token_that_is_refused_does_not_have_the_request_forgotten(tmp_path: Path) -> None:
+    """It may be granted already: asked for with another key, two leases were left."""
+    place = tmp_path / "lease.json"
+    async with proxy() as at, patience():
+        at.answers = [None, problem(401, "it is expired")]
+        with pytest.raises(FollowError, match="expired"):
+            await sleeper(at, place=place, new_key=lambda: "first").sleep("c0")
+        at.answers = [problem(401, "it is expired")]
+        with pytest.raises(FollowError, match="expired"):
+            await sleeper(at, place=place, new_key=lambda: "second").sleep("c1")
+        at.wakes = [wake(1)]
+        assert (await sleeper(at, place=place, new_key=lambda: "third").sleep("c2")).number == 1
+        assert list(at.keys) == ["first"]
