@@ -37,6 +37,9 @@ from edgewake.protocol.leases.lease import Subscription
 LIMIT: Final = 500
 """Events of a page, at first and at most. Half as many after each time-out, down to one: what came
 of a page that is not whole is lost, and a slow line would never bring one."""
+SILENCE_S: Final = 30.0
+"""A server may be silent for so long, also before its answer begins: it reads older records for
+ten seconds before it says a word, and may wait for Kafka before that."""
 PAGE_S: Final = 60.0
 """For a whole answer: of 4 MB, over a line of 1 Mbit/s; of one event of 400 KB, at 64 kbit/s."""
 QUICK_PART: Final = 1 / 4
@@ -93,7 +96,8 @@ class Pages:
         Raises FollowError where what is asked for is refused.
         """
         verify = self._credentials.context()
-        async with httpx.AsyncClient(timeout=CONNECT_S, verify=verify) as http:
+        timeout = httpx.Timeout(CONNECT_S, read=SILENCE_S)
+        async with httpx.AsyncClient(timeout=timeout, verify=verify) as http:
             while True:
                 page = await self._page(http, cursor)
                 yield page

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from edgewake.cloud.access.bounded.read import READ_S
+from edgewake.cloud.access.open_streams import OPEN_S
 from edgewake.edge.client import Credentials, FollowError, Lost, Subscription, TokenFile, pages
 from edgewake.edge.client.credentials import RENEW_S
 from edgewake.edge.client.follow import BACKOFF_MAX_S
@@ -200,3 +202,16 @@ async def test_a_token_that_is_never_renewed_is_the_end_of_the_reading(tmp_path:
             await read(Answering(answers), **options)
         waited_s = clock.monotonic_s() - before_s
         assert waits_s <= waited_s <= waits_s + BACKOFF_MAX_S
+
+
+async def test_a_server_that_reads_for_long_before_it_answers_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It reads ten seconds for a condition that little meets; each page was given up after five."""
+    monkeypatch.setattr(pages, "CONNECT_S", 0.2)
+    found, lost = await read(Answering([page(b"{}")], after_s=0.6))
+    assert (found, lost) == ([b"{}"], [])
+
+
+def test_a_server_may_be_silent_for_longer_than_it_reads() -> None:
+    assert pages.SILENCE_S > READ_S + OPEN_S
