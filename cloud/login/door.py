@@ -10,13 +10,13 @@ proves nothing is taken away with the answer.
 from __future__ import annotations
 
 from collections.abc import Callable
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from edgewake.cloud.login.desk import Desk, Over, Seen, cookie_name
+from edgewake.cloud.web.cookies import cookie_of
 from edgewake.cloud.web.http_part import Problem
 from edgewake.protocol.errors import Unavailable
 
@@ -59,19 +59,6 @@ class Door:
             if seen.cookie is not None:
                 send = _with(send, lambda response: keep(response, self._desk, seen))
         return await self._app(scope, receive, send)
-
-
-def cookie_of(scope: Scope, name: str) -> str | None:
-    """What the browser holds under this name."""
-    text = b"; ".join(value for key, value in scope["headers"] if key == b"cookie")
-    if name.encode() not in text:
-        return None
-    try:
-        cookies: SimpleCookie = SimpleCookie(text.decode("latin-1"))
-    except CookieError:
-        return None
-    found = cookies.get(name)
-    return None if found is None else found.value
 
 
 def keep(response: Response, desk: Desk, seen: Seen) -> None:

@@ -19,11 +19,12 @@ from starlette.responses import RedirectResponse
 from edgewake.cloud.client_share import Clients
 from edgewake.cloud.login import door, pages
 from edgewake.cloud.login.desk import LOGIN_S, Desk, LoginFailed, cookie_name
-from edgewake.cloud.login.door import STATE, cookie_of
+from edgewake.cloud.login.door import STATE
 from edgewake.cloud.login.session import Session
 from edgewake.cloud.rights.guard import COOKIE
 from edgewake.cloud.rights.guard import cookie_of as key_cookie_of
 from edgewake.cloud.rights.routes import COOKIE_PATH
+from edgewake.cloud.web.cookies import cookie_of
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.origin import is_from_own_page
 

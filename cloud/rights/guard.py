@@ -21,7 +21,6 @@ nobody guesses in its 30 s, and is not counted. A route finds its principal by
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from http.cookies import CookieError, SimpleCookie
 from typing import Annotated, Any, Final
 from urllib.parse import parse_qsl, urlencode
 
@@ -39,6 +38,7 @@ from edgewake.cloud.rights.roles import NoRights
 from edgewake.cloud.rights.shown_keys import TOO_MANY_TRIES
 from edgewake.cloud.rights.tickets import Tickets
 from edgewake.cloud.rights.tokens import Refused
+from edgewake.cloud.web import cookies
 from edgewake.cloud.web.host import is_local
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.origin import is_from_own_page
@@ -228,15 +228,8 @@ def credential_of(scope: Scope) -> bytes | None:
 
 def cookie_of(scope: Scope) -> bytes | None:
     """What the reader's cookie holds."""
-    text = b"; ".join(value for name, value in scope["headers"] if name == b"cookie")
-    if COOKIE.encode() not in text:
-        return None
-    try:
-        cookies: SimpleCookie = SimpleCookie(text.decode("latin-1"))
-    except CookieError:
-        return None
-    found = cookies.get(COOKIE)
-    return None if found is None else found.value.encode("latin-1")
+    found = cookies.cookie_of(scope, COOKIE)
+    return None if found is None else found.encode("latin-1", "replace")
 
 
 def principal_of(scope: Any) -> Principal:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 
 from starlette.requests import HTTPConnection
@@ -34,6 +33,7 @@ from edgewake.cloud.ops.login.reach import SAFE_METHODS, refusal
 from edgewake.cloud.ops.login.readers import Readers
 from edgewake.cloud.ops.login.sessions import Passes
 from edgewake.cloud.ops.lookups.asked_by import ASKED_BY
+from edgewake.cloud.web.cookies import cookie_of
 from edgewake.cloud.web.http_part import Problem
 from edgewake.cloud.web.origin import is_from_own_page
 
@@ -108,7 +108,7 @@ class Guard:
         headers = dict(scope["headers"])
         try:
             by_key = await self._by_key(scope, headers)
-            holder = by_key or self._by_cookie(scope, headers) or self._by_login(scope)
+            holder = by_key or self._by_cookie(scope) or self._by_login(scope)
         except Problem as problem:
             if scope["method"] == "GET" and scope["path"] in PAGES:
                 return await RedirectResponse(LOGIN_PATH, 303)(scope, receive, send)
@@ -122,7 +122,7 @@ class Guard:
         ASKED_BY.set(holder.name)
         state["ended"] = lambda: (
             self._access.ended(holder)
-            or (None if by_key is not None or self._is_in(scope, headers, holder) else _unknown())
+            or (None if by_key is not None or self._is_in(scope, holder) else _unknown())
         )
         state["is_allowed"] = lambda: state["ended"]() is None
         state["ended_meanwhile"] = lambda: self._ended_meanwhile(scope, holder)
@@ -153,9 +153,9 @@ class Guard:
         session = None if people is None else people.session_of(scope.get("state") or {})
         return None if people is None or session is None else people.holder(session)
 
-    def _is_in(self, scope: Scope, headers: dict[bytes, bytes], holder: Holder) -> bool:
+    def _is_in(self, scope: Scope, holder: Holder) -> bool:
         """Does its session here still hold, or its login?"""
-        return self._by_cookie(scope, headers) == holder or self._still_logged_in(scope, holder)
+        return self._by_cookie(scope) == holder or self._still_logged_in(scope, holder)
 
     def _still_logged_in(self, scope: Scope, holder: Holder) -> bool:
         people = self._access.people
@@ -175,13 +175,9 @@ class Guard:
             return ended
         return self._access.ended(holder) if await people.is_still(session, holder) else ended
 
-    def _by_cookie(self, scope: Scope, headers: dict[bytes, bytes]) -> Holder | None:
-        try:
-            cookies: SimpleCookie = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1"))
-        except CookieError:
-            return None
-        cookie = cookies.get(cookie_name(scope))
-        holder = None if cookie is None else self._access.sessions.find(cookie.value)
+    def _by_cookie(self, scope: Scope) -> Holder | None:
+        cookie = cookie_of(scope, cookie_name(scope))
+        holder = None if cookie is None else self._access.sessions.find(cookie)
         return holder if holder is not None and self._access.ended(holder) is None else None
 
 
