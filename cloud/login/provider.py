@@ -21,7 +21,7 @@ from authlib.oauth2.rfc7636 import create_s256_code_challenge
 from edgewake.cloud.login import description, id_token
 from edgewake.cloud.login.config import LoginConfig
 from edgewake.cloud.login.description import Description
-from edgewake.cloud.login.failures import ProviderRefuses, Unusable
+from edgewake.cloud.login.failures import ProviderRefuses, Unusable, WrongProvider
 from edgewake.cloud.login.id_token import Word
 from edgewake.cloud.rights.config import IssuerConfig
 from edgewake.cloud.rights.issuers import KeySet, fetch, tls
@@ -61,7 +61,7 @@ class Provider:
         self._description: Description | None = None
         self._keys: KeySet | None = None
         self._described_s = 0.0
-        self._failed: tuple[float, Unavailable] | None = None
+        self._failed: tuple[float, Unavailable | WrongProvider] | None = None
         self._describing = asyncio.Lock()
 
     @property
@@ -139,7 +139,7 @@ class Provider:
     async def _describe(self) -> Description:
         """The provider's description of itself: asked for by one, whoever waits for it meanwhile.
 
-        Raises Unavailable.
+        Raises Unavailable, and WrongProvider.
         """
         async with self._describing:
             return await self._described()
@@ -153,14 +153,24 @@ class Provider:
         try:
             body = await fetch(self._config.issuer.rstrip("/") + description.PATH)
             found = description.parse(body, self._config.issuer)
-        except ConfigError as error:
+        except (ConfigError, WrongProvider) as error:
+            log.warning(
+                "%s: its description: %s",
+                self._config.issuer,
+                error,
+                extra={"event": "login.described"},
+            )
             if self._description is not None:
                 # It is believed a little longer: else each caller that waits here asks once more.
                 self._described_s = self._clock.monotonic_s() - DESCRIBED_S + AGAIN_S
                 return self._description
-            why = Unavailable(f"the login server does not answer as it should: {error}")
+            why = (
+                error
+                if isinstance(error, WrongProvider)
+                else Unavailable(f"the login server does not answer as it should: {error}")
+            )
             self._failed = (self._clock.monotonic_s(), why)
-            raise why from error
+            raise why from (None if why is error else error)
         if self._keys is None or found != self._description:
             self._keys = KeySet(
                 IssuerConfig(

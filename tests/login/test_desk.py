@@ -502,6 +502,29 @@ async def test_a_provider_that_hangs_is_asked_once_by_all_who_wait_with_an_old_d
     assert len(world.forged.asked) == asked + 1, "it is asked again soon"
 
 
+async def test_a_provider_that_describes_another_for_a_while_keeps_nobody_out(
+    world: World,
+) -> None:
+    """A page of its maintenance, say: sessions were held as if it were away, logins refused."""
+    await world.desk.begin("/", None)
+    asked = len(world.forged.asked)
+    world.forged.described = {"issuer": "https://maintenance.example"}
+    world.clock.advance(provider_module.DESCRIBED_S + 1)
+    await asyncio.gather(*(world.desk.begin("/", None) for _ in range(20)))
+    assert len(world.forged.asked) == asked + 1, "what was described before is believed"
+
+
+async def test_who_tries_in_a_loop_costs_a_wrong_provider_nothing(world: World) -> None:
+    world.forged.described = {"issuer": "https://elsewhere.example"}
+    coming = (world.desk.begin("/", None) for _ in range(20))
+    failed = await asyncio.gather(*coming, return_exceptions=True)
+    assert {getattr(one, "status", None) for one in failed} == {502}
+    assert len(world.forged.asked) == 1, "each asked it, one after the other"
+    world.forged.described = {}
+    world.clock.advance(provider_module.AGAIN_S)
+    await logged_in(world.desk, world.forged)
+
+
 async def test_many_who_come_at_once_have_the_provider_describe_itself_once(world: World) -> None:
     await asyncio.gather(*(world.desk.begin("/", None) for _ in range(50)))
     assert world.forged.asked.count("/.well-known/openid-configuration") == 1
