@@ -229,6 +229,7 @@ def _forms(key: str) -> Iterator[str]:
     yield json.dumps([key])
     try:
         found = json.loads(key)
-    except ValueError:
+        form = json.dumps(found if isinstance(found, list) else [found])
+    except (ValueError, RecursionError):  # no JSON, or nested too deep
         return
-    yield json.dumps(found if isinstance(found, list) else [found])
+    yield form
