@@ -60,6 +60,11 @@ class LoginFailed(Exception):
         super().__init__(why)
         self.status, self.retry_s = status, retry_s
 
+    @property
+    def is_for_now(self) -> bool:
+        """May the same login be tried again?"""
+        return self.status in (429, 503)
+
 
 class Over(Exception):
     """A session that holds no longer; `str` says why."""

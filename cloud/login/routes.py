@@ -127,7 +127,7 @@ def _add_callback(app: FastAPI, desk: Desk, clients: Clients) -> None:
         said = http.query_params
         state = said.get("state", "")
         words = (said.get(key, "")[:200] for key in ("error", "error_description"))
-        name = _pending_name(state)
+        name, is_over = _pending_name(state), True
         try:
             seen, next_path = await desk.finish(
                 state=state,
@@ -139,13 +139,15 @@ def _add_callback(app: FastAPI, desk: Desk, clients: Clients) -> None:
             )
         except LoginFailed as failure:
             why = str(failure)
-            response: Response = pages.failed(failure.status, why, "/", failure.retry_s)
+            is_over = not failure.is_for_now
+            again = None if is_over else f"{http.url.path}?{http.url.query}"
+            response: Response = pages.failed(failure.status, why, "/", failure.retry_s, again)
         else:
             response = RedirectResponse(next_path, 303, {"Cache-Control": "no-store"})
             door.keep(response, desk, seen)
             # Who logs in is that person here, whatever key this browser had.
             response.delete_cookie(COOKIE, COOKIE_PATH, httponly=True, samesite="strict")
-        if name in http.cookies:
+        if is_over and name in http.cookies:
             response.delete_cookie(name, PENDING_PATH, secure=door.is_secret(desk), httponly=True)
         return response
 
