@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -22,6 +21,7 @@ from edgewake.cloud.access import socket_wire, sse
 from edgewake.cloud.access.admission import Admission, Holding
 from edgewake.cloud.access.config import AccessConfig
 from edgewake.cloud.access.connection import Connection, http_chunk
+from edgewake.cloud.access.long_lived import LongLived
 from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.session import Session
 from edgewake.cloud.access.session_state import State
@@ -460,7 +460,9 @@ class OpenStreams:
         self._admission = Admission(config)
         self._rng = rng
         self._streams: dict[Member, Entry] = {}
-        self._numbers = itertools.count(1)
+        self._opened = 0
+        """Streams since the start."""
+        self._long_lived = LongLived()
         self._of_client: Counter[str] = Counter()
         """Members of each address."""
         self._of_holder: dict[str, set[Member]] = {}
@@ -535,7 +537,8 @@ class OpenStreams:
 
     def _count(self, member: Member) -> None:
         self._of_reader[member.holder] += member.streams
-        self._streams[member] = Entry(next(self._numbers), self.clock.now_ms())
+        self._opened += 1
+        self._streams[member] = Entry(self._opened, self.clock.now_ms())
         self._of_client[member.client] += 1
         self._of_holder.setdefault(member.holder, set()).add(member)
         self._holdings.setdefault(member.holder, Holding())
@@ -649,6 +652,7 @@ class OpenStreams:
         """Watch until cancelled."""
         while True:
             await self.clock.sleep(WATCH_S)
+            self._long_lived.look(self._opened, self._opened - len(self._streams))
             for number, stream in enumerate(list(self._streams), start=1):
                 if number % WATCHED_AT_ONCE == 0:
                     await asyncio.sleep(0)  # new events have their turn
