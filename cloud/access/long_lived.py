@@ -38,7 +38,7 @@ class LongLived:
         """Streams that had ended at the last walk."""
 
     def due(self, opened: int, ended: int) -> Due:
-        """What is due now, after so many streams were opened and ended since the start."""
+        """What is due now, after these numbers of streams were opened and ended since the start."""
         if ended - self._ended >= max(WALK_AFTER_MIN, opened - ended):
             return Due.WALK
         return Due.FREEZE if opened - self._opened >= FREEZE_AFTER else Due.NOTHING

@@ -26,9 +26,9 @@ from edgewake.cloud.access.metrics import Metrics
 from edgewake.cloud.access.session import Session
 from edgewake.cloud.access.session_state import State
 from edgewake.cloud.access.slow.policy import Policy, Wish, wish
+from edgewake.cloud.access.slow.stalled import Progress, is_stalled, observe
 from edgewake.cloud.access.slow.treated import Slots
 from edgewake.cloud.access.slow.watch import SlowWatch, Verdict
-from edgewake.cloud.access.slow_reader import Progress, is_stalled, observe
 from edgewake.cloud.held_bytes import HeldBytes
 from edgewake.cloud.log.following.behind import Behind
 from edgewake.cloud.log.following.turns import IsTimeUp

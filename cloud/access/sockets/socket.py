@@ -25,8 +25,8 @@ from edgewake.cloud.access.event_routes import problem_of
 from edgewake.cloud.access.open_streams import OpenStreams
 from edgewake.cloud.access.session_state import State
 from edgewake.cloud.access.slow.policy import Wish
+from edgewake.cloud.access.slow.stalled import Progress, is_stalled, observe
 from edgewake.cloud.access.slow.watch import SlowWatch
-from edgewake.cloud.access.slow_reader import Progress, is_stalled, observe
 from edgewake.cloud.access.sockets import words
 from edgewake.cloud.access.sockets.channel import Channel, Room
 from edgewake.cloud.access.sockets.kept import KeptCursors

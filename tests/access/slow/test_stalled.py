@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgewake.cloud.access.slow_reader import Progress, is_stalled, observe
+from edgewake.cloud.access.slow.stalled import Progress, is_stalled, observe
 
 
 def test_a_reader_with_nothing_waiting_never_stalls() -> None:
