@@ -243,15 +243,18 @@ class Catalogue:
             self._tables = None
 
     async def _ask(self) -> None:
-        """Wait for a look that began after now."""
+        """Wait for a look that began after now. Raises Unavailable.
+
+        Without one nobody knows whether the name is there, and a 404 ends a browser's stream.
+        """
         seen = self.generation + self._looking
         self._asked.set()
         try:
             async with asyncio.timeout(ASK_TIMEOUT_S), self._looked:
                 await self._looked.wait_for(lambda: self.generation > seen)
         except TimeoutError:
-            if not self.is_reachable:
-                raise Unavailable(self.why_unreachable) from None
+            slow = f"Kafka did not say within {ASK_TIMEOUT_S:g} s what there is; come again"
+            raise Unavailable(self.why_unreachable or slow) from None
 
     def _with_vanished(self, found: Mapping[str, Topic]) -> Mapping[str, Topic]:
         """Keep a topic that is missing for VANISH_LOOKS polls.

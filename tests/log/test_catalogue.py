@@ -8,10 +8,18 @@ from collections.abc import Callable
 import pytest
 
 from edgewake.cloud.kafka.config import KafkaConfig
-from edgewake.cloud.log.catalogue import CHANGED_S, Catalogue, Topic, is_list_due, topics_of
+from edgewake.cloud.log.catalogue import (
+    CHANGED_S,
+    Catalogue,
+    Topic,
+    UnknownStream,
+    is_list_due,
+    topics_of,
+)
 from edgewake.cloud.rights.principal import ANYBODY
 from edgewake.protocol import topics
 from edgewake.protocol.clock import FakeClock
+from edgewake.protocol.errors import Unavailable
 from tests.feeds import DEADLINE_S, Feed
 
 
@@ -84,6 +92,26 @@ async def test_a_name_that_is_asked_for_is_found_at_once_though_nothing_said_tha
         assert found.name == feed.name
     finally:
         catalogue.close()
+
+
+async def test_a_kafka_that_takes_its_time_makes_no_name_unknown(monkeypatch: pytest.MonkeyPatch):
+    """It answered a moment ago, and a stream that has just been made was 404."""
+    clock = FakeClock()
+    catalogue = Catalogue(KafkaConfig(), "test-catalogue", clock)
+    catalogue._listed_s = clock.monotonic_s()
+    monkeypatch.setattr("edgewake.cloud.log.catalogue.ASK_TIMEOUT_S", 0.05)
+    assert catalogue.is_reachable
+    with pytest.raises(Unavailable, match="come again"):
+        await catalogue.find(("just_made",), ANYBODY)
+    catalogue._asked.clear()
+    looked = asyncio.create_task(catalogue.find(("just_made",), ANYBODY))
+    while not catalogue._asked.is_set():
+        await asyncio.sleep(0)
+    catalogue.generation += 1
+    async with catalogue._looked:
+        catalogue._looked.notify_all()
+    with pytest.raises(UnknownStream):
+        await looked
 
 
 def test_a_row_that_is_no_object_is_skipped_and_said() -> None:
