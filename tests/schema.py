@@ -9,7 +9,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import httpx
 import pytest
+
+from tests.services import PATIENCE_S
 
 WHOLE = pytest.mark.parametrize(
     "whole",
@@ -52,5 +55,7 @@ def check(
     phases = "coverage,fuzzing" if whole else "fuzzing"
     command += ["--phases", phases, "--mode", "all", "--seed", "1", "--workers", "1"]
     command += ["--request-timeout", str(ANSWER_S), *options]
+    # It is made at the first request, which may take longer than schemathesis waits for it.
+    httpx.get(f"{url}/openapi.json", timeout=PATIENCE_S).raise_for_status()
     done = subprocess.run(command, capture_output=True, text=True, timeout=440, cwd=directory)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
